@@ -223,7 +223,7 @@ class RaftMetrics:
         for name, doc, value in gauges:
             yield gauge(f"{RAFT}_{name}", doc, value)
         doc = "1 if controller.quorum.voters is set and the voters of the log are used in its place (KIP-853)"
-        yield gauge(f"{CONTROLLER}_ignoredstaticvoters", doc, int(raft.ignores_static_voters))
+        yield gauge(f"{CONTROLLER}_ignoredstaticvoters", doc, int(raft.state.ignores_static_voters))
 
     def _update_rates(self) -> None:
         now_ms, end = self.clock.mono_ms(), self.raft.log_end_offset

@@ -238,7 +238,7 @@ class ControllerNode:
             self.controller.set_bootstrap(record for record in records if not isinstance(record, _BRACKETS))
 
     def _channel_to_leader(self) -> Channel | None:
-        endpoint = self.metadata.raft.leader_endpoint
+        endpoint = self.metadata.raft.state.leader_endpoint
         if endpoint is None:
             return None
         channel = self._channel

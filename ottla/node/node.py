@@ -284,7 +284,7 @@ class Node:
             self.metadata.loader.add_publisher(AclPublisher(self.authorizer, lambda: True))
 
     def _active_controller(self) -> ControllerAddress | None:
-        endpoint = self.metadata.raft.leader_endpoint
+        endpoint = self.metadata.raft.state.leader_endpoint
         if endpoint is None:
             return None
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)

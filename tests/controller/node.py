@@ -124,7 +124,7 @@ class Node:
         return ControllerChannel(self.real.world, 2, self._locate)
 
     def _locate(self) -> ControllerAddress | None:
-        endpoint = self.metadata.raft.leader_endpoint
+        endpoint = self.metadata.raft.state.leader_endpoint
         return (
             None if endpoint is None else ControllerAddress(self.metadata.raft.leader_id, endpoint.host, endpoint.port)
         )

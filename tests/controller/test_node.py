@@ -66,7 +66,7 @@ async def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
     channel = Channel(node.real.world, "127.0.0.1", node.port)
     for number in range(20):
         assert await create(channel, f"topic-{number}") == [0]
-    await node.wait(lambda: node.metadata.raft.latest_snapshot() is not None)
+    await node.wait(lambda: node.metadata.raft.state.log.latest_snapshot is not None)
     before = node.metadata.loader.image
     channel.close()
     await node.stop()

@@ -27,7 +27,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.raft import driver, roles
+from ottla.controller.raft import log_flusher, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
@@ -141,9 +141,9 @@ def commit_leaders_log(self: Leader) -> bool:
     return True
 
 
-async def flush_nothing(self: driver.RaftNode) -> None:
-    self._flush_wanted = self._flushing = False
-    self._step(driver.Flushed(self.core.state.log.generation, self.core.state.log.end_offset))
+async def flush_nothing(self: log_flusher.LogFlusher) -> None:
+    self.is_wanted = self.is_running = False
+    self._on_flushed(log_flusher.Flushed(self._state.log.generation, self._state.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
@@ -352,7 +352,7 @@ QUORUM = {
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
     ),
     "metadata-not-flushed": _mutant(
-        "the quorum counts what is not on a disk", (driver.RaftNode, "_flush", flush_nothing)
+        "the quorum counts what is not on a disk", (log_flusher.LogFlusher, "flush", flush_nothing)
     ),
 }
 COORDINATORS = {

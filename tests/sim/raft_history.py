@@ -240,7 +240,7 @@ class RaftHistory:
     def _snapshot(self, replica: Replica) -> None:
         state, raft = replica.state, replica.raft
         snapshot = OffsetAndEpoch(state.next_offset, state.last_epoch)
-        if raft.failure is not None or not raft.log_start_offset < snapshot.offset <= raft.high_watermark:
+        if raft.failure is not None or not raft.state.log.start_offset < snapshot.offset <= raft.high_watermark:
             return
         writer = raft.create_snapshot(snapshot, 0)
         if writer is not None:

@@ -5,9 +5,8 @@
     last_offset = node.append([value, ...]) # on the leader; NotLeader anywhere else
     ...listener.handle_commit(batches)      # on every replica, once the records are committed
 
-It steps the core and executes its effects in order, and it runs the three operations that take time: flushes of the log (on
-a worker, one at a time, so that all appends during a flush share the next one), requests to other replicas, and the delivery
-of committed batches to the listener.
+It steps the core and executes its effects in order. Three operations take time: flushes of the log (log_flusher.py), requests
+to other replicas (channels.py), and the delivery of committed batches to the listener (delivery.py).
 
 A failed disk stops the replica for good (`failure`, `on_failure`): it sends no more responses, and the others elect a new leader.
 """
@@ -26,16 +25,15 @@ from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
 from ottla.controller.raft.describe import describe_quorum
 from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
-from ottla.controller.raft.leader import NEVER
+from ottla.controller.raft.log_flusher import LogFlusher
 from ottla.controller.raft.log_state import OffsetAndEpoch
-from ottla.controller.raft.messages import ControlRecords, Flushed, Message, Received, RequestBody, SnapshotReceived
+from ottla.controller.raft.messages import ControlRecords, Message, Received, RequestBody, SnapshotReceived
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.reconfiguration import voters_with_directories
-from ottla.controller.raft.reminder import Reminder
 from ottla.controller.raft.roles import Follower, Resigned
-from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoint
+from ottla.controller.raft.snapshots import SnapshotWriter
+from ottla.controller.raft.timers import Reminder, TickTimer
 from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -43,18 +41,15 @@ from ottla.protocol.work import Work
 from ottla.server.clock import pause
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.turns import run_in_turns
-from ottla.storage.errors import CorruptFile, OutOfResources, StorageFailure
+from ottla.storage.errors import CorruptFile, StorageFailure
 
 if TYPE_CHECKING:
-    from ottla.server.clock import TimerHandle
     from ottla.server.world import World
 
 logger = logging.getLogger(__name__)
 
 #: The time for which a stop waits until the voters have received a resignation.
 RESIGN_WAIT_MS = 1000
-#: The pause before a flush is tried again for which the process had no descriptor.
-FLUSH_RETRY_MS = 100
 
 
 class RaftNode:
@@ -76,9 +71,7 @@ class RaftNode:
         self._listener = listener
         self._on_failure = on_failure
         self._channels = Channels(world, config.node_id, security)
-        self._timer: TimerHandle | None = None
-        self._timer_ms = NEVER
-        self._flush_wanted = self._flushing = self._storing = False
+        self._storing = False
         self._stopped = True  # until it is opened
         self._last_note = ""
         self._log: MetadataLog
@@ -87,9 +80,9 @@ class RaftNode:
         #: For others to read only.
         self.state: QuorumState
         self._delivery: Delivery
+        self._flusher: LogFlusher
         self._reminder: Reminder
-
-    # Status
+        self._tick_timer = TickTimer(world.clock, self._tick)
 
     @property
     def is_leader(self) -> bool:
@@ -114,12 +107,6 @@ class RaftNode:
         return LeaderAndEpoch(self.state.leader_id, self.state.epoch)
 
     @property
-    def leader_endpoint(self) -> QuorumEndpoint | None:
-        """The endpoint for requests that only the leader serves."""
-        endpoints = self.state.leader_endpoints
-        return self.state.quorum_endpoint(endpoints) if endpoints else None
-
-    @property
     def high_watermark(self) -> int:
         """The offset below which everything is committed; -1 if unknown."""
         return self.state.high_watermark
@@ -133,17 +120,8 @@ class RaftNode:
         return self.state.voters.kraft_version
 
     @property
-    def ignores_static_voters(self) -> bool:
-        """Returns True if controller.quorum.voters is set, and the log has the voters since kraft.version is 1 (KIP-853)."""
-        return len(self.config.static_voters) > 0 and self.kraft_version >= DYNAMIC_VOTERS
-
-    @property
     def log_end_offset(self) -> int:
         return self.state.log.end_offset
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.state.log.start_offset
 
     def describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
         clock = self._world.clock
@@ -168,14 +146,15 @@ class RaftNode:
         self.core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
         self.state = self.core.state
         self._reminder = Reminder(world.clock, self.state)
+        self._flusher = LogFlusher(world, self.config, self.state, self._log, self._step, self._fail)
         self._delivery = Delivery(self.state, self._log, self._listener, world.clock, self._fail)
         self._stopped = False
 
     async def begin(self) -> None:
         self._reminder.begin()
         self._tick()
-        if self.state.is_only_voter and self._flush_wanted:
-            await self._flush()
+        if self.state.is_only_voter and self._flusher.is_wanted:
+            await self._flusher.flush()
             while not (self._delivery.is_idle or self._delivery.is_over):
                 await pause(self._world.clock, 0)
 
@@ -190,11 +169,11 @@ class RaftNode:
         if self.failure is None and not self.state.is_only_voter:
             await self._resign()
         self._stopped = self._delivery.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._tick_timer.cancel()
         self._channels.close()
         self._reminder.stop()
-        while self._flushing or self._storing:
+        self._flusher.stop()
+        while self._flusher.is_running or self._storing:
             await pause(self._world.clock, 1)
         self._log.close()
 
@@ -281,19 +260,8 @@ class RaftNode:
         latest = state.log.latest_snapshot
         if latest is not None and latest >= snapshot:
             return None
-        return SnapshotWriter(
-            self._world.files,
-            self._log.snapshots.path(snapshot),
-            snapshot,
-            last_contained_log_timestamp=last_contained_log_timestamp,
-            kraft_version=state.voters.kraft_version_at(snapshot.offset),
-            voters=state.voters.at(snapshot.offset),
-            now_ms=self._world.clock.wall_ms(),
-        )
-
-    def latest_snapshot(self) -> SnapshotReader | None:
-        latest = self.state.log.latest_snapshot
-        return self._log.snapshots.reader(latest) if latest is not None else None
+        now_ms = self._world.clock.wall_ms()
+        return self._log.new_snapshot(snapshot, last_contained_log_timestamp, now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
@@ -309,7 +277,7 @@ class RaftNode:
         except StorageFailure as failure:
             self._fail(failure)
             return
-        self._want_flush()  # the flush advances the recovery point
+        self._flusher.want()  # the flush advances the recovery point
         self.apply_retention()
 
     def apply_retention(self) -> None:
@@ -350,20 +318,18 @@ class RaftNode:
         self._apply(effects)
 
     def _tick(self) -> None:
-        self._timer = None
-        self._timer_ms = NEVER
         if self.failure is None and not self._stopped:
             self._turn(self.core.tick)
 
     def _apply(self, effects: Effects) -> None:
         """Executes the fields in the order in which Effects declares them."""
         try:
-            self._write(effects)
+            self._log.write(effects, self._world.clock.wall_ms())
         except Exception as failure:
             self._fail(failure)
             return
         if effects.flush:
-            self._want_flush()
+            self._flusher.want()
         for request in effects.requests:
             self._world.spawn(self._send(request), f"raft {type(request.body).__name__} to {request.destination_id}")
         for reply in effects.replies:
@@ -375,7 +341,8 @@ class RaftNode:
             return
         if effects.leader_change is not None:
             self._delivery.leader_to_notify = effects.leader_change
-        self._arm_timer()
+        if not self._stopped:
+            self._tick_timer.set(self.state.deadline_ms)
         self._delivery.run()
         if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
             self._storing = True
@@ -388,85 +355,18 @@ class RaftNode:
             level = logging.WARNING if note.startswith("REFUSED") else logging.INFO
             logger.log(level, "[raft %d] %s", self.config.node_id, note)
 
-    def _write(self, effects: Effects) -> None:
-        log, state = self._log, self.state
-        if effects.election is not None:
-            log.election.write(effects.election, state.voters.kraft_version, state.voters.last.ids)
-        if effects.reset_to_snapshot is not None:
-            log.reset_to_snapshot(effects.reset_to_snapshot)
-        if effects.truncate_to is not None:
-            log.truncate_to(effects.truncate_to)
-        if effects.appends:
-            now_ms = self._world.clock.wall_ms()
-            for batch in effects.appends:
-                log.append(batch, now_ms)
-        chunk = effects.snapshot_chunk
-        if chunk is not None:
-            log.snapshots.store_chunk(chunk.snapshot, chunk.position, chunk.data)
-
     def _fail(self, failure: BaseException) -> None:
         if self.failure is not None:
             return
         self.failure = failure
+        self._flusher.give_up()
         self._delivery.is_over = True
         is_expected = isinstance(failure, QuorumDisagreement)
         logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=None if is_expected else failure)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._tick_timer.cancel()
         self._channels.close()
         if self._on_failure is not None:
             self._on_failure(failure)
-
-    def _arm_timer(self) -> None:
-        deadline_ms = self.state.deadline_ms
-        if deadline_ms == self._timer_ms or self._stopped:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_ms = deadline_ms
-        if deadline_ms < NEVER:
-            delay_ms = max(0, deadline_ms - self._world.clock.mono_ms())
-            self._timer = self._world.clock.call_later(delay_ms, self._tick)
-
-    # Flushing.
-
-    def _want_flush(self) -> None:
-        self._flush_wanted = True
-        if self._flushing:
-            return
-        self._flushing = True
-        if self.config.append_linger_ms > 0 and self.state.is_leader:
-            self._world.clock.call_later(self.config.append_linger_ms, self._spawn_flush)
-        else:
-            self._spawn_flush()
-
-    def _spawn_flush(self) -> None:
-        self._world.spawn(self._flush(), "raft flush")
-
-    async def _flush(self) -> None:
-        self._flushing = True
-        try:
-            while self._flush_wanted and self.failure is None:
-                self._flush_wanted = False
-                generation, offset = self.state.log.generation, self.state.log.end_offset
-                try:
-                    if (job := self._log.begin_flush()) is not None:
-                        await self._world.workers.run(job.run)
-                        if not self._log.end_flush(job, self._world.clock.wall_ms()):
-                            self._flush_wanted = True
-                except OutOfResources as shortage:
-                    if self._stopped:
-                        return
-                    logger.error("[raft %d] waits with its flush: %s", self.config.node_id, shortage)
-                    self._flush_wanted = True
-                    await pause(self._world.clock, FLUSH_RETRY_MS)
-                    continue
-                self._step(Flushed(generation, offset))
-        except Exception as failure:
-            self._fail(failure)
-        finally:
-            self._flushing = False
 
     # Sending.
 

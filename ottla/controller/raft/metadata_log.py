@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
 from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.effects import Effects
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, ReplyBody
-from ottla.controller.raft.snapshots import Snapshots
+from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter
 from ottla.controller.raft.voters import VoterHistory
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.primitives import uuid_to_str
@@ -188,6 +189,20 @@ class MetadataLog:
 
     # Effects of the core
 
+    def write(self, effects: Effects, now_ms: int) -> None:
+        """Writes what a step of the core changes, in the order in which Effects declares it."""
+        if effects.election is not None:
+            self.election.write(effects.election, self.voters.kraft_version, self.voters.last.ids)
+        if effects.reset_to_snapshot is not None:
+            self.reset_to_snapshot(effects.reset_to_snapshot)
+        if effects.truncate_to is not None:
+            self.truncate_to(effects.truncate_to)
+        for batch in effects.appends:
+            self.append(batch, now_ms)
+        chunk = effects.snapshot_chunk
+        if chunk is not None:
+            self.snapshots.store_chunk(chunk.snapshot, chunk.position, chunk.data)
+
     def append(self, batch: Batch, now_ms: int) -> None:
         data = batch.data
         if isinstance(data, ControlRecords):
@@ -227,6 +242,17 @@ class MetadataLog:
         if flushed.recovery_point is not None:
             self._recovery_point = flushed.recovery_point
         return True
+
+    def new_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int, now_ms: int) -> SnapshotWriter:
+        return SnapshotWriter(
+            self._files,
+            self.snapshots.path(snapshot),
+            snapshot,
+            last_contained_log_timestamp=last_contained_log_timestamp,
+            kraft_version=self.voters.kraft_version_at(snapshot.offset),
+            voters=self.voters.at(snapshot.offset),
+            now_ms=now_ms,
+        )
 
     def snapshot_created(self, now_ms: int) -> None:
         """Rolls the active segment, so that recovery reads only the batches since the previous snapshot."""

@@ -16,7 +16,7 @@ from ottla.controller.raft.log_state import LogState
 from ottla.controller.raft.messages import ReplyBody, RequestBody
 from ottla.controller.raft.peers import Peers
 from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
-from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints, VoterHistory
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoint, QuorumEndpoints, VoterHistory
 
 
 class QuorumState:
@@ -67,6 +67,17 @@ class QuorumState:
             case Follower(leader_endpoints=endpoints) | Prospective(leader_endpoints=endpoints):
                 return endpoints
         return ()
+
+    @property
+    def leader_endpoint(self) -> QuorumEndpoint | None:
+        """The endpoint for requests that only the leader serves."""
+        endpoints = self.leader_endpoints
+        return self.quorum_endpoint(endpoints) if endpoints else None
+
+    @property
+    def ignores_static_voters(self) -> bool:
+        """Returns True if controller.quorum.voters is set, and the log has the voters since kraft.version is 1 (KIP-853)."""
+        return len(self.config.static_voters) > 0 and self.voters.kraft_version >= DYNAMIC_VOTERS
 
     @property
     def is_leader(self) -> bool:

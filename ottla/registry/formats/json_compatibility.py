@@ -13,13 +13,12 @@ which tests/ottla/registry has as a table of pairs and verdicts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from typing import Any
 
-from ottla.registry.formats.json_differences import COMPATIBLE
+from ottla.registry.formats.json_content import Content, content_of_array, content_of_object
+from ottla.registry.formats.json_differences import COMPATIBLE, added_property, bound_changed, multiple_changed, snake
 from ottla.registry.formats.json_model import Node
 from ottla.registry.formats.parsed import Difference
 
@@ -149,27 +148,22 @@ class _Comparison:
         self._bounds(old, new, "maxLength", "minLength")
         was, now = old.raw.get("pattern"), new.raw.get("pattern")
         if was != now:
-            self.add(
-                "PATTERN_ADDED" if was is None else "PATTERN_REMOVED" if now is None else "PATTERN_CHANGED", "pattern"
-            )
+            how = "ADDED" if was is None else "REMOVED" if now is None else "CHANGED"
+            self.add(f"PATTERN_{how}", "pattern")
 
     def _numbers(self, old: Node, new: Node) -> None:
         self._bounds(old, new, "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
-        was, now = _number(old, "multipleOf"), _number(new, "multipleOf")
+        was, now = old.number("multipleOf"), new.number("multipleOf")
         if was != now:
-            self.add(_multiple(was, now), "multipleOf")
-        if _is_integer(old) != _is_integer(new):
-            self.add("TYPE_EXTENDED" if _is_integer(old) else "TYPE_NARROWED")
+            self.add(multiple_changed(was, now), "multipleOf")
+        if old.is_integer != new.is_integer:
+            self.add("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED")
 
     def _bounds(self, old: Node, new: Node, *keywords: str) -> None:
         for keyword in keywords:
-            was, now, name = _number(old, keyword), _number(new, keyword), _snake(keyword)
-            if was == now:
-                continue
-            if was is None or now is None:
-                self.add(f"{name}_ADDED" if was is None else f"{name}_REMOVED", keyword)
-            else:
-                self.add(f"{name}_INCREASED" if was < now else f"{name}_DECREASED", keyword)
+            was, now = old.number(keyword), new.number(keyword)
+            if was != now:
+                self.add(bound_changed(keyword, was, now), keyword)
 
     def _constants(self, old: Node, new: Node) -> None:
         if not _equal(old.raw["const"], new.raw["const"]):
@@ -240,9 +234,9 @@ class _Comparison:
             for name in dict.fromkeys([*olds, *news]):
                 with self._at(name):
                     if name not in news:
-                        self._property_removed(new, name, olds[name])
+                        self._removed("PROPERTY", content_of_object(new), olds[name], name)
                     elif name not in olds:
-                        self._property_added(old, new, name, news[name])
+                        self._property_added(content_of_object(old), new, name, news[name])
                     else:
                         self.pair(olds[name], news[name])
         self._dependencies(old, new)
@@ -250,29 +244,30 @@ class _Comparison:
         self._unevaluated(old, new, "unevaluatedProperties")
         self._bounds(old, new, "maxProperties", "minProperties")
 
-    def _property_removed(self, new: Node, name: str, was: Node) -> None:
-        if _is_open(new, "additionalProperties", "unevaluatedProperties") and not new.raw.get("patternProperties"):
-            self.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
-            return
-        cover = _property_cover(new, name)
-        if cover is None:
-            closed = "PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL"
-            self.add(closed if was.kind == "nothing" else "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-        else:
-            self._covered("PROPERTY_REMOVED", was, cover)
-
-    def _property_added(self, old: Node, new: Node, name: str, now: Node) -> None:
+    def _property_added(self, content: Content, new: Node, name: str, now: Node) -> None:
         required = name in new.required
-        if _is_open(old, "additionalProperties", "unevaluatedProperties") and not old.raw.get("patternProperties"):
+        if content.is_open:
             if now.kind == "any":
                 self.add("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")
             else:
-                self.add(_added_property(required, now.has_default) + "_OPEN_CONTENT_MODEL")
+                self.add(added_property(required, now.has_default) + "_OPEN_CONTENT_MODEL")
             return
-        cover = _property_cover(old, name)
+        cover = content.cover(name)
         if cover is not None:
             self._covered("PROPERTY_ADDED", cover, now)
-        self.add(_added_property(required, now.has_default) + "_UNOPEN_CONTENT_MODEL")
+        self.add(added_property(required, now.has_default) + "_UNOPEN_CONTENT_MODEL")
+
+    def _removed(self, what: str, content: Content, was: Node, name: str = "") -> None:
+        """Compare a property or an item with what the new schema has in its place."""
+        if content.is_open:
+            self.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
+            return
+        cover = content.cover(name)
+        if cover is None:
+            closed = "WITH_FALSE_REMOVED" if was.kind == "nothing" else "REMOVED"
+            self.add(f"{what}_{closed}_FROM_CLOSED_CONTENT_MODEL")
+        else:
+            self._covered(f"{what}_REMOVED", was, cover)
 
     def _covered(self, what: str, old: Node, new: Node) -> None:
         rows, readable = self._tried(old, new)
@@ -312,10 +307,10 @@ class _Comparison:
                 self.pair(was, now)
 
     def _unevaluated(self, old: Node, new: Node, keyword: str) -> None:
-        was, now = _unevaluated(old, keyword), _unevaluated(new, keyword)
+        was, now = old.unevaluated(keyword), new.unevaluated(keyword)
         if was is None and now is None:
             return
-        name = _snake(keyword)
+        name = snake(keyword)
         closed_old, closed_new = was is not None and was.kind == "nothing", now is not None and now.kind == "nothing"
         with self._at(keyword):
             if closed_old != closed_new:
@@ -336,9 +331,9 @@ class _Comparison:
         for index in range(max(len(olds), len(news))):
             with self._at(f"items/{index}"):
                 if index >= len(news):
-                    self._item_removed(new, olds[index])
+                    self._removed("ITEM", content_of_array(new), olds[index])
                 elif index >= len(olds):
-                    self._item_added(old, news[index])
+                    self._item_added(content_of_array(old), news[index])
                 else:
                     self.pair(olds[index], news[index])
         self._additional(old, new, old.additional_keyword, new.additional_keyword, "ADDITIONAL_ITEMS")
@@ -349,23 +344,12 @@ class _Comparison:
             self.add("UNIQUE_ITEMS_REMOVED" if unique_old else "UNIQUE_ITEMS_ADDED", "uniqueItems")
         self._bounds(old, new, "maxContains", "minContains")
 
-    def _item_removed(self, new: Node, was: Node) -> None:
-        if _is_open(new, new.additional_keyword, "unevaluatedItems"):
-            self.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")
-            return
-        cover = _cover(new, new.additional_keyword, "unevaluatedItems")
-        if cover is None:
-            closed = "ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL"
-            self.add(closed if was.kind == "nothing" else "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")
-        else:
-            self._covered("ITEM_REMOVED", was, cover)
-
-    def _item_added(self, old: Node, now: Node) -> None:
-        if _is_open(old, old.additional_keyword, "unevaluatedItems"):
+    def _item_added(self, content: Content, now: Node) -> None:
+        if content.is_open:
             empty = "ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"
             self.add(empty if now.kind == "any" else "ITEM_ADDED_TO_OPEN_CONTENT_MODEL")
             return
-        cover = _cover(old, old.additional_keyword, "unevaluatedItems")
+        cover = content.cover()
         if cover is None:
             self.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
         else:
@@ -386,72 +370,9 @@ class _Comparison:
         self._path.pop()
 
 
-def _added_property(required: bool, has_default: bool) -> str:
-    if not required:
-        return "OPTIONAL_PROPERTY_ADDED_TO"
-    return "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO" if has_default else "REQUIRED_PROPERTY_ADDED_TO"
-
-
-def _is_open(node: Node, additional: str, unevaluated: str) -> bool:
-    """Whether an object or array may hold anything besides what it names."""
-    if node.raw.get(additional) is False or node.child(additional) is not None:
-        return False
-    rest = _unevaluated(node, unevaluated)
-    return rest is None or rest.kind == "any"
-
-
-def _cover(node: Node, additional: str, unevaluated: str) -> Node | None:
-    """Return the schema of what is not named; None if it may not be there."""
-    found = node.child(additional)
-    if found is None and node.raw.get(additional) is not False:
-        rest = _unevaluated(node, unevaluated)
-        found = rest if rest is not None and rest.kind not in ("any", "nothing") else None
-    return found
-
-
-def _property_cover(node: Node, name: str) -> Node | None:
-    for pattern, schema in node.children("patternProperties").items():
-        if _matches(pattern, name):
-            return schema
-    return _cover(node, "additionalProperties", "unevaluatedProperties")
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False
-
-
-def _unevaluated(node: Node, keyword: str) -> Node | None:
-    return node.child_or_boolean(keyword) if node.document.has_siblings else None
-
-
-def _number(node: Node, keyword: str) -> Decimal | None:
-    value = node.raw.get(keyword)
-    return None if isinstance(value, bool) or not isinstance(value, int | float) else Decimal(str(value))
-
-
-def _multiple(was: Decimal | None, now: Decimal | None) -> str:
-    if was is None or now is None:
-        return "MULTIPLE_OF_ADDED" if was is None else "MULTIPLE_OF_REMOVED"
-    if was and now % was == 0:
-        return "MULTIPLE_OF_EXPANDED"
-    return "MULTIPLE_OF_REDUCED" if now and was % now == 0 else "MULTIPLE_OF_CHANGED"
-
-
-def _is_integer(node: Node) -> bool:
-    types = node.raw.get("type")
-    return types == "integer" or (isinstance(types, list) and "integer" in types and "number" not in types)
-
-
 def _equal(one: Any, other: Any) -> bool:
     """Whether two values are the same in JSON, where true is no number."""
-    return (
-        type(one) is type(other) and bool(one == other)
-        if isinstance(one, bool) or isinstance(other, bool)
-        else bool(one == other)
-    )
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _distinct(parts: Sequence[Node]) -> list[Node]:
@@ -460,10 +381,6 @@ def _distinct(parts: Sequence[Node]) -> list[Node]:
         if not any(part.kind == other.kind and part.raw == other.raw for other in found):
             found.append(part)
     return found
-
-
-def _snake(keyword: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
 
 
 def matching(edges: dict[int, list[int]]) -> dict[int, int]:

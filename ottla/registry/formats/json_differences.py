@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 
 def _kinds(names: str) -> frozenset[str]:
@@ -95,3 +96,28 @@ TEXTS = (
 def text_of(kind: str, path: str) -> str:
     sentence = next((text for pattern, text in TEXTS if re.fullmatch(pattern, kind)), "")
     return f'{{errorType:"{kind}", description:"{sentence.replace("{path}", path)}\'}}'
+
+
+def added_property(required: bool, has_default: bool) -> str:
+    if not required:
+        return "OPTIONAL_PROPERTY_ADDED_TO"
+    return "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO" if has_default else "REQUIRED_PROPERTY_ADDED_TO"
+
+
+def bound_changed(keyword: str, was: Decimal | None, now: Decimal | None) -> str:
+    if was is None or now is None:
+        return f"{snake(keyword)}_{'ADDED' if was is None else 'REMOVED'}"
+    return f"{snake(keyword)}_{'INCREASED' if was < now else 'DECREASED'}"
+
+
+def snake(keyword: str) -> str:
+    """Return a keyword as it stands in names: MAX_LENGTH for maxLength."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
+
+
+def multiple_changed(was: Decimal | None, now: Decimal | None) -> str:
+    if was is None or now is None:
+        return "MULTIPLE_OF_ADDED" if was is None else "MULTIPLE_OF_REMOVED"
+    if was and now % was == 0:
+        return "MULTIPLE_OF_EXPANDED"
+    return "MULTIPLE_OF_REDUCED" if now and was % now == 0 else "MULTIPLE_OF_CHANGED"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -156,6 +157,21 @@ class Node:
     def children(self, keyword: str) -> dict[str, Node]:
         rows = self.raw.get(keyword)
         return {name: self.document.node(raw) for name, raw in rows.items()} if isinstance(rows, dict) else {}
+
+    def unevaluated(self, keyword: str) -> Node | None:
+        """Return the schema of a keyword that came with draft 2019-09."""
+        return self.child_or_boolean(keyword) if self.document.has_siblings else None
+
+    # -- Numbers -------------------------------------------------------------------------------------------------------
+
+    def number(self, keyword: str) -> Decimal | None:
+        value = self.raw.get(keyword)
+        return None if isinstance(value, bool) or not isinstance(value, int | float) else Decimal(str(value))
+
+    @property
+    def is_integer(self) -> bool:
+        types = self.raw.get("type")
+        return types == "integer" or (isinstance(types, list) and "integer" in types and "number" not in types)
 
     # -- Arrays --------------------------------------------------------------------------------------------------------
 

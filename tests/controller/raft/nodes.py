@@ -63,8 +63,7 @@ class State:
 def kill(raft: RaftNode) -> None:
     """In the middle of this process, which lives on: it closes no connection in order, and none of its timers writes any more."""
     raft._stopped = True
-    if raft._timer is not None:
-        raft._timer.cancel()
+    raft._tick_timer.cancel()
     raft._channels.close()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.metrics import RaftMetrics
-from ottla.controller.raft import driver, transitions
+from ottla.controller.raft import log_flusher, transitions
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
@@ -79,7 +79,7 @@ async def test_a_flush_that_finds_no_descriptor_is_tried_again_and_commits_nothi
             return open_file(*args, **kwargs)
 
         monkeypatch.setattr(os, "open", out_of_descriptors)
-        monkeypatch.setattr(driver, "FLUSH_RETRY_MS", 1)
+        monkeypatch.setattr(log_flusher, "RETRY_MS", 1)
         node.raft.append([b"one"])
         await until(lambda: refused >= 2, "two flushes without a descriptor")
         assert node.state.records == [] and node.raft.failure is None
@@ -232,7 +232,7 @@ async def test_a_follower_without_the_log_installs_the_snapshot(tmp_path: Path) 
                 leader.raft.append([b"%d-%d " % (round_, number) * 20])
             await until(lambda: leader.state.next_offset == leader.raft.log_end_offset, "the commits")
             take_snapshot(leader)
-        assert leader.raft.log_start_offset > 0, "two snapshots and no retention: the log starts later"
+        assert leader.raft.state.log.start_offset > 0, "two snapshots and no retention: the log starts later"
         await behind.start()
         await until(lambda: behind.state.records == leader.state.records, "the snapshot and what follows")
         assert behind.state.snapshots_loaded == 1
@@ -346,9 +346,9 @@ async def test_static_voters_are_ignored_from_the_moment_at_which_the_log_has_th
         node = made.nodes[0]
         (ignored,) = [gauge for gauge in RaftMetrics(node.raft, node.real.world.clock)() if "ignored" in gauge.name]
         assert ignored.name == "kafka_controller_kafkacontroller_ignoredstaticvoters"
-        assert not node.raft.ignores_static_voters and ignored.samples[0].value == 0
+        assert not node.raft.state.ignores_static_voters and ignored.samples[0].value == 0
         node.raft.raise_kraft_version(1, dry_run=False)
-        assert node.raft.ignores_static_voters
+        assert node.raft.state.ignores_static_voters
 
 
 async def ask(node: Node, leader_port: int, request: object, version: int | None = None) -> object:

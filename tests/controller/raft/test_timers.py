@@ -9,7 +9,7 @@ import pytest
 
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.quorum_state import QuorumState
-from ottla.controller.raft.reminder import REMIND_MS, Reminder
+from ottla.controller.raft.timers import REMIND_MS, Reminder
 from ottla.controller.raft.voters import QuorumEndpoint
 from tests.manual_clock import ManualClock
 

@@ -1,10 +1,12 @@
-"""A WARNING each few seconds while a replica knows no leader: a node that waits for its quorum for ever says for whom."""
+"""The timers of a replica: one for the next step of its core, and one that reminds of a leader that is missing."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.quorum_state import QuorumState
 
 if TYPE_CHECKING:
@@ -16,7 +18,38 @@ logger = logging.getLogger(__name__)
 REMIND_MS = 5_000
 
 
+class TickTimer:
+    """The timer for the next `RaftCore.tick`."""
+
+    def __init__(self, clock: Clock, tick: Callable[[], None]) -> None:
+        self._clock = clock
+        self._tick = tick
+        self._handle: TimerHandle | None = None
+        self._deadline_ms = NEVER
+
+    def set(self, deadline_ms: int) -> None:
+        """Ticks at this time and at no other; NEVER for not at all."""
+        if deadline_ms == self._deadline_ms:
+            return
+        self.cancel()
+        self._deadline_ms = deadline_ms
+        if deadline_ms < NEVER:
+            self._handle = self._clock.call_later(max(0, deadline_ms - self._clock.mono_ms()), self._fire)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._deadline_ms = NEVER
+        self._tick()
+
+
 class Reminder:
+    """A WARNING each few seconds while a replica knows no leader: a node that waits for its quorum for ever says for whom."""
+
     def __init__(self, clock: Clock, state: QuorumState) -> None:
         self._clock = clock
         self._state = state

@@ -1,0 +1,50 @@
+"""Content models, which Confluent's rules compare: what an object or array may hold besides what it names.
+
+An open one holds anything, a closed one nothing; the others are partially open, and hold what a schema covers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ottla.registry.formats.json_model import Node
+
+
+class Content:
+    def __init__(self, node: Node, additional: str, unevaluated: str, patterns: Mapping[str, Node]) -> None:
+        """Take the keyword of additional content, that of unevaluated content, and schemas by a pattern of names."""
+        self._is_closed = node.raw.get(additional) is False
+        self._additional = node.child(additional)
+        self._rest = node.unevaluated(unevaluated)
+        self._patterns = patterns
+
+    @property
+    def is_open(self) -> bool:
+        if self._is_closed or self._additional is not None or self._patterns:
+            return False
+        return self._rest is None or self._rest.kind == "any"
+
+    def cover(self, name: str = "") -> Node | None:
+        """Return the schema of content that is not named; None if it may not be there, or may be anything."""
+        for pattern, schema in self._patterns.items():
+            if _matches(pattern, name):
+                return schema
+        if self._additional is not None or self._is_closed:
+            return self._additional
+        return self._rest if self._rest is not None and self._rest.kind not in ("any", "nothing") else None
+
+
+def content_of_object(node: Node) -> Content:
+    return Content(node, "additionalProperties", "unevaluatedProperties", node.children("patternProperties"))
+
+
+def content_of_array(node: Node) -> Content:
+    return Content(node, node.additional_keyword, "unevaluatedItems", {})
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
