@@ -20,6 +20,7 @@ from ottla.cli.commands.start import overrides
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
+from ottla.node.forked import fork
 
 if TYPE_CHECKING:
     from ottla.cli.secure_files import SecureFiles
@@ -202,7 +203,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
-            local_nodes.start(node, properties[node.id])
+            local_nodes.start(node, properties[node.id], fork)
         failure = local_nodes.wait_ready(nodes, partial(print_ready, nodes))
         if failure is not None:
             raise CommandFailed(failure)

@@ -16,9 +16,11 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from functools import partial
+from typing import NamedTuple
 
 from ottla.node.child import PIPES_VARIABLE
+from ottla.node.forked import live
 from ottla.testing.inside import control
 from ottla.testing.inside.faults import decoded
 
@@ -61,7 +63,7 @@ def main(fd: int) -> None:
             if pid == 0:
                 for each in (parent.fileno(), woken, wake, *exits.values(), descriptors[-1]):
                     os.close(each)
-                _be_a_node(birth, descriptors)
+                live(partial(_be_a_node, birth, descriptors))
             for each in descriptors[:-1]:
                 os.close(each)
             exits[pid] = descriptors[-1]
@@ -90,34 +92,18 @@ def _bury(exits: dict[int, int]) -> None:
         os.close(fd)
 
 
-def _be_a_node(birth: Birth, descriptors: list[int]) -> NoReturn:
-    """In the forked process."""
-    code = 1
-    try:
-        os.setpgid(0, 0)  # see ottla/node/child.py
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        output, ready, alive, control_fd, _ = descriptors
-        for standard in (1, 2):
-            os.dup2(output, standard)
-        os.close(output)
-        os.chdir(birth.directory)
-        os.environ.clear()
-        os.environ.update(birth.environment)
-        os.environ[PIPES_VARIABLE] = f"{ready},{alive}"
-        code = control.run(birth.arguments, control_fd, decoded(birth.faults.encode()))
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        elif isinstance(ended.code, int):
-            code = ended.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def _be_a_node(birth: Birth, descriptors: list[int]) -> int:
+    """In the forked process; return its exit code."""
+    signal.set_wakeup_fd(-1)
+    output, ready, alive, control_fd, _ = descriptors
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    os.chdir(birth.directory)
+    os.environ.clear()
+    os.environ.update(birth.environment)
+    os.environ[PIPES_VARIABLE] = f"{ready},{alive}"
+    return control.run(birth.arguments, control_fd, decoded(birth.faults.encode()))
 
 
 if __name__ == "__main__":
