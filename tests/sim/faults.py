@@ -455,10 +455,12 @@ class Faults:
     async def slow_connections(self, node: SimNode) -> None:
         """Of two messages that are sent over different connections the later one may arrive first, by far."""
         rng = self.rng
-        struck = self.cluster.hub.slow_connections(node.host.name, lambda: rng.choice((0, 0, 30, 200, 900)))
+        hub = self.cluster.hub
+        struck = hub.connections_of(node.host.name)
+        for connection in struck:
+            hub.slow_connections([connection], rng.choice((0, 0, 30, 200, 900)))
         await asyncio.sleep(rng.uniform(1, 8))
-        for transport in struck:
-            transport.slow_seconds = 0.0
+        hub.slow_connections(struck, 0)
 
     async def reset(self, node: SimNode) -> None:
         names = [*(each.host.name for each in self.cluster.nodes if each is not node), *self.clients]

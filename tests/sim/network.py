@@ -55,16 +55,17 @@ class SimHub:
                 self.cut(one, other)
                 self.cut(other, one)
 
-    def slow_connections(self, host: str, delays_ms: Callable[[], float]) -> list[SimTransport]:
-        """Each connection of `host` gets a delay of its own, in both directions, until `slow_seconds` is taken back."""
-        struck = []
-        for transport in [t for t in self.transports if t.host == host and t.peer is not None]:
-            delay_ms = delays_ms()
-            for side in (transport, transport.peer):
+    def connections_of(self, host: str) -> list[SimTransport]:
+        """Returns the sides of connections that `host` has, in the order in which they were made."""
+        return [t for t in self.transports if t.host == host and t.peer is not None]
+
+    @staticmethod
+    def slow_connections(connections: Iterable[SimTransport], delay_ms: float) -> None:
+        """What is sent over these connections takes so much longer from now on, in both directions; 0 ends it."""
+        for connection in connections:
+            for side in (connection, connection.peer):
                 if side is not None:
                     side.slow_seconds = delay_ms / 1000
-                    struck.append(side)
-        return struck
 
     def slow_down(self, source: str, target: str, delay_ms: float) -> None:
         """What goes from `source` to `target` takes about so much longer from now on."""

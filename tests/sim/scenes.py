@@ -29,6 +29,7 @@ from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
+from tests.sim.network import SimTransport
 from tests.sim.plan import TWO_DIRECTORIES, UNSTABLE_FEATURES, Plan
 
 SCENE_SHARE = 0.75
@@ -277,25 +278,37 @@ class Scenes:
         )
 
     async def late_metadata(self) -> None:
-        """A leader gets the response to AlterPartition long before its metadata, and bases its next proposal on the response."""
+        """A leader gets the response to AlterPartition before the metadata of the change, and bases its next proposal on the
+        response. That metadata arrives while the response to the second proposal is on its way (KIP-497)."""
         leader, joining, _ = self._shuffled()
+        if leader.server is None:
+            return
         led = [p for p in leader.partitions() if p.leader_log is not None]
-        controllers = self._controllers
+        controllers = {controller.host.name for controller in self._controllers}
+        _, forwarding = leader.server._channels
+
+        def proposes(connection: SimTransport) -> bool:
+            return forwarding._channel is not None and connection.get_protocol() is forwarding._channel._protocol
+
         self.hub.partition([leader.host.name], [joining.host.name])
-        # Its next fetch of metadata will be in flight for long.
-        await self._some(1.0)
-        self._slow(leader, controllers, self.rng.uniform(3000, 6000))
-        await self._some(1.0, 0.5)
-        self._mend(leader, *controllers)
-        await self._until(lambda: any(joining.number not in p.isr for p in led), every=CLOSE_SECONDS)
-        where = next((p.topic, p.index) for p in led if joining.number not in p.isr)
-        for controller in controllers:
-            self._slow(controller, [leader], 4000)
-        self._mend(leader, joining)
-        await self._until(lambda: joining.number in self._row(where).isr, every=CLOSE_SECONDS)
-        self._mend(leader, *controllers)
-        self.hub.partition([leader.host.name], [joining.host.name])
-        await self._look(lambda: False, 6)
+        connections = [t for t in self.hub.connections_of(leader.host.name) if t.peer_host in controllers]
+        try:
+            late_ms = self.rng.uniform(500, 2500)
+            self.hub.slow_connections([t for t in connections if not proposes(t)], late_ms)
+            await self._until(lambda: any(joining.number not in p.isr for p in led), every=CLOSE_SECONDS)
+            where = next((p.topic, p.index) for p in led if joining.number not in p.isr)
+            responses = [
+                t.peer for t in self.hub.connections_of(leader.host.name) if proposes(t) and t.peer is not None
+            ]
+            for connection in responses:
+                connection.slow_seconds = 6.0
+            connections += responses
+            self._mend(leader, joining)
+            await self._until(lambda: joining.number in self._row(where).isr, every=CLOSE_SECONDS)
+            self.hub.partition([leader.host.name], [joining.host.name])
+            await self._look(lambda: False, 6)
+        finally:
+            self.hub.slow_connections(connections, 0)
 
     async def directory_removed(self) -> None:
         """A directory is removed from log.dirs between two clean stops: the other directories' clean-shutdown marks agree, but its replica is empty."""
