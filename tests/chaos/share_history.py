@@ -48,10 +48,10 @@ class ShareGroup:
 
     topic = TOPIC
 
-    def __init__(self, bootstrap: str, port: int) -> None:
-        """Takes the port of a node that runs, for the group's settings."""
+    def __init__(self, bootstrap: str, port: int, host: str = "127.0.0.1") -> None:
+        """Takes the address of a node that runs, for the group's settings."""
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2")
-        with Wire(port) as wire:
+        with Wire(port, host) as wire:
             set_group(wire, GROUP, share_auto_offset_reset="earliest")
         self.values: set[str] = set()
         self._sent = 0

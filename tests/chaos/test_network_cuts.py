@@ -15,7 +15,8 @@ from ottla.protocol.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.history import PARTITIONS, Load, create_topic, judge, read_everything
-from tests.chaos.namespaces import CLIENT, PORT, SKIP_REASON, NamespaceCluster, available
+from tests.chaos.namespaces import PORT, NamespaceCluster
+from tests.chaos.network import CLIENT, SKIP_REASON, available
 from tests.effort import LONG, SHORT_SESSIONS
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not available(), reason=SKIP_REASON)]

@@ -38,7 +38,7 @@ from tests.compat.ecosystem import suite as ecosystem
 from tests.compat.ecosystem.results import Result, write_results
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.mixed.nodes import NotSo
-from tests.compat.mixed.steps import STEPS
+from tests.compat.mixed.steps import NEEDS, STEPS
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
 from tests.compat.spark import connector, delta_tables, newer, submitted
@@ -178,7 +178,12 @@ def run_mixed(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"mixed clusters are left out: {reason if nodes == 1 else 'they bring their own nodes'}")
         return []
-    return _steps(logs, names, "mixed", STEPS)
+    steps = {name: step for name, step in STEPS.items() if name in names} or dict(STEPS)
+    for name in steps.keys() & NEEDS.keys():
+        if reason := NEEDS[name]():
+            print(f"mixed-{name} is left out: {reason}")
+            del steps[name]
+    return _steps(logs, [], "mixed", steps)
 
 
 def _steps(logs: Path, names: list[str], suite: str, steps: Mapping[str, Callable[[Path], None]]) -> list[Outcome]:

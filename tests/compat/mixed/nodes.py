@@ -30,6 +30,7 @@ from ottla.protocol.messages.create_topics import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.testing.connection import Connection
+from tests.chaos.network import Network
 from tests.ports import free_ports
 from tools.apache_kafka import OLDEST, TOOLS, VERSION, java_command, run_tool
 
@@ -98,7 +99,7 @@ class Node:
     @property
     def login_bootstrap(self) -> str:
         """The listener for SCRAM, if the node has it."""
-        return f"{HOST}:{self.mixed.base_port + LOGIN_STEP + self.id}"
+        return f"{self.mixed.host(self.id)}:{self.mixed.base_port + LOGIN_STEP + self.id}"
 
     @property
     def release(self) -> str:
@@ -107,11 +108,11 @@ class Node:
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.mixed.host(self.id)}:{self.port}"
 
     @property
     def controller_address(self) -> str:
-        return f"{HOST}:{self.controller_port}"
+        return f"{self.mixed.host(self.id)}:{self.controller_port}"
 
     @property
     def log(self) -> Path:
@@ -128,7 +129,8 @@ class Node:
         if "controller" in self.roles:
             listeners.append(f"CONTROLLER://{self.controller_address}")
         voters = ",".join(
-            f"{voter}@{HOST}:{self.mixed.base_port + CONTROLLER_STEP + voter}" for voter in self.mixed.voters
+            f"{voter}@{self.mixed.host(voter)}:{self.mixed.base_port + CONTROLLER_STEP + voter}"
+            for voter in self.mixed.voters
         )
         values = {
             "process.roles": self.roles,
@@ -164,9 +166,13 @@ class Node:
         if not (self.dir / "meta.properties").exists():
             self.format()
         if is_kafka(self.kind):
-            command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM, version=self.release)
+            command = java_command(
+                TOOLS["kafka-server-start"], str(self.properties), jvm=self.mixed.jvm, version=self.release
+            )
         else:
             command = [*self.mixed.pythons[self.kind], "-m", "ottla", *self.command]
+        if self.mixed.network is not None:
+            command = [*self.mixed.network.inside(self.id), *command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.mixed.directory
@@ -211,14 +217,18 @@ class Node:
 class Mixed:
     """A cluster, and what its brokers say about it."""
 
-    def __init__(self, directory: Path, voters: Sequence[int] = (), **properties: object) -> None:
-        """Property names are written with underscores for dots."""
-        self.directory, self.voters = directory, voters
+    def __init__(
+        self, directory: Path, voters: Sequence[int] = (), network: Network | None = None, **properties: object
+    ) -> None:
+        """Property names are written with underscores for dots. With a network each node is in its own namespace, else on loopback."""
+        self.directory, self.voters, self.network = directory, voters, network
         self.base_port = free_ports(PORTS)[0]
         self.nodes: dict[int, Node] = {}
         #: The interpreter that has Ottla, of each kind that is no Apache Kafka: another one may be an older version.
         self.pythons = {OTTLA: [sys.executable]}
         self.release = RELEASE
+        #: The options of Apache Kafka's Java, and the address of nodes that have no network.
+        self.jvm, self.loopback = JVM, HOST
         self.properties = {
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "4",
@@ -245,9 +255,17 @@ class Mixed:
         node = self.nodes[node_id] = Node(self, kind, node_id, roles, _dotted(own))
         return node
 
+    def host(self, node_id: int) -> str:
+        return self.loopback if self.network is None else self.network.address(node_id)
+
     @property
     def bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self.serving())
+
+    def note(self, what: str) -> None:
+        """What is done to the nodes and when, beside their logs."""
+        with (self.directory / "accidents.log").open("a") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {what}\n")
 
     def serving(self) -> list[Node]:
         return [node for node in self.nodes.values() if "broker" in node.roles and node.is_running]
@@ -259,7 +277,7 @@ class Mixed:
         lost: OSError = ConnectionError("no broker runs")
         for each in [node] if node is not None else self.serving():
             try:
-                with Connection(HOST, each.port, None) as connection:
+                with Connection(self.host(each.id), each.port, None) as connection:
                     return connection.request(request, api_key, version)
             except OSError as error:
                 lost = error
@@ -281,18 +299,23 @@ class Mixed:
 
         until(f"brokers {node_ids}", known)
 
-    def partitions(self, topic: str) -> list[tuple[int, list[int]]]:
-        """Leader and ISR of each."""
-        found = self.metadata(topic).topics[0]
+    def partitions(self, topic: str, node: Node | None = None) -> list[tuple[int, list[int]]]:
+        """Leader and ISR of each, as this node or the first that responds knows them."""
+        found = self.metadata(topic, node).topics[0]
         return [(each.leader_id, sorted(each.isr_nodes)) for each in found.partitions]
 
     def wait_isr(
-        self, topic: str, isr: Iterable[int], leader: int | None = None, seconds: float = WAIT_SECONDS_MAX
+        self,
+        topic: str,
+        isr: Iterable[int],
+        leader: int | None = None,
+        seconds: float = WAIT_SECONDS_MAX,
+        node: Node | None = None,
     ) -> None:
         wanted, seen = sorted(isr), []
 
         def reached() -> bool:
-            seen[:] = self.partitions(topic)
+            seen[:] = self.partitions(topic, node)
             return bool(seen) and all(
                 found == wanted and (led == leader if leader is not None else led in wanted) for led, found in seen
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.compat.mixed import adoption, brokers, handover, operations, quorum, rolling
+from tests.compat.mixed import adoption, brokers, chaos, cuts, handover, operations, quorum, rolling
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA
 
 STEPS: dict[str, Callable[[Path], None]] = {
@@ -36,4 +36,8 @@ STEPS: dict[str, Callable[[Path], None]] = {
     **adoption.STEPS,
     **operations.STEPS,
     **rolling.STEPS,
+    **chaos.STEPS,
+    **cuts.STEPS,
 }
+#: What a step needs beyond a JDK and Maven: why it cannot run here, if it cannot.
+NEEDS: dict[str, Callable[[], str | None]] = {"network-cuts": cuts.missing}
