@@ -31,6 +31,9 @@ IMPATIENT = {
     # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
     "socket.timeout.ms": 3000,
 }
+#: With one request at a time to each broker. With more, one behind a failed one is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER, as it has
+#: to be; librdkafka then raises its epoch, and what the failed one had written is written once more (its issue 4953).
+ONE_IN_FLIGHT = {**IMPATIENT, "max.in.flight.requests.per.connection": 1}
 
 
 class Record(NamedTuple):

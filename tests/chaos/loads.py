@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -44,12 +44,12 @@ class TransactionalLoad:
 
     topic = TRANSACTIONS_TOPIC
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, settings: Mapping[str, Any] = IMPATIENT) -> None:
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2")
         self.outcomes: dict[int, Outcome] = {}
         self.incarnations = 0
         self.problems: list[str] = []
-        self._bootstrap, self._rng = bootstrap, random.Random(seed)
+        self._bootstrap, self._rng, self._settings = bootstrap, random.Random(seed), settings
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -85,7 +85,7 @@ class TransactionalLoad:
         from confluent_kafka import Producer
 
         settings = {"transactional.id": "chaos", "transaction.timeout.ms": 60_000}
-        client = {**IMPATIENT, "message.timeout.ms": 60_000, **settings, "log_level": 0}
+        client = {**self._settings, "message.timeout.ms": 60_000, **settings, "log_level": 0}
         producer = Producer({"bootstrap.servers": self._bootstrap, **client})
         producer.init_transactions(CALL_SECONDS_MAX)
         while not self._stop.is_set():
@@ -131,7 +131,7 @@ class KeyedLoad:
 
     topic = KEYS_TOPIC
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, settings: Mapping[str, Any] = IMPATIENT) -> None:
         from confluent_kafka import Producer
 
         policy = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "1000"}
@@ -141,7 +141,7 @@ class KeyedLoad:
         self.count, self.failed = 0, list[str]()
         self.records_left = 0
         always = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
-        self._producer = Producer({**always, **IMPATIENT})
+        self._producer = Producer({**always, **settings})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -43,7 +44,15 @@ WORDS = [f"word{index}" for index in range(20)]
 class WordCounts:
     """One input and one output topic, and the applications that read and write them."""
 
-    def __init__(self, bootstrap: str, name: str, directory: Path, partitions: int = 4, replicas: int = 1) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        directory: Path,
+        partitions: int = 4,
+        replicas: int = 1,
+        settings: Mapping[str, Any] = {},
+    ) -> None:
         self.bootstrap, self.name, self.directory = bootstrap, name, directory
         self.input, self.output = f"{name}-in", f"{name}-out"
         self.sent: Counter[str] = Counter()
@@ -51,7 +60,9 @@ class WordCounts:
         self._chance = Random(name)
         self._delivered = 0
         self._errors: list[Any] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **settings}
+        )
         topics = [NewTopic(topic, partitions, replicas) for topic in (self.input, self.output)]
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for future in admin.create_topics(topics).values():

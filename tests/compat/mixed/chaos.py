@@ -68,8 +68,7 @@ def _change_one(mixed: Mixed, users: Users, rng: random.Random, how: Callable[[N
     node.become(OTTLA if is_kafka(node.kind) else KAFKA).start()
 
 
-#: One node at a time. With two or all killed, a batch that an Apache Kafka leader has appended is refused with NOT_ENOUGH_REPLICAS when
-#: librdkafka sends it again, and if another partition then has it raise its epoch, the batch is written twice (FINDINGS.md).
+#: One node at a time: with two or all killed, an Apache Kafka leader rejects what it has appended with NOT_ENOUGH_REPLICAS (FINDINGS.md).
 ACCIDENTS: dict[str, Callable[[Mixed, Users, random.Random], None]] = {
     "kill of a leader": _kill_leader,
     "kill of the controller": _kill_controller,

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.chaos import group_history
-from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.history import ONE_IN_FLIGHT, TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.loads import KeyedLoad, TransactionalLoad
 from tests.chaos.network import Network
 from tests.chaos.share_history import ShareGroup
@@ -49,9 +49,10 @@ class Users:
         bootstrap = ",".join(node.bootstrap for node in mixed.nodes.values())
         self.bootstrap = bootstrap
         create_topic(bootstrap, 3, min_insync_replicas="2")
-        self.loads = [Load(bootstrap, number, per_second=PER_SECOND) for number in range(2)]
+        self.loads = [Load(bootstrap, number, per_second=PER_SECOND, settings=ONE_IN_FLIGHT) for number in range(2)]
         self.groups = [group_history.Group(bootstrap, 2)]
-        self.transactions, self.keyed = TransactionalLoad(bootstrap, seed), KeyedLoad(bootstrap, seed)
+        self.transactions = TransactionalLoad(bootstrap, seed, ONE_IN_FLIGHT)
+        self.keyed = KeyedLoad(bootstrap, seed, ONE_IN_FLIGHT)
         self.topics = [TOPIC, self.transactions.topic, self.keyed.topic, *INTERNAL]
         self.shares: list[ShareGroup] = []
         self.counts: list[WordCounts] = []
@@ -61,7 +62,8 @@ class Users:
         self.groups.append(group_history.Group(self.bootstrap, 2, name="newer", settings=group_history.CONSUMER))
         node = self._mixed.serving()[0]
         self.shares.append(ShareGroup(self.bootstrap, node.port, self._mixed.host(node.id)))
-        self.counts.append(WordCounts(self.bootstrap, "words", self._mixed.directory, replicas=3))
+        directory = self._mixed.directory
+        self.counts.append(WordCounts(self.bootstrap, "words", directory, replicas=3, settings=ONE_IN_FLIGHT))
         self.counts[0].start()
         self.topics += [self.shares[0].topic, self.counts[0].input, self.counts[0].output]
 
