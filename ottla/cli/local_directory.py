@@ -7,10 +7,8 @@ formed by those who know nothing, and what the cluster had would be lost: so the
 from __future__ import annotations
 
 import base64
-import json
 import os
 import uuid
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.cli.errors import USAGE, CommandFailed
@@ -18,7 +16,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 FILE = "cluster.properties"
 #: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.
 RESTORING = "restore-in-progress"
-#: Of a fork: the snapshot that it was made of, and the addresses that its metadata has or had.
+#: Of a fork: the snapshot that it was made of, and the addresses of its cluster (former_addresses.py).
 ORIGIN = "fork.json"
 META_PROPERTIES = "meta.properties"
 NODES_DEFAULT = 3
@@ -83,30 +81,6 @@ def read(directory: str) -> Kept | None:
         return None
     except (KeyError, ValueError):
         raise CommandFailed(f"{path} is damaged: it must have lines cluster.id=... and nodes=...", OTHER) from None
-
-
-def detours(directory: str, now: Mapping[int, str]) -> dict[str, str]:
-    """Return of a fork which address stands for which; nothing of another cluster. `now` has its brokers' addresses at this start.
-
-    The metadata of a fork has the addresses of the cluster that it comes from until each of its brokers has registered. Until then
-    they would follow that cluster's leaders, and end its transactions. So they connect to each other instead.
-    """
-    path = os.path.join(directory, ORIGIN)
-    try:
-        with open(path, encoding="utf-8") as file:
-            origin = json.load(file)
-        former: dict[int, list[str]] = {int(node): list(known) for node, known in origin["addresses"].items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise CommandFailed(
-            f"{path} is damaged: the fork could reach the cluster it comes from", "fork again"
-        ) from None
-    origin["addresses"] = {node: [*known, now[node]] for node, known in former.items() if node in now}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(origin, file)
-    current = set(now.values())
-    return {old: now[node] for node, known in former.items() if node in now for old in known if old not in current}
 
 
 def _check_whole(directory: str) -> None:

@@ -12,12 +12,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
 
 from ottla.cli.default_node import PROGRAM, default_properties, replication
+from ottla.cli.former_addresses import controller_key
 from ottla.node.child import ChildNode, NodeProcess, spawn
 
 HOST = "127.0.0.1"
@@ -63,6 +64,10 @@ class Node:
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
+
+    @property
+    def controller_address(self) -> str:
+        return f"{HOST}:{self.controller_port}"
 
     @property
     def is_running(self) -> bool:
@@ -130,6 +135,12 @@ def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
 def detours_property(ways: Mapping[str, str]) -> dict[str, str]:
     """Return the property by which a node connects to other addresses; none without any."""
     return {"ottla.peer.detours": ",".join(f"{old}={new}" for old, new in ways.items())} if ways else {}
+
+
+def addresses(nodes: Collection[Node]) -> dict[str, str]:
+    """Return where the nodes are, as former_addresses.py names them."""
+    brokers = {str(node.id): node.address for node in nodes}
+    return brokers | {controller_key(node.id): node.controller_address for node in nodes}
 
 
 def bootstrap(nodes: Sequence[Node]) -> str:

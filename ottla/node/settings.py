@@ -104,7 +104,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """Returns the world with the detours to other nodes of a test or a fork, or unchanged if there are none."""
+    """Returns the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
     text = config.own[PEER_DETOURS]
     if not text:
         return world
@@ -112,9 +112,9 @@ def detoured(world: World, config: NodeConfig) -> World:
         ways = read_ways(text)
     except ValueError as error:
         raise ConfigError(
-            PEER_DETOURS, text, str(error), f"{PEER_DETOURS} is for tests and forks: leave it out"
+            PEER_DETOURS, text, str(error), f"{PEER_DETOURS} is for local clusters and tests: leave it out"
         ) from None
-    log.warning("Connections to other nodes take detours (%s): this is a test or a fork", PEER_DETOURS)
+    log.warning("Connections to other nodes take detours (%s): this is a local cluster, or a test", PEER_DETOURS)
     return replace(world, network=Detours(world.network, ways))
 
 

@@ -14,7 +14,7 @@ from itertools import permutations
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from ottla.cli import local_directory, local_nodes
+from ottla.cli import former_addresses, local_directory, local_nodes
 from ottla.cli.local_nodes import HOST, Node
 from ottla.node.child import ChildNode, spawn
 from ottla.protocol.api import ApiKey
@@ -78,9 +78,8 @@ class Cluster(Clients, Spoiled):
         self._links = Links(every) if cuttable else None
         common = {"cluster.id": kept.cluster_id} | {name.replace("_", "."): text for name, text in properties.items()}
         own = per_node or {}
-        self._former = local_directory.detours(
-            self.directory, {node_id: self.address(node_id) for node_id in self.nodes}
-        )
+        advertised = {str(node_id): self.address(node_id) for node_id in self.nodes}
+        self._former = former_addresses.detours(self.directory, local_nodes.addresses(every) | advertised)
         self._properties = {
             node.id: local_nodes.properties_of(node, every)
             | common

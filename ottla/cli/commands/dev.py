@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli import local_directory, local_nodes
+from ottla.cli import former_addresses, local_directory, local_nodes
 from ottla.cli.commands.start import overrides
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
@@ -198,7 +198,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
     signal.signal(signal.SIGTERM, _on_signal)
     began = time.monotonic()
     try:
-        ways = local_directory.detours(directory, {node.id: node.address for node in nodes})
+        ways = former_addresses.detours(directory, local_nodes.addresses(nodes))
         own = {"cluster.id": kept.cluster_id} | local_nodes.detours_property(ways)
         properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None

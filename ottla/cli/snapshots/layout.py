@@ -40,7 +40,7 @@ class About:
     files: int
     linked_bytes: int
     copied_bytes: int
-    #: Of the nodes, HOST:PORT by node id: a fork must not connect to them.
+    #: Of the nodes (ottla/cli/former_addresses.py): a fork must not connect to them.
     addresses: dict[str, list[str]]
     version: int = VERSION
 

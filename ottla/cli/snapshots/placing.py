@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ottla.cli import local_directory
+from ottla.cli import former_addresses, local_directory
 from ottla.cli.errors import CommandFailed
 from ottla.cli.local_directory import Kept
 from ottla.cli.snapshots import layout
@@ -93,6 +93,7 @@ def restore(directory: str, name: str) -> About:
         with at_rest(data_directories(directory, kept.nodes)):
             shutil.rmtree(fresh, ignore_errors=True)
             _copy_nodes(layout.path_of(directory, name), fresh, about.nodes)
+            former_addresses.note(directory, about.addresses)
             exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:
         if os.path.exists(os.path.join(directory, local_directory.RESTORING)):

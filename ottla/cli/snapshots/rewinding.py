@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.transactions.state import State
+from ottla.cli import former_addresses
 from ottla.cli.errors import CommandFailed
+from ottla.cli.former_addresses import together
 from ottla.cli.local_directory import ORIGIN, Kept
 from ottla.cli.output import time_text
 from ottla.cli.snapshots.copying import copy_file, copy_log
@@ -26,7 +28,7 @@ from ottla.cli.snapshots.cutting import Known, end_at
 from ottla.cli.snapshots.placing import at_rest, exchange
 from ottla.cli.snapshots.sealing import image_of, open_metadata, seal
 from ottla.cli.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
-from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command, together
+from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
@@ -95,7 +97,7 @@ def rewind_fork(directory: str, to_ms: int) -> Rewound:
                 )
         with _building(directory) as fresh:
             rewound = _build(sources, fresh, kept, to_ms)
-            _note_addresses(directory, rewound.addresses)
+            former_addresses.note(directory, rewound.addresses)
             os.sync()
             exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
     return rewound
@@ -113,14 +115,6 @@ def _building(directory: str) -> Iterator[str]:
         raise reason from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _note_addresses(directory: str, addresses: Mapping[str, list[str]]) -> None:
-    with open(os.path.join(directory, ORIGIN), encoding="utf-8") as file:
-        origin = json.load(file)
-    origin["addresses"] = together([origin["addresses"], addresses])
-    with open(os.path.join(directory, ORIGIN), "w", encoding="utf-8") as file:
-        json.dump(origin, file)
 
 
 def _origin(directory: str) -> str:

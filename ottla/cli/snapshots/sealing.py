@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from random import SystemRandom
 from typing import NamedTuple
 
+from ottla.cli.former_addresses import Known, controller_key
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.work import do_now
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
@@ -34,8 +36,8 @@ class Sealed(NamedTuple):
 
     #: The directories of partitions that cannot be opened.
     damaged: list[str]
-    #: The addresses of all brokers, HOST:PORT by node id, as the metadata has them.
-    addresses: dict[str, list[str]]
+    #: The addresses of all nodes as the metadata has them (ottla/cli/former_addresses.py).
+    addresses: Known
 
 
 def seal(
@@ -57,6 +59,7 @@ def seal(
     metadata = open_metadata(files, directory, meta, now_ms)
     image = image_of(metadata)
     broker = image.cluster.brokers.get(node_id)
+    addresses = addresses_in(image, metadata.voters.last)
     metadata.close()
     logs = Logs(files, opened, SystemRandom())
     logs.open_all(lambda topic, topic_id: CONFIG, now_ms)
@@ -66,14 +69,17 @@ def seal(
         log.roll(now_ms)
     logs.close_all(-1 if broker is None else broker.epoch)
     os.unlink(os.path.join(directory, LOCK))
-    return Sealed([each.path for each in logs.damaged.values()], addresses_in(image))
+    return Sealed([each.path for each in logs.damaged.values()], addresses)
 
 
-def addresses_in(image: MetadataImage) -> dict[str, list[str]]:
-    """Return where the brokers of the metadata can be reached."""
-    return {
+def addresses_in(image: MetadataImage, voters: VoterSet) -> Known:
+    """Return where the brokers of the metadata can be reached, and the voters that are records in its log."""
+    brokers = {
         str(broker.id): [f"{each.host}:{each.port}" for each in broker.endpoints.values()]
         for broker in image.cluster.brokers.values()
+    }
+    return brokers | {
+        controller_key(voter.id): [f"{each.host}:{each.port}" for each in voter.endpoints] for voter in voters
     }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ottla.cli import local_directory
 from ottla.cli.errors import CommandFailed
+from ottla.cli.former_addresses import together
 from ottla.cli.local_directory import Kept
 from ottla.cli.snapshots import layout
 from ottla.cli.snapshots.copying import SEGMENT_FILE, Copies
@@ -155,15 +156,6 @@ def _copied(
         together(each.addresses for each in sealed),
     )
     return about, [path for each in sealed for path in each.damaged]
-
-
-def together(addresses: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """Return all addresses of each node, each once: what the nodes know is not of the same moment."""
-    found: dict[str, dict[str, None]] = {}
-    for each in addresses:
-        for node, known in each.items():
-            found.setdefault(node, {}).update(dict.fromkeys(known))
-    return {node: list(known) for node, known in found.items()}
 
 
 def _check_room(folder: str, sources: Sequence[str]) -> None:

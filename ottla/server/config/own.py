@@ -55,9 +55,10 @@ OWN_CONFIGS = {
             "How many partitions have samples of their own at /metrics. Each has 14, of 0.9 KB together; of further ones only the sums count them.",
             at_least(0)),
         ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
-            "For tests and forks only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
+            "For tests and local clusters only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
             "`ottla.testing` puts proxies there whose connections it can cut; a cut needs neither root nor a firewall then. "
-            "`ottla fork` has the addresses of the cluster that it comes from there, of which the metadata still speaks at its start."),
+            "`ottla dev` has the addresses of earlier starts there, and `ottla fork` those of its cluster: the metadata has them until all have "
+            "registered."),
         ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
             "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
             "the size and the sequence are, and the records where the topic's configuration needs them."),

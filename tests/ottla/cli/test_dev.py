@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,21 @@ def test_what_was_kept_in_a_directory_is_served_again_by_as_many_nodes(tmp_path:
     assert "2 nodes, not 1" in said and "leave --nodes out" in said
     said = refused("--base-port", "0", "--nodes", "3", "--dir", str(tmp_path))
     assert "2 nodes, not 3" in said
+
+
+def test_a_cluster_that_is_started_again_on_other_ports_connects_to_none_of_the_former(tmp_path: Path) -> None:
+    """The metadata has the brokers where they were until each has registered, and voters that are records where they were for ever."""
+    with dev("--base-port", "0", "--dir", str(tmp_path)) as (_, status):
+        for words in ("topic create t --partitions 12 --replication-factor 3", "feature upgrade kraft.version=1"):
+            done = subprocess.run(command(*words.split(), "-b", status["bootstrap"]), timeout=60, cwd=ROOT)
+            assert done.returncode == 0
+        for node in status["nodes"]:  # so that the metadata has all of them as brokers that are there, and lead
+            os.kill(node["pid"], signal.SIGKILL)
+        former = [node["port"] for node in status["nodes"]]
+    with ExitStack() as stack:
+        there = [stack.enter_context(socket.create_server((HOST, port))) for port in former]
+        with dev("--base-port", "0", "--dir", str(tmp_path)):
+            assert select.select(there, [], [], 0)[0] == []
 
 
 def test_nodes_of_another_cluster_in_the_directory_are_refused(tmp_path: Path) -> None:

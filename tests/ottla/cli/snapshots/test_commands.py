@@ -172,3 +172,17 @@ def test_a_fork_of_a_cluster_that_runs_serves_its_data_under_another_cluster_id(
     assert own.startswith("cluster.id=") and own not in meta
     assert process.returncode == 0
     assert leftovers(cluster) == []
+
+
+def test_a_fork_of_a_cluster_whose_voters_are_records_has_a_quorum_of_its_own_and_so_has_a_restored_one(
+    tmp_path: Path,
+) -> None:
+    with Cluster(2, directory=str(tmp_path / "source")) as source:
+        source.topic("stock", seed=["1"])
+        assert run_here("feature", "upgrade", "kraft.version=1", "-b", source.bootstrap).code == 0
+        snapshot(source, "create", "dynamic")
+        with source.snapshot() as taken, taken.fork() as fork:  # its voters' records have the ports of the source
+            assert [record.value for record in fork.records("stock")] == [b"1"]
+    snapshot(source, "restore", "dynamic", "--yes")
+    with Cluster(2, directory=source.directory) as again:
+        assert [record.value for record in again.records("stock")] == [b"1"]
