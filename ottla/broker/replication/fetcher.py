@@ -26,12 +26,12 @@ from ottla.broker.replication.follower_session import (
     Followed,
     FollowerSession,
     Key,
-    is_in_sync,
+    throttled_ms,
 )
 from ottla.broker.replication.group_flush import flush_when_there_is_room
+from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
 from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
-from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
@@ -39,7 +39,6 @@ from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
-from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
@@ -49,11 +48,6 @@ log = logging.getLogger(__name__)
 
 #: A leader that does not know yet that it leads, or no longer does: metadata arrives within a few milliseconds.
 LEADERSHIP_RETRY_MS = 10
-#: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
-CONNECT_RETRY_MS_MIN = 20
-CONNECT_RETRY_MS_MAX = 500
-#: A lost leader may be about to be fenced for this long after its last response; later the fetcher stops waiting for that.
-SUSPICION_MS = 1_500
 #: One long poll waits at the leader, and one further request can interrupt it.
 IN_FLIGHT_MAX = 2
 #: Time slice per Fetch response before the fetcher yields: a response can have the first records of a thousand partitions, each of which creates files.
@@ -62,8 +56,6 @@ TURN_MS = 20
 DISK_JOBS_AT_ONCE = 32
 #: Debounce: partition changes within this time share one Fetch.
 NEWS_DELAY_MS = 1
-#: KIP-903: the follower's id and broker epoch. Older leaders cannot distinguish a restarted follower from the former one.
-REPLICA_STATE_VERSION = 15
 
 
 class LeaderFetcher:
@@ -81,27 +73,14 @@ class LeaderFetcher:
         self.session = FollowerSession(settings.partition_bytes_max)
         self._world = world
         self._settings = settings
-        self._locate = locate
-        self._client_id = f"broker-{settings.node_id}-fetcher-{leader_id}"
-        self._requests = FetchRequests(settings, self._client_id, self.session, broker_epoch)
-        self._channel: Channel | None = None
-        self._protocol: ChannelProtocol | None = None
-        self._version = APIS[ApiKey.FETCH].max_version
+        client_id = f"broker-{settings.node_id}-fetcher-{leader_id}"
+        self.link = LeaderLink(world, leader_id, client_id, settings.security, locate)
+        self._requests = FetchRequests(settings, client_id, self.session, broker_epoch)
         self._connecting = False
-        self._retry_ms = CONNECT_RETRY_MS_MIN
         self._in_flight = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._closed = False
-        self._connected_ms = -1
-
-    @property
-    def has_just_lost_leader(self) -> bool:
-        """True if the leader's connection was lost a moment ago."""
-        protocol = self._protocol
-        if protocol is not None and not protocol.closed:
-            return False
-        return self._connected_ms >= 0 and self._world.clock.mono_ms() - self._connected_ms < SUSPICION_MS
 
     def follow(self, partition: Partition) -> None:
         self.session.add(partition)
@@ -141,11 +120,10 @@ class LeaderFetcher:
         next_ms = session.resume(self._world.clock.mono_ms())
         if next_ms >= 0:
             self._schedule(max(1, next_ms - self._world.clock.mono_ms()))
-        if self._in_flight and not (session.has_news and self._in_flight < IN_FLIGHT_MAX):
+        may_send = not self._in_flight or (session.has_news and self._in_flight < IN_FLIGHT_MAX)
+        if not may_send or not (session.followed or session.is_open):
             return
-        if not session.followed and not session.is_open:
-            return
-        protocol = self._protocol
+        protocol = self.link.protocol
         if protocol is None or protocol.closed:
             if session.followed:
                 self._connecting = True
@@ -160,22 +138,22 @@ class LeaderFetcher:
             self._answered(protocol, number, response, failure)
 
         try:
-            if not self._requests.send(protocol, self._version, answered):
+            if not self._requests.send(protocol, self.link.version, answered):
                 return
             number = session.number
         except ChannelClosed as error:
-            self._lost(protocol, error)
+            self._lost(error)
             return
         self._in_flight += 1
 
     def _answered(self, protocol: ChannelProtocol, number: int, response: Any, failure: ChannelClosed | None) -> None:
         """The leader's `response` is a FetchResponse, or what `one_answer` gives."""
-        if protocol is not self._protocol:
+        if protocol is not self.link.protocol:
             return  # of a connection that was given up
         if failure is not None:
-            self._lost(protocol, failure)
+            self._lost(failure)
             return
-        self._connected_ms = self._world.clock.mono_ms()
+        self.link.answered()
         if response.__class__ is tuple:
             session_id, topic_id, data = response
             responses = [(topic_id, data)]
@@ -205,58 +183,40 @@ class LeaderFetcher:
 
     async def _connect(self) -> None:
         try:
-            address = self._locate()
-            if address is None:
-                raise ChannelClosed(f"broker {self.leader_id} is not registered")
-            channel = self._channel = Channel(
-                self._world,
-                address.host,
-                address.port,
-                self._client_id,
-                self._settings.security,
-            )
-            protocol = await channel.connect()
-            _, highest = protocol.versions.get(ApiKey.FETCH, (0, -1))
-            if highest < REPLICA_STATE_VERSION:
-                raise ChannelClosed(f"broker {self.leader_id} has Fetch up to version {highest} only")
+            protocol, version = await self.link.connect()
         except ChannelClosed as error:
-            self._lost(None, error)
+            self._lost(error)
             return
         except Exception as error:
             # A bug, but one failed attempt must not be the last: this leader would never be fetched from again.
             log.exception("Could not connect to broker %d", self.leader_id)
-            self._lost(None, error)
+            self._lost(error)
             return
         finally:
             self._connecting = False
-        self._connected(protocol, min(highest, APIS[ApiKey.FETCH].max_version))
+        self._connected(protocol, version)
 
     def _connected(self, protocol: ChannelProtocol, version: int) -> None:
-        self._protocol, self._version = protocol, version
+        self.link.connected(protocol, version)
         # A response of the former connection may still be handled, while its directories are made on a worker. `_handle`
         # drops it, so that it cannot count its request as answered: the fetcher would wait for it for ever.
         self._in_flight = 0
         if self._closed:
             self._drop_connection()
             return
-        self._retry_ms = CONNECT_RETRY_MS_MIN
         self.session.reset()
         self._turn()
 
-    def _lost(self, protocol: ChannelProtocol | None, error: Exception) -> None:
+    def _lost(self, error: Exception) -> None:
         if self._closed:
             return
         log.info("Fetcher of leader %d: %s", self.leader_id, error)
         self._drop_connection()
-        self._schedule(self._retry_ms)
-        self._retry_ms = min(2 * self._retry_ms, CONNECT_RETRY_MS_MAX)
+        self._schedule(self.link.next_retry_ms())
 
     def _drop_connection(self) -> None:
-        self._protocol = None
         self._in_flight = 0
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        self.link.drop()
         self.session.reset()
 
     # -- Responses ---------------------------------------------------------------------------------------------------
@@ -268,7 +228,7 @@ class LeaderFetcher:
 
         The disk jobs of the logs of the first `ready` partitions have been run (`Room.disk_job`): creation of files, and rolls.
         """
-        if protocol is not self._protocol:
+        if protocol is not self.link.protocol:
             return  # lost since the turn before
         turn_ends_ms = self._world.clock.mono_ms() + TURN_MS
         try:
@@ -426,10 +386,7 @@ class LeaderFetcher:
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
         try:
-            channel = self._channel
-            if channel is None:
-                raise ChannelClosed(f"the connection to broker {self.leader_id} was lost")
-            await go_to_leaders_range(self._world, channel, self._settings.timeout_ms, partition)
+            await go_to_leaders_range(self._world, self.link.require(), self._settings.timeout_ms, partition)
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
             log.info("%s could not find where to go on: %s", partition, failure)
             self._go_on(key, partition, self._settings.backoff_ms)
@@ -441,12 +398,3 @@ def kept(data: PartitionData) -> PartitionData:
     """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data
-
-
-def throttled_ms(partition: Partition, size: int) -> int:
-    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
-    throttle = partition.follower_throttle
-    if throttle is None:
-        return 0
-    throttle.record(size)
-    return 0 if is_in_sync(partition) else throttle.pause_ms()

@@ -281,3 +281,12 @@ class FollowerSession:
 def is_in_sync(partition: Partition) -> bool:
     """Returns True if the replica of this node is in the ISR, as far as this node knows."""
     return partition.node_id in partition.isr
+
+
+def throttled_ms(partition: Partition, size: int) -> int:
+    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
+    throttle = partition.follower_throttle
+    if throttle is None:
+        return 0
+    throttle.record(size)
+    return 0 if is_in_sync(partition) else throttle.pause_ms()

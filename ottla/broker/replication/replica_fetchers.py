@@ -57,7 +57,7 @@ class ReplicaFetchers:
     def has_just_lost(self, leader_id: int) -> bool:
         """Returns True if a leader that is followed here closed its connection a moment ago."""
         fetcher = self.by_leader.get(leader_id)
-        return fetcher is not None and fetcher.has_just_lost_leader
+        return fetcher is not None and fetcher.link.was_lost_lately
 
     def close(self) -> None:
         self._closed = True

@@ -102,14 +102,9 @@ class _Comparison:
             if old.kind != "nothing" and new.kind != "any" and not both_bytes:
                 self.add("TYPE_CHANGED")
             return
-        for keyword, kind in (
-            ("$id", "ID"),
-            ("title", "TITLE"),
-            ("description", "DESCRIPTION"),
-            ("default", "DEFAULT"),
-        ):
+        for keyword in ("$id", "title", "description", "default"):
             if old.common(keyword) != new.common(keyword):
-                self.add(f"{kind}_CHANGED")
+                self.add(f"{keyword.removeprefix('$').upper()}_CHANGED")
         compare_kind: Callable[[Node, Node], None] | None = {
             "string": self._strings,
             "number": self._numbers,

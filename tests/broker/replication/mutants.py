@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "one failed connection attempt to a leader is the last",
         FETCHER,
-        '            log.exception("Could not connect to broker %d", self.leader_id)\n            self._lost(None, error)\n',
+        '            log.exception("Could not connect to broker %d", self.leader_id)\n            self._lost(error)\n',
         '            log.exception("Could not connect to broker %d", self.leader_id)\n',
         UNITS + "test_fetcher_answers.py::test_a_connection_attempt_that_fails_in_an_unexpected_way_is_not_the_last",
     ),

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.replication.fetch_requests import FetcherSettings
-from ottla.broker.replication.fetcher import (
-    CONNECT_RETRY_MS_MAX,
-    CONNECT_RETRY_MS_MIN,
-    IN_FLIGHT_MAX,
-    TURN_MS,
-    LeaderFetcher,
-)
+from ottla.broker.replication.fetcher import IN_FLIGHT_MAX, TURN_MS, LeaderFetcher
+from ottla.broker.replication.leader_link import CONNECT_RETRY_MS_MAX, CONNECT_RETRY_MS_MIN
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.compile import decode
@@ -92,7 +87,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
     world = World(clock, Random(0), OsFiles(), None, None, None)
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
-    fetcher._protocol = protocol
+    fetcher.link.protocol = protocol
     for partition in partitions:
         fetcher.follow(partition)
     clock.advance(1)
@@ -130,7 +125,7 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
     world = World(clock, Random(0), OsFiles(), None, worker, lambda task, name: tasks.append(task))
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
-    fetcher._protocol = protocol
+    fetcher.link.protocol = protocol
     for partition in partitions:
         fetcher.follow(partition)
     clock.advance(1)
@@ -154,7 +149,7 @@ def test_a_leader_that_does_not_answer_gets_one_request_and_one_more_for_news(pa
     clock, protocol = ManualClock(), Protocol()
     world = World(clock, Random(0), OsFiles(), None, None, None)
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
-    fetcher._protocol = protocol
+    fetcher.link.protocol = protocol
     for partition in partitions:
         fetcher.follow(partition)
         clock.advance(10)
@@ -172,7 +167,7 @@ def test_a_leader_that_is_gone_is_tried_again_after_ever_longer_pauses_up_to_a_b
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     pauses = []
     for _ in range(10):
-        fetcher._lost(None, ChannelClosed("gone"))
+        fetcher._lost(ChannelClosed("gone"))
         (timer,) = clock.armed
         pauses.append(timer.at_ms - clock.now_ms)
         clock.advance(int(pauses[-1]))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
-from ottla.broker.replication.fetcher import CONNECT_RETRY_MS_MIN, NEWS_DELAY_MS, LeaderFetcher
+from ottla.broker.replication.fetcher import NEWS_DELAY_MS, LeaderFetcher
+from ottla.broker.replication.leader_link import CONNECT_RETRY_MS_MIN
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
@@ -80,7 +81,7 @@ class Follower:
         self.located: list[LeaderAddress | None] = []
         self.fetcher = LeaderFetcher(world, SETTINGS, LEADER, self._locate, lambda: 1)
         self.protocol = Protocol()
-        self.fetcher._protocol = self.protocol
+        self.fetcher.link.protocol = self.protocol
         self.follow()
 
     def _locate(self) -> LeaderAddress | None:
@@ -208,7 +209,7 @@ def test_a_session_that_the_leader_does_not_have_is_opened_again_on_the_same_con
 def test_any_other_error_of_a_whole_fetch_gives_the_connection_up(log: Log) -> None:
     follower = Follower(log)
     follower.answer(session_id=0, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    assert follower.fetcher._protocol is None
+    assert follower.fetcher.link.protocol is None
     follower.clock.advance(SETTINGS.backoff_ms)
     assert len(follower.tasks) == 1, "it connects again after the pause"
     follower.tasks[0].close()
@@ -228,7 +229,7 @@ def test_a_log_that_is_out_of_the_leaders_range_is_truncated_to_its_end_or_resta
     for _ in range(3):
         log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
     follower = Follower(log)
-    follower.fetcher._channel = Offsets(start, end)
+    follower.fetcher.link.channel = Offsets(start, end)
     follower.answer(PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
     follower.run_tasks()
     assert (log.log_start_offset, log.log_end_offset) == expected
