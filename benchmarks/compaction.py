@@ -17,11 +17,11 @@ from ottla.protocol.work import DiskJob
 from ottla.server.workers import ThreadWorkers
 from ottla.storage.cleaner.cleaner import Advance, Begin, clean, plan_for
 from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000

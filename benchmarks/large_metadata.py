@@ -10,9 +10,9 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.raft.batches import committed_batches
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord, decode_record

@@ -12,8 +12,8 @@ from random import Random
 from benchmarks.scale_turns import BROKERS, Figures, due, topics
 from ottla.broker.all_topics import AllTopics, Rows, View
 from ottla.broker.api.metadata import encoder_of_topics
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.encoded_metadata import EncodedMetadata, metadata_encoder
-from ottla.broker.node import BrokerNode
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.publisher import new_turn

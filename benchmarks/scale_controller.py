@@ -13,12 +13,12 @@ from typing import Any
 from benchmarks.scale_turns import BROKERS, Figures, due, topics
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import fence_records, register_broker, unfence_records
+from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_topics, delete_topics
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage

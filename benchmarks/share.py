@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from benchmarks.usage import cpu_seconds
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -1,4 +1,4 @@
-"""The dependencies of a broker's handlers, by name: the components of one broker process. `broker/node.py` fills it."""
+"""The dependencies of a broker's handlers, by name: the components of one broker process. `broker/broker_node.py` fills it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.wiring import ShareGroups
-from ottla.broker.telemetry.service import Telemetry
-from ottla.broker.transactions.wiring import Transactions
+from ottla.broker.share.share_wiring import ShareGroups
+from ottla.broker.telemetry.client_telemetry import Telemetry
+from ottla.broker.transactions.transaction_wiring import Transactions
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.quotas.clients import ClientQuotas

@@ -14,7 +14,7 @@ from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.topic import topic_values
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 #: LogConfig has these from the broker alone.
 BROKER_LEVEL = {

@@ -74,7 +74,7 @@ from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.fetch import handler as fetch
 from ottla.broker.fetch.repeated import RepeatedFetches
-from ottla.broker.groups.describe import CONSUMER_GROUPS, SHARE_GROUPS
+from ottla.broker.groups.group_descriptions import CONSUMER_GROUPS, SHARE_GROUPS
 from ottla.broker.many_names import (
     COMMITS_AT_ONCE,
     RESOURCES_AT_ONCE,

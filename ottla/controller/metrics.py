@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.controller.controller_node import MetadataNode
 from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
 from ottla.controller.metadata.topics import TopicImage
-from ottla.controller.node import MetadataNode
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import MS_PER_UNIT, Controller
 from ottla.server.clock import Clock

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import islice
 
 from ottla.controller.decisions.brokers import fence_records
+from ottla.controller.decisions.control_state import UNCLEAN_LEADER_ELECTION, ControlState
 from ottla.controller.decisions.delegation_tokens import remove_expired
 from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.heartbeats import NEVER_MS
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import UNCLEAN_LEADER_ELECTION, ControlState
 from ottla.controller.decisions.unsettled import (
     PARTITIONS_PER_TURN,
     left_by_broker,

@@ -22,11 +22,11 @@ from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.controller.bootstrap import bootstrap_records, completed
+from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome
-from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage

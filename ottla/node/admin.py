@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 
 from ottla import __version__
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.coordinator.partitions import hashes
 from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, transaction_metrics
 from ottla.broker.metrics.partitions import partition_metrics
@@ -12,9 +13,8 @@ from ottla.broker.metrics.replicas import IsrChangeCounts
 from ottla.broker.metrics.share import share_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.metrics.unflushed import UnflushedAges
-from ottla.broker.node import BrokerNode
+from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
-from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.node.checks import NodeChecks
 from ottla.server.admin import AdminServer, read_address
 from ottla.server.config.errors import ConfigError

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.cluster.broker_state import BrokerState
-from ottla.broker.node import BrokerNode
 from ottla.broker.replication.partition import Partition
+from ottla.controller.controller_node import MetadataNode
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import NO_LEADER
-from ottla.controller.node import MetadataNode
 from ottla.server.admin import Check
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.world import World

@@ -9,10 +9,10 @@ import logging
 from contextlib import suppress
 
 from ottla.server.clock import Clock
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.logs import ConfigFor, Logs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.partition_dir import partition_of
+from ottla.storage.log_config import LogConfig
 
 log = logging.getLogger("ottla.node")
 

@@ -12,16 +12,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRejected
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
-from ottla.broker.node import BrokerNode
+from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.publisher import AclPublisher, QuotaPublisher
-from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers, build_info
 from ottla.node.checks import NodeChecks

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ottla.controller.decisions.settings import ControlSettings, DelegationTokenSettings
+from ottla.controller.decisions.control_settings import ControlSettings, DelegationTokenSettings
 from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.controller.raft.config import NO_VOTERS, RaftConfig
+from ottla.controller.raft.raft_config import NO_VOTERS, RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from ottla.server.config.errors import ConfigError

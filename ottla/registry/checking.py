@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.registry.errors import RegistryError
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
-from ottla.registry.records import Version
+from ottla.registry.schema_records import Version
 
 #: What one request may take, without the start of the process.
 CHECK_S_MAX = 10.0

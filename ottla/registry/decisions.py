@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.registry import records
+from ottla.registry import schema_records as records
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference, references_of
 from ottla.registry.errors import RegistryError
-from ottla.registry.records import Record, Version
-from ottla.registry.state import State
+from ottla.registry.registry_state import State
+from ottla.registry.schema_records import Record, Version
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
 
 KINDS = (JSON_SCHEMA, PROTOBUF, AVRO)

@@ -21,8 +21,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import NewRecord
 from ottla.registry.errors import RegistryError
-from ottla.registry.records import Record, noop_record
-from ottla.registry.state import State
+from ottla.registry.registry_state import State
+from ottla.registry.schema_records import Record, noop_record
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Election, Identity
 from ottla.registry.log import SchemaLog
+from ottla.registry.registry import Registry
+from ottla.registry.registry_state import State
 from ottla.registry.rest.app import Application
-from ottla.registry.service import Registry
-from ottla.registry.state import State
 
 logger = logging.getLogger(__name__)
 

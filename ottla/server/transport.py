@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 
 log = logging.getLogger(__name__)
 

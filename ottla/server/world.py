@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from ottla.server.clock import Clock, SystemClock
-from ottla.server.service import Spawn, Tasks
+from ottla.server.tasks import Spawn, Tasks
 from ottla.server.transport import Network, TcpNetwork
 from ottla.server.workers import ThreadWorkers, Workers
 from ottla.storage.files import Files, OsFiles

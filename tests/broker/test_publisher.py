@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.broker.node import BrokerNode
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.replication.replicas import CHANGE_UNITS, CREATE_UNITS, LOOK_UNITS, Replicas
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage

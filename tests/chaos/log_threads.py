@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import Protocol
 
 from ottla.protocol.records.builder import build_batch
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
@@ -25,6 +24,7 @@ from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import begin_retention
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000

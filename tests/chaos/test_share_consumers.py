@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually

@@ -17,10 +17,10 @@ from typing import Any
 from ottla.controller.decisions.brokers import fence_records, unfence_records
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration

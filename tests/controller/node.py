@@ -12,11 +12,11 @@ from ottla.broker.cluster.controller_channel import ControllerAddress, Controlle
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.registration import BrokerIdentity
+from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.decisions.config_schema import TableSchema
-from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.controller.node import ControllerNode, MetadataNode
-from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decode, encode

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import INDEX_UNITS, ClusterIndex
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_broker
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.loader import MetadataLoader

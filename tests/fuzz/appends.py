@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all

@@ -12,12 +12,12 @@ from random import Random
 from typing import NamedTuple
 
 from ottla.controller.raft.batches import data_batch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.election_store import FILE as QUORUM_STATE
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import (
     BOOTSTRAP_FILE,
     Snapshots,

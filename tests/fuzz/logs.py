@@ -19,7 +19,6 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, batch_size, check_batch
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
@@ -27,6 +26,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all

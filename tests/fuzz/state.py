@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import deletion, describe, expiry, offsets
-from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups import deletion, expiry, offsets
+from ottla.broker.groups import group_descriptions as describe
+from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.state.group_records import GroupRecordCodec
-from ottla.broker.transactions import describe as describe_transactions
-from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
+from ottla.broker.transactions import transaction_descriptions as describe_transactions
 from ottla.broker.transactions.transaction import TransactionRecordCodec
+from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
 from ottla.controller.bootstrap import bootstrap_records
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.metadata.delta import MetadataDelta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.broker.transactions.describe import matcher
+from ottla.broker.transactions.transaction_descriptions import matcher
 from ottla.container.settings import ContainerError, read_file, write_file
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
@@ -18,7 +18,7 @@ from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
 from ottla.server.config.key import REQUIRED
 from ottla.server.config.topic import TOPIC_CONFIGS, check_topic_configs
 from ottla.server.sasl.jaas import JaasError, read_sections
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.fuzz.target import Target, equal
 
 BROKER_VALUES = {name: None if key.default is REQUIRED else key.default for name, key in BROKER_CONFIGS.items()}

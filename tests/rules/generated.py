@@ -17,7 +17,7 @@ from ottla.broker.groups.state import classic_states as classic
 from ottla.broker.groups.state import member_state
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.share import record_state
-from ottla.broker.transactions import state as transactions
+from ottla.broker.transactions import transaction_states as transactions
 from ottla.cli.doctor.findings import KINDS, SEVERITIES
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum

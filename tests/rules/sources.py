@@ -79,7 +79,7 @@ def source_of(file: Path) -> Source:
 
 
 def short_path(path: str) -> str:
-    """`broker/node.py` for `ottla/broker/node.py`: as pages and tables name it. The links at the top lead there."""
+    """`broker/broker_node.py` for `ottla/broker/broker_node.py`: as pages and tables name it. The links at the top lead there."""
     top, _, rest = path.partition("/")
     return rest if top == "ottla" and rest.partition("/")[0] in PARTS else path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.routes import ROUTES
-from ottla.broker.telemetry.service import TELEMETRY_APIS
+from ottla.broker.telemetry.client_telemetry import TELEMETRY_APIS
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import ApiKey

@@ -10,7 +10,7 @@ import pytest
 from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
 from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REJECTED, Effect, effect_of
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.rules.sources import nodes_of, sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.

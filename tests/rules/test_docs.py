@@ -61,7 +61,7 @@ def read(path: str) -> str:
 
 
 def modules() -> Iterator[str]:
-    """Paths of the files of code, each once: `broker/node.py` is `ottla/broker/node.py`."""
+    """Paths of the files of code, each once: `broker/broker_node.py` is `ottla/broker/broker_node.py`."""
     return (file for file in files() if file.endswith(".py") and (ROOT / file).resolve() == ROOT / file)
 
 

@@ -50,7 +50,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     ),
     "tasks": (
         re.compile(r"asyncio\.(create_task|ensure_future|TaskGroup)|(\w+\.)*create_task"),
-        ("server/service.py", "ottla/"),
+        ("server/tasks.py", "ottla/"),
     ),
     "threads": (
         re.compile(r"threading\.Thread|(\w+\.)*ThreadPoolExecutor|asyncio\.to_thread"),

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ottla.broker.groups.modern.offload import compiled
-from ottla.broker.transactions.describe import matcher
+from ottla.broker.transactions.transaction_descriptions import matcher
 from ottla.cli.declared import read_declared
 from ottla.cli.errors import CommandFailed
 from ottla.cli.secure_files import make

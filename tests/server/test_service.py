@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from ottla.server.service import Tasks
+from ottla.server.tasks import Tasks
 
 
 async def test_a_task_that_fails_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.controller import runtime
-from ottla.controller.decisions import broker_heartbeat, brokers, directories, state
+from ottla.controller.decisions import broker_heartbeat, brokers, directories
+from ottla.controller.decisions import control_state as state
 from ottla.controller.decisions import partition_change as change
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.partition_change import PartitionChange

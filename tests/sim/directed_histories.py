@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.sim.cleaner_history import CleanerHistory
 from tests.sim.storage_history import OPERATIONS, StorageHistory
 

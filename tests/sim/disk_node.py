@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import NEVER, LogConfig
 from tests.sim.disk import SimDisk
 
 DATA = "/data"

@@ -9,13 +9,13 @@ from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.broker.groups.state.streams_member import Tasks
 from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
 from ottla.broker.share import share_partition
-from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
+from ottla.broker.share.coordinator.share_shard import PartitionState, ShareShard
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.in_flight import InFlight
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.record_state import TERMINAL, RecordState, released
 from ottla.broker.share.share_partition import SharePartition, ShareSettings, Update
-from ottla.broker.share.state import ShareState, StateUpdate
+from ottla.broker.share.share_state import ShareState, StateUpdate
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
 
 _load = vars(SharePartition)["load"].__func__

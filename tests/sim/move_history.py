@@ -25,12 +25,12 @@ from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch
 from ottla.server.config.node_config import NodeConfig
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, FUTURE, STRAY
+from ottla.storage.log_config import NEVER, LogConfig
 from tests.sim.cluster import properties_of
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.network import SimHub

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.broker_node import BrokerNode
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.fetch import reader
 from ottla.broker.fetch.handler import Fetch
@@ -19,14 +20,13 @@ from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.node import BrokerNode
 from ottla.broker.produce import handler as produce_handler
 from ottla.broker.replication import partition
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
-from ottla.broker.transactions.shard import TransactionShard
+from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
-from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.raft import log_flusher, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader

@@ -12,10 +12,10 @@ import asyncio
 import random
 
 from ottla.controller.raft.batches import CommittedBatch, batch_bytes
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet

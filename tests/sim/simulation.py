@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from ottla.controller.decisions.state import is_directory_online
+from ottla.controller.decisions.control_state import is_directory_online
 from tests.histories import Violation
 from tests.sim.checker import check_history
 from tests.sim.clients.admin import UNCLEAN, Admin

@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON

@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from ottla.broker.replication import log_moves
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories import future_copy
 from ottla.storage.directories.future_logs import FutureLogs
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
@@ -19,6 +18,7 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import NEVER, LogConfig
 from tests.effort import seeds
 from tests.histories import Mutant, Patch, assert_noticed, parts, play
 from tests.sim.disk import Killed

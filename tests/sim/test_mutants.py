@@ -9,7 +9,6 @@ import pytest
 from ottla.protocol.records.crc import crc32c
 from ottla.storage import checkpoint
 from ottla.storage.checkpoint import OffsetCheckpoints
-from ottla.storage.config import NEVER
 from ottla.storage.directories import log_dirs, logs, recovery
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.logs import Logs
@@ -19,6 +18,7 @@ from ottla.storage.log import durability, replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import PartitionDir
+from ottla.storage.log_config import NEVER
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_state import ProducerState

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ottla.server.disk_queue import DiskQueues, Priority
-from ottla.server.service import Tasks
+from ottla.server.tasks import Tasks
 from ottla.server.world import World
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Lane, SimLoop

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import Turn, do_now
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Appended, Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000

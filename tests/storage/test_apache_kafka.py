@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import open_log_dirs, read_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from tests.needs import needs_apache_kafka
 from tests.ports import free_ports
 from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all

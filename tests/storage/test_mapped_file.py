@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import PAGE_BYTES, WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
 

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address
 from typing import Protocol, TypeVar
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.describe import Description
+from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -13,7 +13,7 @@ from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.acknowledging import MayRead, TopicOf
-from ottla.broker.share.session import SessionKey, check_count
+from ottla.broker.share.share_session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization.operations import GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext

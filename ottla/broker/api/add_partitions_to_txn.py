@@ -16,7 +16,7 @@ from ottla.broker.api._producer_fenced import as_known
 from ottla.broker.authorization.checks import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
+from ottla.broker.transactions.transaction_states import EPOCH_BUMP_SINCE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -20,7 +20,7 @@ from ottla.broker.api._groups import has_share_groups
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.share.state import parse_coordinator_key
+from ottla.broker.share.share_state import parse_coordinator_key
 from ottla.controller.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -17,7 +17,7 @@ from ottla.broker.api._share_members import check_size, error_of, leader_of, may
 from ottla.broker.components import BrokerComponents
 from ottla.broker.share.acknowledging import Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
-from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from ottla.broker.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
     PartitionData,

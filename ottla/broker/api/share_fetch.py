@@ -21,7 +21,7 @@ from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.record_state import AcknowledgeType
-from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
+from ottla.broker.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
     PartitionData,

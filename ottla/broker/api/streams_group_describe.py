@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.api._groups import check_streams_groups, describe_modern_groups
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.describe import STREAMS_GROUPS
+from ottla.broker.groups.group_descriptions import STREAMS_GROUPS
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,

@@ -17,11 +17,12 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups import describe, membership, offsets
-from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups import group_descriptions as describe
+from ottla.broker.groups import membership, offsets
 from ottla.broker.groups.consumer import consumer_heartbeat
-from ottla.broker.groups.describe import Description
+from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
 from ottla.broker.groups.share import initialize as share_initialize
 from ottla.broker.groups.state.group_records import GroupRecordCodec

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` as state: its groups and their committed offsets.
 
 `replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`classic/`, `consumer/`,
-`offsets`, `describe`, `expiry`), which import this one; what the runtime calls is group_coordinator_shard.py.
+`offsets`, `group_descriptions`, `expiry`), which import this one; what the runtime calls is group_coordinator_shard.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
+from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.modern.offload import MayDescribe, RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group

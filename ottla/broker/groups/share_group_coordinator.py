@@ -14,7 +14,7 @@ from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataMana
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.share import initialize, share_heartbeat, share_offsets
 from ottla.broker.share.persister import Persister, errors_of, outcomes_of
-from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (

@@ -15,7 +15,7 @@ from ottla.broker.groups.state.group import GroupType
 from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.transactions.service import TransactionCoordinator
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.protocol.errors import KafkaError
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 

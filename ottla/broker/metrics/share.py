@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.coordinator.context import LoadTimes, State
-from ottla.broker.share.coordinator.service import ShareCoordinator
+from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.led_partition import LedSharePartition, Phase
 from ottla.broker.share.record_state import AcknowledgeType

@@ -67,8 +67,8 @@ from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Reply, then
-from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log_config import NEVER
 
 #: KIP-110: the consumers that came with older versions can not read it.
 ZSTD_SINCE = 7

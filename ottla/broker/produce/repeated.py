@@ -35,8 +35,8 @@ from ottla.server.network.connection import Connection, PendingResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
-from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log_config import NEVER
 
 if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher

@@ -38,11 +38,11 @@ from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
-from ottla.storage.config import NEVER
 from ottla.storage.log.log import CLIENT, Appended, Log, Origin
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import NEVER
 from ottla.storage.producers.producer_snapshots import Decoded
 
 NO_LEADER = -1

@@ -13,8 +13,8 @@ from typing import Protocol
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.record_state import AcknowledgeType
-from ottla.broker.share.session import SessionKey, TopicPartition
 from ottla.broker.share.share_partition import Acknowledgement
+from ottla.broker.share.share_session import SessionKey, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.reply import Answer, Reply
 

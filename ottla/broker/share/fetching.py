@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.led_partition import LedSharePartition
-from ottla.broker.share.session import TopicPartition
+from ottla.broker.share.share_session import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import AcquiredRecords, PartitionData
 from ottla.server.network.reply import Answer, Reply

@@ -19,8 +19,8 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettings, GroupSettingsView, duration_ms
 from ottla.broker.share.led_partition import DeadLetters, LedSharePartition
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.session import ShareSession, ShareSessions, TopicPartition
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_session import ShareSession, ShareSessions, TopicPartition
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.network.context import RequestContext

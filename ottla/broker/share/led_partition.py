@@ -26,7 +26,7 @@ from ottla.broker.share.group_settings import EARLIEST, GroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, Update
-from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState, StateUpdate
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState, StateUpdate
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from ottla.broker.share.state import (
+from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
     SharePartitionKey,

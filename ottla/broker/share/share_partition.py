@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ottla.broker.share.acquisition import Acquired, Acquisition, Span
 from ottla.broker.share.in_flight import InFlight, Run
 from ottla.broker.share.record_state import OUTCOMES, AcknowledgeType, RecordState, released
-from ottla.broker.share.state import ShareState, StateBatch
+from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 #: From half of the deliveries on, and from the second at the earliest, records of a batch are delivered in smaller and smaller

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.broker.share.state import (
+from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
     SharePartitionKey,

@@ -10,7 +10,7 @@ The end of a transaction:
     that record is committed         -> markers to every partition that takes part       markers.py
     all markers are committed        -> CompleteCommit | CompleteAbort is appended       `complete`
 
-The client is answered at the second step. Version 2 raises the epoch with the first (state.py says why), to a new producer
+The client is answered at the second step. Version 2 raises the epoch with the first (transaction_states.py says why), to a new producer
 id when the epochs are used up: the markers still carry the old id with its last epoch, the next transaction the new one.
 """
 
@@ -21,8 +21,9 @@ from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
-from ottla.broker.transactions.state import (
+from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Partitions, Transaction, created
+from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionShard
+from ottla.broker.transactions.transaction_states import (
     COMPLETION,
     END_TXN_V1,
     END_TXN_V2,
@@ -36,7 +37,6 @@ from ottla.broker.transactions.state import (
     End,
     State,
 )
-from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Partitions, Transaction, created
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

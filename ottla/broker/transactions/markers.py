@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import Transaction, by_topic
+from ottla.broker.transactions.transaction_states import State
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.shard import RecordCodec
-from ottla.broker.transactions.state import (
+from ottla.broker.transactions.transaction_states import (
     EPOCH_BUMP_SINCE,
     EPOCH_EXHAUSTED,
     NO_PRODUCER_EPOCH,

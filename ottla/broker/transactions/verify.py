@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.service import TransactionCoordinator
-from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
 from ottla.broker.transactions.transaction import Partitions, by_topic
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
+from ottla.broker.transactions.transaction_states import EPOCH_BUMP_SINCE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -22,9 +22,9 @@ from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock
 from ottla.server.network.reply import then
 from ottla.server.timer_wheel import TimerWheel
-from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Origin
+from ottla.storage.log_config import NEVER
 
 Results: TypeAlias = dict[TopicPartition, ErrorCode]
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from ottla.broker.transactions.state import State
+from ottla.broker.transactions.transaction_states import State
 from ottla.cli import former_addresses
 from ottla.cli.errors import CommandFailed
 from ottla.cli.former_addresses import together

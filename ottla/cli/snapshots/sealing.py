@@ -15,15 +15,15 @@ from ottla.cli.former_addresses import Known, controller_key
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.work import do_now
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import Files, OsFiles
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile
 
 #: Segments must not be rolled by their size or age while they are recovered, and nothing expires here.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Decision, Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage

@@ -11,10 +11,10 @@ from ottla.controller.decisions.brokers import (
     offline_directories_records,
     unfence_records,
 )
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.heartbeats import BrokerControlState, Heartbeats
 from ottla.controller.decisions.leaving import Leaving, unclean_records
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ottla.controller.decisions.control_state import ControlState, is_directory_online
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState, is_directory_online
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
 from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from ottla.controller.metadata.features import METADATA_VERSION

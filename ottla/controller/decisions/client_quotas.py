@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Outcome, check_records_max
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord

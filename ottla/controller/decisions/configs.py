@@ -12,9 +12,9 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
-from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.delegation_tokens import DelegationToken, record_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveDelegationTokenRecord

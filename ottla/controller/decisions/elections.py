@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import PartitionSet, TopicIdPartition
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, TypeVar
 
+from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Decision, Outcome
-from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.metadata.brokers import FeatureRange
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import PartitionRegistration
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import ProducerIdsRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.reassignment_replicas import reassignment, revert
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import check_manual_assignment
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import PartitionRegistration

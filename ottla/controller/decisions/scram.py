@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Outcome, check_records_max
-from ottla.controller.decisions.state import ControlState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.one_by_one import Progress, one_by_one
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max
 from ottla.controller.decisions.placement import place
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topic_names import check_name

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 #: Deciding, replaying and encoding this many takes some 25 ms.

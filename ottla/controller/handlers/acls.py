@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.controller.decisions.acls import create_acls, delete_acls
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse

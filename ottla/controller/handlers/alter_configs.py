@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.controller.decisions.configs import Alter, Change, ConfigOp, alter_in_turns
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError

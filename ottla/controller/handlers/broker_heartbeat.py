@@ -6,9 +6,9 @@ The connection of the heartbeats is watched: when it breaks, the broker has a sh
 from __future__ import annotations
 
 from ottla.controller.decisions.broker_heartbeat import process_heartbeat
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.server.authorization.operations import CLUSTER_ACTION

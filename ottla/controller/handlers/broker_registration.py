@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.controller.decisions.brokers import register_broker
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse

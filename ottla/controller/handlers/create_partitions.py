@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_partitions
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import RequestContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.delegation_tokens import create, expire, renew
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import delete_topics, not_found
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError

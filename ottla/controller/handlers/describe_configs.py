@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.describe_configs import describe_configs, guard_of, result_of
 from ottla.controller.metadata.image import MetadataImage

@@ -5,9 +5,9 @@ a controller that will not come back (KIP-1312).
 from __future__ import annotations
 
 from ottla.controller.decisions.brokers import unregister_broker, unregister_controller
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
 from ottla.controller.decisions.outcome import Outcome, in_turns
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from random import Random
 
 from ottla.controller.raft import agreement, elections, reconfiguration, replication, transitions
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.effects import Effects, ElectionState
 from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
@@ -44,6 +43,7 @@ from ottla.controller.raft.messages import (
     VoteReply,
 )
 from ottla.controller.raft.quorum_state import QuorumState
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.roles import (
     Candidate,
     Follower,

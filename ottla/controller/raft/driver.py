@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
 from ottla.controller.raft.batches import batch_bytes, split
 from ottla.controller.raft.channels import Channels
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
-from ottla.controller.raft.describe import describe_quorum
 from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
 from ottla.controller.raft.log_flusher import LogFlusher
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords, Message, Received, RequestBody, SnapshotReceived
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.quorum_description import describe_quorum
 from ottla.controller.raft.quorum_state import QuorumState
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.roles import Follower, Resigned
 from ottla.controller.raft.snapshots import SnapshotWriter

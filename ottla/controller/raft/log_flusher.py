@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.messages import Flushed
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.quorum_state import QuorumState
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.server.clock import pause
 from ottla.storage.errors import OutOfResources
 

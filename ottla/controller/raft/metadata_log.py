@@ -15,18 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.effects import Effects
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, ReplyBody
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter
 from ottla.controller.raft.voters import VoterHistory
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
 from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
@@ -36,6 +35,7 @@ from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 

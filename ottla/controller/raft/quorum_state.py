@@ -9,12 +9,12 @@ from __future__ import annotations
 from random import Random
 
 from ottla.controller.raft import agreement
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.effects import Effects, ElectionState, LeaderAndEpoch, Reply, Request
 from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.log_state import LogState
 from ottla.controller.raft.messages import ReplyBody, RequestBody
 from ottla.controller.raft.peers import Peers
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoint, QuorumEndpoints, VoterHistory
 

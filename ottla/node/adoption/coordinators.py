@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.broker.transactions.state import IDLE, State
+from ottla.broker.transactions.transaction_states import IDLE, State
 from ottla.node.adoption.logs import FoundLogs
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMetadataKey

@@ -15,11 +15,11 @@ from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.node.adoption.preview import PreviewFiles
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.records.compression import CODECS
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LogDir, MetaProperties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_state import NO_OFFSET
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import VoterSet
 from ottla.node.adoption.directories import CannotAdopt, Ownership

@@ -16,10 +16,10 @@ from starlette.routing import Route
 from ottla.registry.access import Access
 from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.errors import RegistryError
+from ottla.registry.registry import Registry
 from ottla.registry.rest import reading, writing
 from ottla.registry.rest.forwarding import OFFSET, forward
 from ottla.registry.rest.request import BODY_BYTES_MAX, Call
-from ottla.registry.service import Registry
 
 READ, WRITE, TEXT = "read", "write", "text"
 Handler = Callable[[Call], Awaitable[Any]]

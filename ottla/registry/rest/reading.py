@@ -7,8 +7,8 @@ from typing import Any
 from ottla import __version__
 from ottla.registry.decisions import KINDS
 from ottla.registry.errors import RegistryError, version_of
-from ottla.registry.records import Version, answer_of, guid_of
 from ottla.registry.rest.request import Call
+from ottla.registry.schema_records import Version, answer_of, guid_of
 from ottla.registry.subjects import GLOBAL
 
 CLUSTER_ID = "schema-registry"

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from ottla.registry.access import Access
 from ottla.registry.errors import RegistryError
-from ottla.registry.service import Registry
-from ottla.registry.state import State
+from ottla.registry.registry import Registry
+from ottla.registry.registry_state import State
 from ottla.registry.subjects import context_of, is_valid, normal
 
 #: A body of more bytes is not read: a schema is at most a million characters.

@@ -7,8 +7,8 @@ from typing import Any
 from ottla.registry import decisions
 from ottla.registry.decisions import asked_from
 from ottla.registry.errors import RegistryError, version_of
-from ottla.registry.records import Record, answer_of, guid_of
 from ottla.registry.rest.request import Call
+from ottla.registry.schema_records import Record, answer_of, guid_of
 from ottla.registry.subjects import is_valid
 
 #: An answer of a write, and the offset that a reader must have.

@@ -36,7 +36,7 @@ from ottla.server.network.route import (
 )
 from ottla.server.network.turn import RequestTurn
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10

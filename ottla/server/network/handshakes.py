@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from ottla.server.isolation import isolated
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 from ottla.server.workers import Workers
 
 #: The limit of handshakes that have begun and are not complete.

@@ -25,10 +25,10 @@ from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner_filter import last_of_producers
 from ottla.storage.cleaner.cleaner_pass import Job, Progress, Source
 from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
-from ottla.storage.config import NEVER
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import NEVER
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
 

@@ -34,8 +34,8 @@ from ottla.protocol.records.encoded import (
     with_timestamp_delta,
 )
 from ottla.storage.cleaner.offset_map import GONE, TOMBSTONE, OffsetMap
-from ottla.storage.config import LogConfig
 from ottla.storage.log.replay import read_marker
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_state import ProducerState
 from ottla.storage.segment.txn_index import AbortedTxn
 

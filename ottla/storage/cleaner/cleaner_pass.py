@@ -27,9 +27,9 @@ from ottla.protocol.records.crc import crc32c
 from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
 from ottla.storage.cleaner.cleaner_plan import SegmentFacts, group_segments
 from ottla.storage.cleaner.offset_map import OffsetMap, ordinals_max
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files, MappedFile
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import (

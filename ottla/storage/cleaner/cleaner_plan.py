@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 #: The swap renames each segment of a group, at about 0.05 ms each, and the event loop waits for it.
 GROUP_SEGMENTS_MAX = 50

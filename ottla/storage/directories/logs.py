@@ -13,7 +13,6 @@ from random import Random
 from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories import log_dirs
 from ottla.storage.directories.future_logs import FutureLogs
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
@@ -26,6 +25,7 @@ from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
 from ottla.storage.log.room import Room
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 

@@ -8,13 +8,13 @@ from random import Random
 
 from ottla.storage import checkpoint
 from ottla.storage.checkpoint import OffsetCheckpoints
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.removal import Removals
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, LogSpec, name_with_suffix
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from ottla.storage.config import NEVER
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.partition_dir import PartitionDir, sync_topic_id
+from ottla.storage.log_config import NEVER
 from ottla.storage.producers.producer_snapshots import Frozen, ProducerSnapshots
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segments import Segments

@@ -34,7 +34,6 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import TooLong, Turn, Work
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.cleaning import Cleaning
@@ -42,6 +41,7 @@ from ottla.storage.log.durability import Durability, FlushJob
 from ottla.storage.log.partition_dir import LogSpec, PartitionDir
 from ottla.storage.log.preparation import Preparation, Prepared, prepare, prepared_batch
 from ottla.storage.log.room import Room
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_state import Origin
 from ottla.storage.producers.producer_states import ProducerStates

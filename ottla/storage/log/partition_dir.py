@@ -15,10 +15,10 @@ from threading import Lock
 from typing import Protocol
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
-from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import DELETED_SUFFIX, SegmentFile

@@ -13,7 +13,7 @@ from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.convert import TARGET_CODECS, recompressing
 from ottla.protocol.records.validate import RecordRules, check_records
 from ottla.protocol.work import TooLong, Turn, Work, do_at_once, do_now
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 
 class Preparation(NamedTuple):

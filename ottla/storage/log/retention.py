@@ -27,10 +27,10 @@ from threading import Lock
 from typing import NamedTuple
 
 from ottla.protocol.work import DiskJob
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import Retiring
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.walk import DamagedLog
 
 

@@ -15,11 +15,11 @@ from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import DiskJob
-from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.durability import NO_GAP, Durability
 from ottla.storage.log.partition_dir import LogSpec, PartitionDir
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment

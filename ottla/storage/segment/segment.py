@@ -23,7 +23,7 @@ from ottla.protocol.records.batch import (
     MAX_TIMESTAMP_AT,
     Header,
 )
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.segment_file import SUFFIXES, TXN_INDEX_SUFFIX, WRITE_BYTES_MIN, SegmentFile, segment_path
 from ottla.storage.segment.segment_indexes import INT64, SegmentIndexes
 from ottla.storage.segment.txn_index import TransactionIndex

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from ottla.storage.files import Files, MappedFile
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import WALK, ColdBytes, DamagedLog, walk

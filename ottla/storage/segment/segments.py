@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.protocol.records.batch import HEADER_BYTES
-from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import COLD_READ_BYTES

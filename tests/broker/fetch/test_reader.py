@@ -13,11 +13,11 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch

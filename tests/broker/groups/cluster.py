@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.controller.metadata.partitions import PartitionRegistration

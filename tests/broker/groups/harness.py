@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import Mock
 
-from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.deletion import GroupDeletion
+from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.state.group import GroupType

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Never, TypeVar
 
 from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 from tests.manual_clock import ManualClock
 from tests.workers import OneQueue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from tests.broker.groups.cluster import cluster_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.config import GroupCoordinatorConfig, from_properties
+from ottla.broker.groups.group_config import GroupCoordinatorConfig, from_properties
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.own import OWN_CONFIGS

@@ -45,12 +45,12 @@ from ottla.protocol.messages.broker_registration import BrokerRegistrationReques
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.shared_structs import Feature, Listener, TopicNamePartitions
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch

@@ -24,12 +24,12 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.server.world import World
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import DiskFull, OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol

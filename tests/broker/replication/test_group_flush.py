@@ -15,10 +15,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.server.world import World
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers
 from tests.manual_clock import ManualClock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.replication.log_start_writes import LogStartWrites
-from ottla.server.service import Tasks
+from ottla.server.tasks import Tasks
 from ottla.server.world import World
 from ottla.storage import checkpoint
 from ottla.storage.directories.log_dirs import LogDir

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.share.state import SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate
+from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate
 from ottla.protocol.errors import KafkaError
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Reply

@@ -14,7 +14,7 @@ from ottla.broker.share.acquisition import Acquired, Span
 from ottla.broker.share.in_flight import Run
 from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, ShareSettings, Update
-from ottla.broker.share.state import ShareState, StateBatch
+from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from ottla.broker.api._share_members import MEMBER_ID_MAX
-from ottla.broker.share.session import PARTITIONS_MAX
+from ottla.broker.share.share_session import PARTITIONS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

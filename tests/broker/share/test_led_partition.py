@@ -15,18 +15,18 @@ from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.broker.share.led_partition import LedSharePartition, Phase
 from ottla.broker.share.record_state import RecordState
-from ottla.broker.share.session import TopicPartition
 from ottla.broker.share.share_partition import Acknowledgement, ShareSettings
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_session import TopicPartition
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.timer_wheel import TICK_MS, TimerWheel
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes

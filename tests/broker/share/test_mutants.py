@@ -11,7 +11,7 @@ from ottla.broker.share import share_partition
 from ottla.broker.share.in_flight import InFlight, Run
 from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.share_partition import SharePartition, Update
-from ottla.broker.share.state import ShareState
+from ottla.broker.share.share_state import ShareState
 from tests.broker.share.test_share_partition import (
     test_random_histories_agree_with_the_model_of_single_records as history,
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.share.session import (
+from ottla.broker.share.share_session import (
     EPOCH_MAX,
     FINAL_EPOCH,
     GROUPS_MAX,

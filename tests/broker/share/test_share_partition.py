@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.share.acquisition import Acquired, Span
 from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, ShareSettings, Update
-from ottla.broker.share.state import ShareState, StateBatch
+from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.share.model import Checked, Log
 from tests.effort import seeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.state import SharePartitionKey, parse_coordinator_key
+from ottla.broker.share.share_state import SharePartitionKey, parse_coordinator_key
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.share.state import SharePartitionKey, ShareState, StateBatch, StateUpdate
+from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateUpdate
 from ottla.broker.share.state_persister import CALLS_PER_TURN, StatePersister
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.reply import Reply

@@ -35,9 +35,9 @@ from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.record_state import RecordState
-from ottla.broker.share.session import TopicPartition
 from ottla.broker.share.share_partition import ShareSettings
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_session import TopicPartition
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -50,11 +50,11 @@ from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
-from ottla.broker.telemetry.service import ATTRIBUTE_LENGTH_MAX, TELEMETRY_APIS
+from ottla.broker.telemetry.client_telemetry import ATTRIBUTE_LENGTH_MAX, TELEMETRY_APIS
 from ottla.cli.client.admin_listeners import samples_of
 from ottla.cli.commands.client import clients
 from ottla.controller.metadata.configs import ResourceType

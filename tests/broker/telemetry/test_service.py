@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.telemetry.service import Telemetry
+from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage

@@ -8,9 +8,9 @@ from typing import Any
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
-from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
 from ottla.broker.transactions.transaction import TransactionRecordCodec
+from ottla.broker.transactions.transaction_coordinator import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest

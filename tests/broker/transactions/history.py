@@ -11,8 +11,8 @@ import random
 from typing import Any
 
 from ottla.broker.coordinator import batches
-from ottla.broker.transactions.state import COMPLETION, IDLE, PREPARED, State
 from ottla.broker.transactions.transaction import Transaction, TransactionRecordCodec, from_record
+from ottla.broker.transactions.transaction_states import COMPLETION, IDLE, PREPARED, State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 from tests.broker.transactions.replayed import compacted, replayed

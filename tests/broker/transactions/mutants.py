@@ -7,11 +7,12 @@ from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.transactions import decisions, state
+from ottla.broker.transactions import decisions
+from ottla.broker.transactions import transaction_states as state
 from ottla.broker.transactions.markers import MarkerSending
-from ottla.broker.transactions.shard import TransactionShard
-from ottla.broker.transactions.state import PREPARED, State
 from ottla.broker.transactions.transaction import Transaction
+from ottla.broker.transactions.transaction_shard import TransactionShard
+from ottla.broker.transactions.transaction_states import PREPARED, State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.producers.producer_states import ProducerStates
 from tests.histories import mutant

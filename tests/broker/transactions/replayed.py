@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
 from ottla.broker.transactions.transaction import Transaction
+from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
 from tests.broker.transactions.harness import TransactionCoordinatorHarness
 
 

@@ -14,7 +14,7 @@ from ottla.broker.produce import handler as produce
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.service import TransactionCoordinator
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.verify import AppendVerifier
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -23,11 +23,11 @@ from ottla.protocol.work import Turn
 from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes

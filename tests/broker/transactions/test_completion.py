@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.transactions.service import TransactionCoordinator
-from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import Transaction, TransactionRecordCodec
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
+from ottla.broker.transactions.transaction_states import State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import build_batch
 from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness

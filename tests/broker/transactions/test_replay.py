@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.transactions.state import COMPLETION, PREPARED, State
 from ottla.broker.transactions.transaction import from_record
+from ottla.broker.transactions.transaction_states import COMPLETION, PREPARED, State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import PARKED, TP, TransactionalProducer, TransactionCoordinatorHarness
 from tests.broker.transactions.replayed import compacted, replayed

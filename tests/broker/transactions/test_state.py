@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.transactions.state import (
+from ottla.broker.transactions.transaction_states import (
     BY_NAME,
     COMPLETION,
     END_TXN_V1,

@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.coordinator import batches
-from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import TransactionRecordCodec, from_record
+from ottla.broker.transactions.transaction_states import State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.server.network.reply import Reply

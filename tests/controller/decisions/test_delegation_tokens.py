@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from ottla.controller.decisions import delegation_tokens
+from ottla.controller.decisions.control_settings import DelegationTokenSettings
 from ottla.controller.decisions.delegation_tokens import EXPIRED_PER_TURN, create, expire, remove_expired, renew
-from ottla.controller.decisions.settings import DelegationTokenSettings
 from ottla.controller.metadata.delegation_tokens import DelegationToken, record_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ottla.controller.decisions import eligible
 from ottla.controller.decisions.configs import AlterResult
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.eligible import LOOKED_AT_PER_TURN, after_elrs
 from ottla.controller.decisions.outcome import Outcome, in_turns
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, FeatureLevelRecord

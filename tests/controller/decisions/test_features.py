@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.bootstrap import bootstrap_records, completed
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -10,7 +11,6 @@ from ottla.controller.decisions.features import (
     QuorumFeatures,
     update_features,
 )
-from ottla.controller.decisions.settings import ControlSettings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
 from ottla.protocol.internal_topics.metadata_records import (

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.controller.decisions.alter_partition import alter_partition
+from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.directories import assign_replicas_to_directories
 from ottla.controller.decisions.elections import (
     ELECTIONS_MAX,
@@ -24,7 +25,6 @@ from ottla.controller.decisions.elections import (
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, in_turns
 from ottla.controller.decisions.reassignment import alter_partition_reassignments
-from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import DELETED_PER_TURN, delete_topics
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta

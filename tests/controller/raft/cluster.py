@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.effects import Effects, ElectionState, Reply, Request
 from ottla.controller.raft.leader import Leader
@@ -31,6 +30,7 @@ from ottla.controller.raft.messages import (
     SupportedVersions,
     SupportedVersionsReply,
 )
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
 

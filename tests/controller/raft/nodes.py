@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet

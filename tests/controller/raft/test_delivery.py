@@ -15,12 +15,12 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft import delivery
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import RaftCore
 from ottla.controller.raft.delivery import Delivery
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord

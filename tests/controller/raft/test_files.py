@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.crc import crc32c

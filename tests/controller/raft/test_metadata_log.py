@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.log_state import VALID, LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ControlRecords
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.control import ControlType, control_batch

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.quorum_state import QuorumState
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.timers import REMIND_MS, Reminder
 from ottla.controller.raft.voters import QuorumEndpoint
 from tests.manual_clock import ManualClock

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from ottla.node.loading import EVERY_MS, load_logs
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
+from ottla.storage.log_config import LogConfig
 from tests.manual_clock import ManualClock
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch
 

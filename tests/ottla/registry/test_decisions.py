@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.registry import decisions, records
+from ottla.registry import decisions
+from ottla.registry import schema_records as records
 from ottla.registry.decisions import Asked, asked_from
 from ottla.registry.errors import RegistryError
-from ottla.registry.records import Record
-from ottla.registry.state import State
+from ottla.registry.registry_state import State
+from ottla.registry.schema_records import Record
 from ottla.registry.subjects import in_same_context, is_valid, normal, scopes
 
 INT, LONG, STRING = (Asked(f'"{name}"', "AVRO", ()) for name in ("int", "long", "string"))

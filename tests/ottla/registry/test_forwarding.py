@@ -11,8 +11,8 @@ import httpx
 
 from ottla.registry.access import Access
 from ottla.registry.election import Identity
+from ottla.registry.registry import Registry
 from ottla.registry.rest.app import Application
-from ottla.registry.service import Registry
 
 FORWARDING = 50003
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Ottla-Offset: 7\r\n\r\n{"id": 1}'

@@ -11,7 +11,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.registry import log
 from ottla.registry.log import SchemaLog
-from ottla.registry.state import State
+from ottla.registry.registry_state import State
 from tests.manual_clock import ManualClock
 
 

@@ -17,13 +17,13 @@ from ottla.protocol.records.builder import build_batch
 from ottla.storage.cleaner import cleaner_pass
 from ottla.storage.cleaner.cleaner import Cleaner, LogChanged, Step, clean, plan_for
 from ottla.storage.cleaner.offset_map import OffsetMap
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from tests.effort import examples
 from tests.storage.cleaner.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at

@@ -29,7 +29,6 @@ from ottla.storage.cleaner.cleaner import (
 from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
 from ottla.storage.cleaner.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
 from ottla.storage.cleaner.offset_map import TOMBSTONE, VALUE, OffsetMap
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
@@ -37,6 +36,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.segment.walk import DamagedLog
 from tests.storage.chores import retain

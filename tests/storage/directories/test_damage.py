@@ -14,7 +14,6 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
@@ -22,6 +21,7 @@ from ottla.storage.files import MappedFile, OsFiles
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
@@ -406,7 +406,7 @@ def test_a_time_index_is_searched_in_its_file_as_in_memory(tmp_path: Path) -> No
 HELD = """
 from pathlib import Path
 from ottla.protocol.records.builder import build_batch
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log.log import Origin
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
@@ -483,7 +483,7 @@ def test_what_this_process_wrote_is_brought_into_memory_again_once_its_mapping_w
 NO_SPACE = """
 import resource
 from pathlib import Path
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.storage.logs_for_tests import append, batch, open_at
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.files import OsFiles

@@ -10,13 +10,13 @@ import pytest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner import Advance, Cleaner
-from ottla.storage.config import LogConfig
 from ottla.storage.directories import future_copy
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import future_partition_of, has_future_name
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log_config import LogConfig
 from tests.storage.chores import rename_deleted
 from tests.storage.directories.test_logs import A, B, formatted, killed, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, offset_for_timestamp, read_all

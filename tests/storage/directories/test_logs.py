@@ -14,7 +14,6 @@ import pytest
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
 from ottla.storage.cleaner.cleaner import Cleaner
-from ottla.storage.config import LogConfig
 from ottla.storage.directories import logs as logs_module
 from ottla.storage.directories.future_logs import PREFERRED_MAX
 from ottla.storage.directories.log_dirs import (
@@ -35,6 +34,7 @@ from ottla.storage.errors import (
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment.mappings import Mappings
 from tests.storage.chores import remove_deleted, rename_deleted, retain
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, read_all

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.records.crc import crc32c
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_state import Origin
 from tests.storage.logs_for_tests import (
     NOW_MS,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.work import RECORDS_A_TURN, DiskJob
-from ottla.storage.config import LogConfig
 from ottla.storage.directories import retaining as retaining_module
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import LOOKED_AT, retaining
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import retention
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.storage.chores import retain
 from tests.storage.directories.test_logs import A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, append, batch

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 from tests.needs import small_disk as mounted
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all

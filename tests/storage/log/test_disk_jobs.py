@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.work import TooLong, Turn
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.room import FILES_AHEAD
 from ottla.storage.log.truncate import truncate_to, truncation_job
+from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all

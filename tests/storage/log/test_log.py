@@ -13,13 +13,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, iter_batches, patch_timestamp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
+from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import segment_file
 from ottla.storage.segment.segment import HINTS_MAX
 from tests.effort import examples

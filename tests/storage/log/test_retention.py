@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.config import LogConfig
 from ottla.storage.log.retention import SegmentFacts, apply_retention, segments_to_delete
+from ottla.storage.log_config import LogConfig
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.records.builder import build_batch
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.segment.segment_file import COLD_READ_BYTES, REACH_BYTES, READ_AHEAD_BYTES
 from tests.storage.directories.test_logs import A, formatted, opened

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.server import extras
 from ottla.server.extras import Pattern
-from ottla.server.service import Spawn
+from ottla.server.tasks import Spawn
 from ottla.server.workers import Workers
 
 log = logging.getLogger(__name__)

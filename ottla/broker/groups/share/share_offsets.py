@@ -15,7 +15,7 @@ from ottla.broker.groups.modern.assignment import without_empty
 from ottla.broker.groups.share import initialize
 from ottla.broker.groups.state.share_group import ShareGroup, new_share_group, state_partitions_record
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, StateBatch
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, StateBatch
 
 
 def combine(so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.share.coordinator.shard import NO_STATE, PartitionState, ShareShard, snapshot_record
-from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey
+from ottla.broker.share.coordinator.share_shard import NO_STATE, PartitionState, ShareShard, snapshot_record
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_records import ShareUpdateKey, ShareUpdateValue
 from ottla.protocol.messages import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.groups.describe import CONSUMER_GROUPS
+from ottla.broker.groups.group_descriptions import CONSUMER_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.partitions import PartitionRegistration

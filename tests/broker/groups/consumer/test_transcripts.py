@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.describe import CONSUMER_GROUPS
+from ottla.broker.groups.group_descriptions import CONSUMER_GROUPS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, OffsetCommitKey
 from tests import transcripts

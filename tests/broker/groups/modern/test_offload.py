@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.offload import Compute, TargetWorker
-from ottla.server.service import Tasks
+from ottla.server.tasks import Tasks
 from ottla.server.workers import ThreadWorkers
 
 

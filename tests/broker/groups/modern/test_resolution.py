@@ -9,7 +9,7 @@ from typing import Any, Never, TypeVar
 import pytest
 
 from ottla.broker.groups.modern.offload import NAMES_AT_A_TIME, RegexResolver
-from ottla.server.service import Tasks
+from ottla.server.tasks import Tasks
 
 T = TypeVar("T")
 TOPICS = [f"topic-{n}" for n in range(100_000)]

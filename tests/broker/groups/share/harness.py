@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.deletion import GroupDeletion
+from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
 from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.share.coordinator.service import ShareCoordinator
-from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig
+from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
+from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.network.reply import Reply

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.describe import SHARE_GROUPS
+from ottla.broker.groups.group_descriptions import SHARE_GROUPS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     alter_share_group_offsets,

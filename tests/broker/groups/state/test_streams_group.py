@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.groups.state.member_state import STABLE, UNKNOWN, UNRELEASED
 from ottla.broker.groups.state.streams_group import StreamsGroup

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.state.modern_group import GroupState
 from ottla.broker.groups.state.streams_group import StreamsGroup

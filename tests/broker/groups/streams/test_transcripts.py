@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.config import GroupSettings
-from ottla.broker.groups.describe import STREAMS_GROUPS
+from ottla.broker.groups.group_config import GroupSettings
+from ottla.broker.groups.group_descriptions import STREAMS_GROUPS
 from ottla.broker.groups.state.streams_member import Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts

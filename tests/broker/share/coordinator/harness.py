@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
-from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
+from ottla.broker.share.coordinator.share_coordinator import TOPIC, ShareCoordinator
+from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages import (
     delete_share_group_state,

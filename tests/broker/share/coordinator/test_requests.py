@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.batches import build
-from ottla.broker.share.coordinator.shard import ShareRecordCodec
+from ottla.broker.share.coordinator.share_shard import ShareRecordCodec
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
 from tests.broker.share.coordinator.harness import ShareCoordinatorHarness

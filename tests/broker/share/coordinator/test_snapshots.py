@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.coordinator.shard import snapshot_record
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.coordinator.share_shard import snapshot_record
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock

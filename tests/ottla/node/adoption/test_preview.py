@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ottla.node.adoption.preview import PreviewFiles
-from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files, OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.storage.logs_for_tests import append, batch, offsets, open_at
 
 

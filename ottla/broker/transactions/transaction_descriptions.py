@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.groups.modern.offload import compiled
-from ottla.broker.transactions.shard import TransactionShard
-from ottla.broker.transactions.state import BY_NAME, PREPARED
 from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction, by_topic
+from ottla.broker.transactions.transaction_shard import TransactionShard
+from ottla.broker.transactions.transaction_states import BY_NAME, PREPARED
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest

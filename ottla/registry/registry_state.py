@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.registry.client import Reference
-from ottla.registry.records import Version, guid_of, version_from
+from ottla.registry.schema_records import Version, guid_of, version_from
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of, has_prefix, in_same_context, scopes
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from ottla.registry.decisions import Asked
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import Fenced, SchemaLog
-from ottla.registry.records import Record, Version
-from ottla.registry.state import State
+from ottla.registry.registry_state import State
+from ottla.registry.schema_records import Record, Version
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
-from ottla.broker.transactions.shard import TransactionConfig
+from ottla.broker.transactions.transaction_coordinator import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.transaction_shard import TransactionConfig
 from ottla.broker.transactions.verify import AppendVerifier
 from ottla.broker.transactions.write_markers import MarkerWriter
 from ottla.protocol.features import TRANSACTION_VERSION

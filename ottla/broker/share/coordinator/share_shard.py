@@ -14,7 +14,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.shard import RecordCodec
 from ottla.broker.coordinator.timers import Timers, sweep_soon
 from ottla.broker.share.coordinator.combine import combine
-from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_records import (

@@ -1,6 +1,6 @@
 """One partition of `__transaction_state` as state: its transactional ids.
 
-`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `describe.py`), but for those of its
+`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `transaction_descriptions.py`), but for those of its
 timers: the end of transactions that are open for too long, and the expiration of unused transactional ids. Soft state is what a
 failover may forget: the epoch before the last InitProducerId (a retry of that call then fences its producer, as with Kafka), and
 which markers are written.
@@ -18,8 +18,8 @@ from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers, sweep
-from ottla.broker.transactions.state import IDLE, PREPARED, State
 from ottla.broker.transactions.transaction import Transaction, from_record
+from ottla.broker.transactions.transaction_states import IDLE, PREPARED, State
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
 from ottla.server.config.settings import setting
 from ottla.server.quotas.bounds import TRANSACTIONAL_IDS, Bound

@@ -27,20 +27,20 @@ from ottla.broker.coordinator.coordinator import CoordinatorLeadership
 from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator
+from ottla.broker.groups.group_wiring import group_coordinator, share_group_coordinator
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
-from ottla.broker.replication.wiring import replicas
+from ottla.broker.replication.replication_wiring import replicas
 from ottla.broker.routes import ROUTES
 from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.wiring import ShareGroups, persister, share_coordinator
-from ottla.broker.telemetry.service import Telemetry
-from ottla.broker.transactions.wiring import transactions
+from ottla.broker.share.share_wiring import ShareGroups, persister, share_coordinator
+from ottla.broker.telemetry.client_telemetry import Telemetry
+from ottla.broker.transactions.transaction_wiring import transactions
 from ottla.controller.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity

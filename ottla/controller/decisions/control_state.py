@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
 from ottla.controller.decisions.partition_change import Election, PartitionChange
 from ottla.controller.decisions.placement import UsableBroker
-from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import (
     LOST_DIR,

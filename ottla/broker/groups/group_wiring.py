@@ -9,7 +9,7 @@ from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups.config import GroupSettings, from_properties
+from ottla.broker.groups.group_config import GroupSettings, from_properties
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker

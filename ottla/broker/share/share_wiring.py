@@ -12,10 +12,10 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
-from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig
+from ottla.broker.share.coordinator.share_coordinator import TOPIC, ShareCoordinator
+from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
 from ottla.broker.share.persister import NoPersister, Persister
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.errors import KafkaError
 from ottla.server.config.settings import read

@@ -18,11 +18,12 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.transactions import decisions, describe
+from ottla.broker.transactions import decisions
+from ottla.broker.transactions import transaction_descriptions as describe
 from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
-from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionConfig, TransactionShard
-from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.broker.transactions.transaction import Partitions, Transaction, TransactionRecordCodec
+from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionConfig, TransactionShard
+from ottla.broker.transactions.transaction_states import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.controller.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
-from ottla.controller.decisions.settings import ControlSettings
+from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.loader import MetadataLoader
@@ -30,9 +30,9 @@ from ottla.controller.metadata.snapshots import (
 )
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.raft.batches import CommittedBatch
-from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader, read_bootstrap
 from ottla.controller.registration import ControllerRegistrar

@@ -15,9 +15,10 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.share.coordinator import requests, shard
-from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
-from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.coordinator import requests
+from ottla.broker.share.coordinator import share_shard as shard
+from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
