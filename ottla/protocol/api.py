@@ -1,7 +1,7 @@
 """The table of APIs: key, versions, first flexible version, and the listeners that serve it.
 
 The message classes are named after the key (ApiKey.LIST_OFFSETS: ListOffsetsRequest in messages/list_offsets.py) and
-are imported when first asked for, so that importing this table is cheap. A test holds the table against the classes.
+are imported when first asked for, so that importing this table is cheap. They have their versions from it (`schema.api_message`).
 """
 
 from __future__ import annotations

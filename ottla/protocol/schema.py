@@ -1,8 +1,8 @@
-"""The declaration language of messages: @message, @struct, v(...) and the names of the wire types.
+"""The declaration language of messages: @api_message, @message, @struct, v(...) and the names of the wire types.
 
 One class describes all versions of a struct; a field names its versions (by default all of its message's):
 
-    @message(key=12, versions="0-4", flexible="4+")
+    @api_message(12)
     class HeartbeatRequest:
         group_id: str = ""
         generation_id: int32 = 0
@@ -21,8 +21,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
+from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.ranges import ALL, NONE, Versions, parse
+from ottla.protocol.ranges import ALL, NONE, OPEN_END, Versions, parse
 
 int8: TypeAlias = int
 int16: TypeAlias = int
@@ -105,7 +106,7 @@ class Field(NamedTuple):
 
 
 class MessageInfo(NamedTuple):
-    """The arguments of @message."""
+    """What @message or @api_message declares."""
 
     key: int | None
     versions: Versions
@@ -138,8 +139,21 @@ class Struct:
 
 
 @dataclass_transform(field_specifiers=(v,))
+def api_message(key: int) -> Callable[[type[T]], type[T]]:
+    """Declares a request or a response. The API's row in protocol/api.py has their versions, and which of them are flexible."""
+    api = APIS[ApiKey(key)]
+    flexible = NONE if api.flexible_from is None else Versions(api.flexible_from, OPEN_END)
+    info = MessageInfo(key, Versions(api.min_version, api.max_version), flexible)
+
+    def declare(cls: type[T]) -> type[T]:
+        return _slotted(cls, info)
+
+    return declare
+
+
+@dataclass_transform(field_specifiers=(v,))
 def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """Declares a request, a response or a record: its API or record key, its versions, and which of them are flexible."""
+    """Declares a record, or a header: the record's key, its versions, and which of them are flexible."""
     info = MessageInfo(key, parse(versions), parse(flexible))
 
     def declare(cls: type[T]) -> type[T]:

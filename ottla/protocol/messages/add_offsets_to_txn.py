@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message
+from ottla.protocol.schema import api_message, int16, int32, int64
 
 
-@message(key=25, versions="0-4", flexible="3+")
+@api_message(25)
 class AddOffsetsToTxnRequest:
     transactional_id: str = ""
     producer_id: int64 = 0
@@ -13,7 +13,7 @@ class AddOffsetsToTxnRequest:
     group_id: str = ""
 
 
-@message(key=25, versions="0-4", flexible="3+")
+@api_message(25)
 class AddOffsetsToTxnResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,7 +5,7 @@ Clients use v0-3; v4 batches transactions and can verify only, for brokers (KIP-
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
 @struct
@@ -23,7 +23,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = v(default=[])
 
 
-@message(key=24, versions="0-5", flexible="3+")
+@api_message(24)
 class AddPartitionsToTxnRequest:
     transactions: list[AddPartitionsToTxnTransaction] = v("4+", default=[])
     v3_and_below_transactional_id: str = v("0-3", default="")
@@ -50,7 +50,7 @@ class AddPartitionsToTxnResult:
     topic_results: list[AddPartitionsToTxnTopicResult] = v(default=[])
 
 
-@message(key=24, versions="0-5", flexible="3+")
+@api_message(24)
 class AddPartitionsToTxnResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = v("4+", default=0, ignorable=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, uuid, v
 
 
-@message(key=80, versions="0-1", flexible="0+")
+@api_message(80)
 class AddRaftVoterRequest:
     cluster_id: str | None = ""
     timeout_ms: int32 = 0
@@ -20,7 +20,7 @@ class AddRaftVoterRequest:
     ack_when_committed: bool = v("1+", default=True)
 
 
-@message(key=80, versions="0-1", flexible="0+")
+@api_message(80)
 class AddRaftVoterResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message
+from ottla.protocol.schema import api_message, int16, int32, int64
 
 
-@message(key=67, versions="0", flexible="0+")
+@api_message(67)
 class AllocateProducerIdsRequest:
     broker_id: int32 = 0
     broker_epoch: int64 = -1
 
 
-@message(key=67, versions="0", flexible="0+")
+@api_message(67)
 class AllocateProducerIdsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

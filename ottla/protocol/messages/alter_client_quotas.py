@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import EntityData
-from ottla.protocol.schema import float64, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, float64, int16, int32, struct, v
 
 
 @struct
@@ -19,7 +19,7 @@ class EntryDataRequest:
     ops: list[OpData] = v(default=[])
 
 
-@message(key=49, versions="0-1", flexible="1+")
+@api_message(49)
 class AlterClientQuotasRequest:
     entries: list[EntryDataRequest] = v(default=[])
     validate_only: bool = False
@@ -32,7 +32,7 @@ class EntryDataResponse:
     entity: list[EntityData] = v(default=[])
 
 
-@message(key=49, versions="0-1", flexible="1+")
+@api_message(49)
 class AlterClientQuotasResponse:
     throttle_time_ms: int32 = 0
     entries: list[EntryDataResponse] = v(default=[])

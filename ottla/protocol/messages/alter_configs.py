@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
-from ottla.protocol.schema import int8, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int32, struct, v
 
 
 @struct
@@ -19,13 +19,13 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = v(default=[])
 
 
-@message(key=33, versions="0-2", flexible="2+")
+@api_message(33)
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = v(default=[])
     validate_only: bool = False
 
 
-@message(key=33, versions="0-2", flexible="2+")
+@api_message(33)
 class AlterConfigsResponse:
     throttle_time_ms: int32 = 0
     responses: list[AlterConfigsResourceResponse] = v(default=[])

@@ -6,7 +6,7 @@ v2 is by topic id (KIP-841); v3 adds the broker epochs of the ISR (KIP-903).
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int8, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -31,7 +31,7 @@ class TopicDataRequest:
     partitions: list[PartitionDataRequest] = v(default=[])
 
 
-@message(key=56, versions="2-3", flexible="0+")
+@api_message(56)
 class AlterPartitionRequest:
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -55,7 +55,7 @@ class TopicDataResponse:
     partitions: list[PartitionDataResponse] = v(default=[])
 
 
-@message(key=56, versions="2-3", flexible="0+")
+@api_message(56)
 class AlterPartitionResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,7 +5,7 @@ v1 can forbid changing the replication factor.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
 @struct
@@ -20,7 +20,7 @@ class ReassignableTopic:
     partitions: list[ReassignablePartition] = v(default=[])
 
 
-@message(key=45, versions="0-1", flexible="0+")
+@api_message(45)
 class AlterPartitionReassignmentsRequest:
     timeout_ms: int32 = 60000
     allow_replication_factor_change: bool = v("1+", default=True)
@@ -40,7 +40,7 @@ class ReassignableTopicResponse:
     partitions: list[ReassignablePartitionResponse] = v(default=[])
 
 
-@message(key=45, versions="0-1", flexible="0+")
+@api_message(45)
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int32 = 0
     allow_replication_factor_change: bool = v("1+", default=True, ignorable=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
-from ottla.protocol.schema import int32, message, struct, v
+from ottla.protocol.schema import api_message, int32, struct, v
 
 
 @struct
@@ -18,7 +18,7 @@ class AlterReplicaLogDir:
     topics: list[AlterReplicaLogDirTopic] = v(default=[])
 
 
-@message(key=34, versions="1-2", flexible="2+")
+@api_message(34)
 class AlterReplicaLogDirsRequest:
     dirs: list[AlterReplicaLogDir] = v(default=[])
 
@@ -29,7 +29,7 @@ class AlterReplicaLogDirTopicResult:
     partitions: list[PartitionErrorCode] = v(default=[])
 
 
-@message(key=34, versions="1-2", flexible="2+")
+@api_message(34)
 class AlterReplicaLogDirsResponse:
     throttle_time_ms: int32 = 0
     results: list[AlterReplicaLogDirTopicResult] = v(default=[])

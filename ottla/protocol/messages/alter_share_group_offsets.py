@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -18,7 +18,7 @@ class AlterShareGroupOffsetsRequestTopic:
     partitions: list[AlterShareGroupOffsetsRequestPartition] = v(default=[])
 
 
-@message(key=91, versions="0", flexible="0+")
+@api_message(91)
 class AlterShareGroupOffsetsRequest:
     group_id: str = ""
     topics: list[AlterShareGroupOffsetsRequestTopic] = v(default=[])
@@ -38,7 +38,7 @@ class AlterShareGroupOffsetsResponseTopic:
     partitions: list[AlterShareGroupOffsetsResponsePartition] = v(default=[])
 
 
-@message(key=91, versions="0", flexible="0+")
+@api_message(91)
 class AlterShareGroupOffsetsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -20,7 +20,7 @@ class ScramCredentialUpsertion:
     salted_password: bytes = b""
 
 
-@message(key=51, versions="0", flexible="0+")
+@api_message(51)
 class AlterUserScramCredentialsRequest:
     deletions: list[ScramCredentialDeletion] = v(default=[])
     upsertions: list[ScramCredentialUpsertion] = v(default=[])
@@ -33,7 +33,7 @@ class AlterUserScramCredentialsResult:
     error_message: str | None = ""
 
 
-@message(key=51, versions="0", flexible="0+")
+@api_message(51)
 class AlterUserScramCredentialsResponse:
     throttle_time_ms: int32 = 0
     results: list[AlterUserScramCredentialsResult] = v(default=[])

@@ -6,10 +6,10 @@ checks cluster and node id (KIP-1242). The response header is never flexible; an
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=18, versions="0-5", flexible="3+")
+@api_message(18)
 class ApiVersionsRequest:
     client_software_name: str = v("3+", default="", ignorable=True)
     client_software_version: str = v("3+", default="", ignorable=True)
@@ -38,7 +38,7 @@ class FinalizedFeatureKey:
     min_version_level: int16 = 0
 
 
-@message(key=18, versions="0-5", flexible="3+")
+@api_message(18)
 class ApiVersionsResponse:
     error_code: int16 = 0
     api_keys: list[ApiVersion] = v(default=[])

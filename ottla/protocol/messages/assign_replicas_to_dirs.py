@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode, PartitionIndex
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -19,7 +19,7 @@ class DirectoryDataRequest:
     topics: list[TopicDataRequest] = v(default=[])
 
 
-@message(key=73, versions="0", flexible="0+")
+@api_message(73)
 class AssignReplicasToDirsRequest:
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -38,7 +38,7 @@ class DirectoryDataResponse:
     topics: list[TopicDataResponse] = v(default=[])
 
 
-@message(key=73, versions="0", flexible="0+")
+@api_message(73)
 class AssignReplicasToDirsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener, NodeEndpoint, TopicDataResponse
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -24,7 +24,7 @@ class TopicDataRequest:
     partitions: list[PartitionDataRequest] = v(default=[])
 
 
-@message(key=53, versions="0-1", flexible="1+")
+@api_message(53)
 class BeginQuorumEpochRequest:
     cluster_id: str | None = None
     voter_id: int32 = v("1+", default=-1, ignorable=True)
@@ -32,7 +32,7 @@ class BeginQuorumEpochRequest:
     leader_endpoints: list[Listener] = v("1+", default=[], ignorable=True)
 
 
-@message(key=53, versions="0-1", flexible="1+")
+@api_message(53)
 class BeginQuorumEpochResponse:
     error_code: int16 = 0
     topics: list[TopicDataResponse] = v(default=[])

@@ -5,10 +5,10 @@ v1 adds offline log directories (KIP-858); v2 cordoned ones (KIP-1066).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, uuid, v
 
 
-@message(key=63, versions="0-2", flexible="0+")
+@api_message(63)
 class BrokerHeartbeatRequest:
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -19,7 +19,7 @@ class BrokerHeartbeatRequest:
     cordoned_log_dirs: list[uuid] | None = v("2+", tag=1, default=None)
 
 
-@message(key=63, versions="0-2", flexible="0+")
+@api_message(63)
 class BrokerHeartbeatResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

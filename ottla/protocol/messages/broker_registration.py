@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, uuid, v
 
 
-@message(key=62, versions="0-4", flexible="0+")
+@api_message(62)
 class BrokerRegistrationRequest:
     broker_id: int32 = 0
     cluster_id: str = ""
@@ -24,7 +24,7 @@ class BrokerRegistrationRequest:
     previous_broker_epoch: int64 = v("3+", default=-1, ignorable=True)
 
 
-@message(key=62, versions="0-4", flexible="0+")
+@api_message(62)
 class BrokerRegistrationResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

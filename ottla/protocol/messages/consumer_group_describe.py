@@ -6,10 +6,10 @@ v1 adds the member type (KIP-1099).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Assignment
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=69, versions="0-1", flexible="0+")
+@api_message(69)
 class ConsumerGroupDescribeRequest:
     group_ids: list[str] = v(default=[])
     include_authorized_operations: bool = False
@@ -43,7 +43,7 @@ class DescribedGroup:
     authorized_operations: int32 = -0x8000_0000
 
 
-@message(key=69, versions="0-1", flexible="0+")
+@api_message(69)
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: int32 = 0
     groups: list[DescribedGroup] = v(default=[])

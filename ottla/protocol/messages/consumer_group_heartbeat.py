@@ -6,10 +6,10 @@ v1 adds regular expressions and member ids made by the client (KIP-1082).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
-from ottla.protocol.schema import int16, int32, message, v
+from ottla.protocol.schema import api_message, int16, int32, v
 
 
-@message(key=68, versions="0-1", flexible="0+")
+@api_message(68)
 class ConsumerGroupHeartbeatRequest:
     group_id: str = ""
     member_id: str = ""
@@ -23,7 +23,7 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: list[TopicIdPartitions] | None = None
 
 
-@message(key=68, versions="0-1", flexible="0+")
+@api_message(68)
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

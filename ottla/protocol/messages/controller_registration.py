@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, uuid, v
 
 
-@message(key=70, versions="0", flexible="0+")
+@api_message(70)
 class ControllerRegistrationRequest:
     controller_id: int32 = 0
     incarnation_id: uuid = ZERO_UUID
@@ -16,7 +16,7 @@ class ControllerRegistrationRequest:
     features: list[Feature] = v(default=[])
 
 
-@message(key=70, versions="0", flexible="0+")
+@api_message(70)
 class ControllerRegistrationResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

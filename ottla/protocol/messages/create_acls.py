@@ -5,7 +5,7 @@ v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -19,7 +19,7 @@ class AclCreation:
     permission_type: int8 = 0
 
 
-@message(key=30, versions="1-3", flexible="2+")
+@api_message(30)
 class CreateAclsRequest:
     creations: list[AclCreation] = v(default=[])
 
@@ -30,7 +30,7 @@ class AclCreationResult:
     error_message: str | None = ""
 
 
-@message(key=30, versions="1-3", flexible="2+")
+@api_message(30)
 class CreateAclsResponse:
     throttle_time_ms: int32 = 0
     results: list[AclCreationResult] = v(default=[])

@@ -6,10 +6,10 @@ v3 adds owner and requester (KIP-373).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TokenPrincipal
-from ottla.protocol.schema import int16, int32, int64, message, v
+from ottla.protocol.schema import api_message, int16, int32, int64, v
 
 
-@message(key=38, versions="1-3", flexible="2+")
+@api_message(38)
 class CreateDelegationTokenRequest:
     owner_principal_type: str | None = v("3+", default="")
     owner_principal_name: str | None = v("3+", default="")
@@ -17,7 +17,7 @@ class CreateDelegationTokenRequest:
     max_lifetime_ms: int64 = 0
 
 
-@message(key=38, versions="1-3", flexible="2+")
+@api_message(38)
 class CreateDelegationTokenResponse:
     error_code: int16 = 0
     principal_type: str = ""

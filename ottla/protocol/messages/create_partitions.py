@@ -5,7 +5,7 @@ v3 may be throttled (KIP-599).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
 @struct
@@ -20,7 +20,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = v(default=[])
 
 
-@message(key=37, versions="0-3", flexible="2+")
+@api_message(37)
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = v(default=[])
     timeout_ms: int32 = 0
@@ -34,7 +34,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None = None
 
 
-@message(key=37, versions="0-3", flexible="2+")
+@api_message(37)
 class CreatePartitionsResponse:
     throttle_time_ms: int32 = 0
     results: list[CreatePartitionsTopicResult] = v(default=[])

@@ -7,7 +7,7 @@ may be throttled (KIP-599); v7 returns topic ids (KIP-516).
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, uuid, v
 
 
 @struct
@@ -31,7 +31,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = v(default=[])
 
 
-@message(key=19, versions="2-7", flexible="5+")
+@api_message(19)
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = v(default=[])
     timeout_ms: int32 = 60000
@@ -59,7 +59,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = v("5+", default=[], ignorable=True)
 
 
-@message(key=19, versions="2-7", flexible="5+")
+@api_message(19)
 class CreateTopicsResponse:
     throttle_time_ms: int32 = 0
     topics: list[CreatableTopicResult] = v(default=[])

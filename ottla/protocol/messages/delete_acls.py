@@ -5,7 +5,7 @@ v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -19,7 +19,7 @@ class DeleteAclsFilter:
     permission_type: int8 = 0
 
 
-@message(key=31, versions="1-3", flexible="2+")
+@api_message(31)
 class DeleteAclsRequest:
     filters: list[DeleteAclsFilter] = v(default=[])
 
@@ -44,7 +44,7 @@ class DeleteAclsFilterResult:
     matching_acls: list[DeleteAclsMatchingAcl] = v(default=[])
 
 
-@message(key=31, versions="1-3", flexible="2+")
+@api_message(31)
 class DeleteAclsResponse:
     throttle_time_ms: int32 = 0
     filter_results: list[DeleteAclsFilterResult] = v(default=[])

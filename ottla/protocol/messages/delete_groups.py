@@ -5,10 +5,10 @@ v3 adds error messages.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=42, versions="0-3", flexible="2+")
+@api_message(42)
 class DeleteGroupsRequest:
     groups_names: list[str] = v(default=[])
 
@@ -20,7 +20,7 @@ class DeletableGroupResult:
     error_message: str | None = v("3+", default=None, ignorable=True)
 
 
-@message(key=42, versions="0-3", flexible="2+")
+@api_message(42)
 class DeleteGroupsResponse:
     throttle_time_ms: int32 = 0
     results: list[DeletableGroupResult] = v(default=[])

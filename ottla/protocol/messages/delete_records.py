@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
 @struct
@@ -17,7 +17,7 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition] = v(default=[])
 
 
-@message(key=21, versions="0-2", flexible="2+")
+@api_message(21)
 class DeleteRecordsRequest:
     topics: list[DeleteRecordsTopic] = v(default=[])
     timeout_ms: int32 = 0
@@ -36,7 +36,7 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult] = v(default=[])
 
 
-@message(key=21, versions="0-2", flexible="2+")
+@api_message(21)
 class DeleteRecordsResponse:
     throttle_time_ms: int32 = 0
     topics: list[DeleteRecordsTopicResult] = v(default=[])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -11,7 +11,7 @@ class DeleteShareGroupOffsetsRequestTopic:
     topic_name: str = ""
 
 
-@message(key=92, versions="0", flexible="0+")
+@api_message(92)
 class DeleteShareGroupOffsetsRequest:
     group_id: str = ""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = v(default=[])
@@ -25,7 +25,7 @@ class DeleteShareGroupOffsetsResponseTopic:
     error_message: str | None = None
 
 
-@message(key=92, versions="0", flexible="0+")
+@api_message(92)
 class DeleteShareGroupOffsetsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ShareStateResult
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int32, struct, uuid, v
 
 
 @struct
@@ -18,12 +18,12 @@ class DeleteStateData:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=86, versions="0", flexible="0+")
+@api_message(86)
 class DeleteShareGroupStateRequest:
     group_id: str = ""
     topics: list[DeleteStateData] = v(default=[])
 
 
-@message(key=86, versions="0", flexible="0+")
+@api_message(86)
 class DeleteShareGroupStateResponse:
     results: list[ShareStateResult] = v(default=[])

@@ -6,7 +6,7 @@ v5 adds error messages (KIP-599); v6 topic ids (KIP-516).
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -15,7 +15,7 @@ class DeleteTopicState:
     topic_id: uuid = ZERO_UUID
 
 
-@message(key=20, versions="1-6", flexible="4+")
+@api_message(20)
 class DeleteTopicsRequest:
     topics: list[DeleteTopicState] = v("6+", default=[])
     topic_names: list[str] = v("0-5", default=[], ignorable=True)
@@ -30,7 +30,7 @@ class DeletableTopicResult:
     error_message: str | None = v("5+", default=None, ignorable=True)
 
 
-@message(key=20, versions="1-6", flexible="4+")
+@api_message(20)
 class DeleteTopicsResponse:
     throttle_time_ms: int32 = 0
     responses: list[DeletableTopicResult] = v(default=[])

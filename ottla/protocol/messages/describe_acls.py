@@ -5,10 +5,10 @@ v1 adds the pattern type (KIP-290); v3 the user resource type (KIP-373).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=29, versions="1-3", flexible="2+")
+@api_message(29)
 class DescribeAclsRequest:
     resource_type_filter: int8 = 0
     resource_name_filter: str | None = ""
@@ -35,7 +35,7 @@ class DescribeAclsResource:
     acls: list[AclDescription] = v(default=[])
 
 
-@message(key=29, versions="1-3", flexible="2+")
+@api_message(29)
 class DescribeAclsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

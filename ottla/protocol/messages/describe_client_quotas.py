@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import EntityData
-from ottla.protocol.schema import float64, int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, float64, int8, int16, int32, struct, v
 
 
 @struct
@@ -13,7 +13,7 @@ class ComponentData:
     match: str | None = ""
 
 
-@message(key=48, versions="0-1", flexible="1+")
+@api_message(48)
 class DescribeClientQuotasRequest:
     components: list[ComponentData] = v(default=[])
     strict: bool = False
@@ -31,7 +31,7 @@ class EntryData:
     values: list[ValueData] = v(default=[])
 
 
-@message(key=48, versions="0-1", flexible="1+")
+@api_message(48)
 class DescribeClientQuotasResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

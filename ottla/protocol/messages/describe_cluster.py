@@ -5,10 +5,10 @@ v1 can ask for the controllers (KIP-919); v2 for fenced brokers too (KIP-1073).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=60, versions="0-2", flexible="0+")
+@api_message(60)
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = False
     endpoint_type: int8 = v("1+", default=1)
@@ -24,7 +24,7 @@ class DescribeClusterBroker:
     is_fenced: bool = v("2+", default=False)
 
 
-@message(key=60, versions="0-2", flexible="0+")
+@api_message(60)
 class DescribeClusterResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

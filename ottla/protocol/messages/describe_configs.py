@@ -5,7 +5,7 @@ v1 adds sources and synonyms (KIP-226); v3 types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -15,7 +15,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = v(default=[])
 
 
-@message(key=32, versions="1-4", flexible="4+")
+@api_message(32)
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = v(default=[])
     include_synonyms: bool = False
@@ -50,7 +50,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = v(default=[])
 
 
-@message(key=32, versions="1-4", flexible="4+")
+@api_message(32)
 class DescribeConfigsResponse:
     throttle_time_ms: int32 = 0
     results: list[DescribeConfigsResult] = v(default=[])

@@ -6,10 +6,10 @@ v3 adds the requester (KIP-373).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TokenPrincipal
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=41, versions="1-3", flexible="2+")
+@api_message(41)
 class DescribeDelegationTokenRequest:
     owners: list[TokenPrincipal] | None = v(default=[])
 
@@ -28,7 +28,7 @@ class DescribedDelegationToken:
     renewers: list[TokenPrincipal] = v(default=[])
 
 
-@message(key=41, versions="1-3", flexible="2+")
+@api_message(41)
 class DescribeDelegationTokenResponse:
     error_code: int16 = 0
     tokens: list[DescribedDelegationToken] = v(default=[])

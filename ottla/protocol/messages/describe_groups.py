@@ -5,10 +5,10 @@ v3 adds authorized operations (KIP-430); v4 instance ids (KIP-345); v6 reports u
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=15, versions="0-6", flexible="5+")
+@api_message(15)
 class DescribeGroupsRequest:
     groups: list[str] = v(default=[])
     include_authorized_operations: bool = v("3+", default=False)
@@ -36,7 +36,7 @@ class DescribedGroup:
     authorized_operations: int32 = v("3+", default=-0x8000_0000)
 
 
-@message(key=15, versions="0-6", flexible="5+")
+@api_message(15)
 class DescribeGroupsResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     groups: list[DescribedGroup] = v(default=[])

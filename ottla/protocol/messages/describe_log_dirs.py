@@ -6,10 +6,10 @@ v3 adds a top-level error; v4 the size of the volumes (KIP-827); v5 cordoned dir
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=35, versions="1-5", flexible="2+")
+@api_message(35)
 class DescribeLogDirsRequest:
     topics: list[TopicNamePartitions] | None = v(default=[])
 
@@ -38,7 +38,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = v("5+", default=False, ignorable=True)
 
 
-@message(key=35, versions="1-5", flexible="2+")
+@api_message(35)
 class DescribeLogDirsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = v("3+", default=0, ignorable=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=61, versions="0", flexible="0+")
+@api_message(61)
 class DescribeProducersRequest:
     topics: list[TopicPartitionIndexes] = v(default=[])
 
@@ -35,7 +35,7 @@ class TopicResponse:
     partitions: list[PartitionResponse] = v(default=[])
 
 
-@message(key=61, versions="0", flexible="0+")
+@api_message(61)
 class DescribeProducersResponse:
     throttle_time_ms: int32 = 0
     topics: list[TopicResponse] = v(default=[])

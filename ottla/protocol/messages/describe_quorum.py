@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -17,7 +17,7 @@ class TopicDataRequest:
     partitions: list[PartitionIndex] = v(default=[])
 
 
-@message(key=55, versions="0-2", flexible="0+")
+@api_message(55)
 class DescribeQuorumRequest:
     topics: list[TopicDataRequest] = v(default=[])
 
@@ -55,7 +55,7 @@ class Node:
     listeners: list[Listener] = v(default=[])
 
 
-@message(key=55, versions="0-2", flexible="0+")
+@api_message(55)
 class DescribeQuorumResponse:
     error_code: int16 = 0
     error_message: str | None = v("2+", default="", ignorable=True)

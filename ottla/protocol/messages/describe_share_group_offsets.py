@@ -6,7 +6,7 @@ v1 adds the lag (KIP-1226).
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -21,7 +21,7 @@ class DescribeShareGroupOffsetsRequestGroup:
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = v(default=[])
 
 
-@message(key=90, versions="0-1", flexible="0+")
+@api_message(90)
 class DescribeShareGroupOffsetsRequest:
     groups: list[DescribeShareGroupOffsetsRequestGroup] = v(default=[])
 
@@ -51,7 +51,7 @@ class DescribeShareGroupOffsetsResponseGroup:
     error_message: str | None = None
 
 
-@message(key=90, versions="0-1", flexible="0+")
+@api_message(90)
 class DescribeShareGroupOffsetsResponse:
     throttle_time_ms: int32 = 0
     groups: list[DescribeShareGroupOffsetsResponseGroup] = v(default=[])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -17,7 +17,7 @@ class Cursor:
     partition_index: int32 = 0
 
 
-@message(key=75, versions="0", flexible="0+")
+@api_message(75)
 class DescribeTopicPartitionsRequest:
     topics: list[TopicRequest] = v(default=[])
     response_partition_limit: int32 = 2000
@@ -47,7 +47,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int32 = -0x8000_0000
 
 
-@message(key=75, versions="0", flexible="0+")
+@api_message(75)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic] = v(default=[])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=65, versions="0", flexible="0+")
+@api_message(65)
 class DescribeTransactionsRequest:
     transactional_ids: list[str] = v(default=[])
 
@@ -23,7 +23,7 @@ class TransactionState:
     topics: list[TopicNamePartitions] = v(default=[])
 
 
-@message(key=65, versions="0", flexible="0+")
+@api_message(65)
 class DescribeTransactionsResponse:
     throttle_time_ms: int32 = 0
     transaction_states: list[TransactionState] = v(default=[])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -10,7 +10,7 @@ class UserName:
     name: str = ""
 
 
-@message(key=50, versions="0", flexible="0+")
+@api_message(50)
 class DescribeUserScramCredentialsRequest:
     users: list[UserName] | None = v(default=[])
 
@@ -29,7 +29,7 @@ class DescribeUserScramCredentialsResult:
     credential_infos: list[CredentialInfo] = v(default=[])
 
 
-@message(key=50, versions="0", flexible="0+")
+@api_message(50)
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

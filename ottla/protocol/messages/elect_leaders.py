@@ -6,10 +6,10 @@ v1 adds the election type (KIP-460).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=43, versions="0-2", flexible="2+")
+@api_message(43)
 class ElectLeadersRequest:
     election_type: int8 = v("1+", default=0)
     topic_partitions: list[TopicNamePartitions] | None = v(default=[])
@@ -29,7 +29,7 @@ class ReplicaElectionResult:
     partition_result: list[PartitionResult] = v(default=[])
 
 
-@message(key=43, versions="0-2", flexible="2+")
+@api_message(43)
 class ElectLeadersResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = v("1+", default=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener, NodeEndpoint, TopicDataResponse
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -31,14 +31,14 @@ class TopicDataRequest:
     partitions: list[PartitionDataRequest] = v(default=[])
 
 
-@message(key=54, versions="0-1", flexible="1+")
+@api_message(54)
 class EndQuorumEpochRequest:
     cluster_id: str | None = None
     topics: list[TopicDataRequest] = v(default=[])
     leader_endpoints: list[Listener] = v("1+", default=[], ignorable=True)
 
 
-@message(key=54, versions="0-1", flexible="1+")
+@api_message(54)
 class EndQuorumEpochResponse:
     error_code: int16 = 0
     topics: list[TopicDataResponse] = v(default=[])

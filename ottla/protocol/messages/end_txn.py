@@ -5,10 +5,10 @@ v5 bumps the epoch with every transaction and returns it (KIP-890).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, v
+from ottla.protocol.schema import api_message, int16, int32, int64, v
 
 
-@message(key=26, versions="0-5", flexible="3+")
+@api_message(26)
 class EndTxnRequest:
     transactional_id: str = ""
     producer_id: int64 = 0
@@ -16,7 +16,7 @@ class EndTxnRequest:
     committed: bool = False
 
 
-@message(key=26, versions="0-5", flexible="3+")
+@api_message(26)
 class EndTxnResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, message
+from ottla.protocol.schema import api_message, int16
 
 
-@message(key=58, versions="0", flexible="0+")
+@api_message(58)
 class EnvelopeRequest:
     request_data: bytes = b""
     request_principal: bytes | None = b""
     client_host_address: bytes = b""
 
 
-@message(key=58, versions="0", flexible="0+")
+@api_message(58)
 class EnvelopeResponse:
     response_data: bytes | None = None
     error_code: int16 = 0

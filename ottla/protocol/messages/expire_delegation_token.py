@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message
+from ottla.protocol.schema import api_message, int16, int32, int64
 
 
-@message(key=40, versions="1-2", flexible="2+")
+@api_message(40)
 class ExpireDelegationTokenRequest:
     hmac: bytes = b""
     expiry_time_period_ms: int64 = 0
 
 
-@message(key=40, versions="1-2", flexible="2+")
+@api_message(40)
 class ExpireDelegationTokenResponse:
     error_code: int16 = 0
     expiry_timestamp_ms: int64 = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import Records, api_message, int8, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -44,7 +44,7 @@ class ForgottenTopic:
     partitions: list[int32] = v(default=[])
 
 
-@message(key=1, versions="4-18", flexible="12+")
+@api_message(1)
 class FetchRequest:
     cluster_id: str | None = v("12+", tag=0, default=None, ignorable=True)
     replica_id: int32 = v("0-14", default=-1)
@@ -100,7 +100,7 @@ class FetchableTopicResponse:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=1, versions="4-18", flexible="12+")
+@api_message(1)
 class FetchResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = v("7+", default=0, ignorable=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.protocol.messages.quorum_structs import NodeEndpoint
 from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import Records, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -32,7 +32,7 @@ class TopicSnapshotRequest:
     partitions: list[PartitionSnapshotRequest] = v(default=[])
 
 
-@message(key=59, versions="0-1", flexible="0+")
+@api_message(59)
 class FetchSnapshotRequest:
     cluster_id: str | None = v(tag=0, default=None)
     replica_id: int32 = -1
@@ -57,7 +57,7 @@ class TopicSnapshotResponse:
     partitions: list[PartitionSnapshotResponse] = v(default=[])
 
 
-@message(key=59, versions="0-1", flexible="0+")
+@api_message(59)
 class FetchSnapshotResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,10 +5,10 @@ v1 adds the key type; v4 many keys at once (KIP-699); v6 share groups, key group
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=10, versions="0-6", flexible="3+")
+@api_message(10)
 class FindCoordinatorRequest:
     key: str = v("0-3", default="")
     key_type: int8 = v("1+", default=0)
@@ -25,7 +25,7 @@ class Coordinator:
     error_message: str | None = ""
 
 
-@message(key=10, versions="0-6", flexible="3+")
+@api_message(10)
 class FindCoordinatorResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = v("0-3", default=0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, message, uuid, v
+from ottla.protocol.schema import api_message, int8, int16, int32, uuid, v
 
 
-@message(key=71, versions="0", flexible="0+")
+@api_message(71)
 class GetTelemetrySubscriptionsRequest:
     client_instance_id: uuid = ZERO_UUID
 
 
-@message(key=71, versions="0", flexible="0+")
+@api_message(71)
 class GetTelemetrySubscriptionsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,10 +5,10 @@ v3 adds group instance id (KIP-345).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, v
+from ottla.protocol.schema import api_message, int16, int32, v
 
 
-@message(key=12, versions="0-4", flexible="4+")
+@api_message(12)
 class HeartbeatRequest:
     group_id: str = ""
     generation_id: int32 = 0
@@ -16,7 +16,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = v("3+", default=None)
 
 
-@message(key=12, versions="0-4", flexible="4+")
+@api_message(12)
 class HeartbeatResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = 0

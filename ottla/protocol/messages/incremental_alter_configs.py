@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
-from ottla.protocol.schema import int8, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int32, struct, v
 
 
 @struct
@@ -20,13 +20,13 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = v(default=[])
 
 
-@message(key=44, versions="0-1", flexible="1+")
+@api_message(44)
 class IncrementalAlterConfigsRequest:
     resources: list[AlterConfigsResource] = v(default=[])
     validate_only: bool = False
 
 
-@message(key=44, versions="0-1", flexible="1+")
+@api_message(44)
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int32 = 0
     responses: list[AlterConfigsResourceResponse] = v(default=[])

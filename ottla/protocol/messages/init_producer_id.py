@@ -5,10 +5,10 @@ v3 can resume with id and epoch (KIP-360); v6 is for two-phase commit and unstab
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, v
+from ottla.protocol.schema import api_message, int16, int32, int64, v
 
 
-@message(key=22, versions="0-6", flexible="2+")
+@api_message(22)
 class InitProducerIdRequest:
     transactional_id: str | None = ""
     transaction_timeout_ms: int32 = 0
@@ -18,7 +18,7 @@ class InitProducerIdRequest:
     keep_prepared_txn: bool = v("6+", default=False)
 
 
-@message(key=22, versions="0-6", flexible="2+")
+@api_message(22)
 class InitProducerIdResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ShareStateResult
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
 
 
 @struct
@@ -20,12 +20,12 @@ class InitializeStateData:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=83, versions="0", flexible="0+")
+@api_message(83)
 class InitializeShareGroupStateRequest:
     group_id: str = ""
     topics: list[InitializeStateData] = v(default=[])
 
 
-@message(key=83, versions="0", flexible="0+")
+@api_message(83)
 class InitializeShareGroupStateResponse:
     results: list[ShareStateResult] = v(default=[])

@@ -7,10 +7,10 @@ v1 adds rebalance timeout; v4 makes members come back with the id they were give
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ClassicProtocol
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=11, versions="0-9", flexible="6+")
+@api_message(11)
 class JoinGroupRequest:
     group_id: str = ""
     session_timeout_ms: int32 = 0
@@ -29,7 +29,7 @@ class JoinGroupResponseMember:
     metadata: bytes = b""
 
 
-@message(key=11, versions="0-9", flexible="6+")
+@api_message(11)
 class JoinGroupResponse:
     throttle_time_ms: int32 = v("2+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -5,7 +5,7 @@ v3 takes many members at once, also by instance id (KIP-345); v5 adds a reason (
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
 @struct
@@ -15,7 +15,7 @@ class MemberIdentity:
     reason: str | None = v("5+", default=None, ignorable=True)
 
 
-@message(key=13, versions="0-5", flexible="4+")
+@api_message(13)
 class LeaveGroupRequest:
     group_id: str = ""
     member_id: str = v("0-2", default="")
@@ -29,7 +29,7 @@ class MemberResponse:
     error_code: int16 = 0
 
 
-@message(key=13, versions="0-5", flexible="4+")
+@api_message(13)
 class LeaveGroupResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -5,10 +5,10 @@ v0 lists client metrics only (KIP-1000); v1 takes resource types (KIP-1142).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=74, versions="0-1", flexible="0+")
+@api_message(74)
 class ListConfigResourcesRequest:
     resource_types: list[int8] = v("1+", default=[])
 
@@ -19,7 +19,7 @@ class ConfigResource:
     resource_type: int8 = v("1+", default=16, ignorable=True)
 
 
-@message(key=74, versions="0-1", flexible="0+")
+@api_message(74)
 class ListConfigResourcesResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

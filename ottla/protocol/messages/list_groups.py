@@ -5,10 +5,10 @@ v4 adds states (KIP-518); v5 types (KIP-848).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=16, versions="0-5", flexible="3+")
+@api_message(16)
 class ListGroupsRequest:
     states_filter: list[str] = v("4+", default=[])
     types_filter: list[str] = v("5+", default=[])
@@ -22,7 +22,7 @@ class ListedGroup:
     group_type: str = v("5+", default="", ignorable=True)
 
 
-@message(key=16, versions="0-5", flexible="3+")
+@api_message(16)
 class ListGroupsResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -6,7 +6,7 @@ v2 adds isolation level; v4 leader epoch; v7 max timestamp (KIP-734); v8 local l
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, int64, struct, v
 
 
 @struct
@@ -22,7 +22,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = v(default=[])
 
 
-@message(key=2, versions="1-11", flexible="6+")
+@api_message(2)
 class ListOffsetsRequest:
     replica_id: int32 = 0
     isolation_level: int8 = v("2+", default=0)
@@ -45,7 +45,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = v(default=[])
 
 
-@message(key=2, versions="1-11", flexible="6+")
+@api_message(2)
 class ListOffsetsResponse:
     throttle_time_ms: int32 = v("2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = v(default=[])

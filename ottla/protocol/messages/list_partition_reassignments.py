@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=46, versions="0", flexible="0+")
+@api_message(46)
 class ListPartitionReassignmentsRequest:
     timeout_ms: int32 = 60000
     topics: list[TopicPartitionIndexes] | None = None
@@ -26,7 +26,7 @@ class OngoingTopicReassignment:
     partitions: list[OngoingPartitionReassignment] = v(default=[])
 
 
-@message(key=46, versions="0", flexible="0+")
+@api_message(46)
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,10 +5,10 @@ v1 can filter by duration (KIP-994); v2 by pattern (KIP-1152).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
-@message(key=66, versions="0-2", flexible="0+")
+@api_message(66)
 class ListTransactionsRequest:
     state_filters: list[str] = v(default=[])
     producer_id_filters: list[int64] = v(default=[])
@@ -23,7 +23,7 @@ class TransactionState:
     transaction_state: str = ""
 
 
-@message(key=66, versions="0-2", flexible="0+")
+@api_message(66)
 class ListTransactionsResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

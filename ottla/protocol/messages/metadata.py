@@ -7,7 +7,7 @@ operations (KIP-430); v10 topic ids, usable from v12 (KIP-516); v13 top-level er
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
 @struct
@@ -16,7 +16,7 @@ class MetadataRequestTopic:
     name: str | None = v(default="", nullable="10+")
 
 
-@message(key=3, versions="0-13", flexible="9+")
+@api_message(3)
 class MetadataRequest:
     topics: list[MetadataRequestTopic] | None = v(default=[], nullable="1+")
     allow_auto_topic_creation: bool = v("4+", default=True)
@@ -53,7 +53,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int32 = v("8+", default=-0x8000_0000)
 
 
-@message(key=3, versions="0-13", flexible="9+")
+@api_message(3)
 class MetadataResponse:
     throttle_time_ms: int32 = v("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = v(default=[])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
 
 
 @struct
@@ -26,7 +26,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = v(default=[])
 
 
-@message(key=8, versions="2-10", flexible="8+")
+@api_message(8)
 class OffsetCommitRequest:
     group_id: str = ""
     generation_id_or_member_epoch: int32 = -1
@@ -43,7 +43,7 @@ class OffsetCommitResponseTopic:
     partitions: list[PartitionErrorCode] = v(default=[])
 
 
-@message(key=8, versions="2-10", flexible="8+")
+@api_message(8)
 class OffsetCommitResponse:
     throttle_time_ms: int32 = v("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = v(default=[])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionIndex, TopicPartitionErrors
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
 @struct
@@ -12,13 +12,13 @@ class OffsetDeleteRequestTopic:
     partitions: list[PartitionIndex] = v(default=[])
 
 
-@message(key=47, versions="0", flexible="none")
+@api_message(47)
 class OffsetDeleteRequest:
     group_id: str = ""
     topics: list[OffsetDeleteRequestTopic] = v(default=[])
 
 
-@message(key=47, versions="0", flexible="none")
+@api_message(47)
 class OffsetDeleteResponse:
     error_code: int16 = 0
     throttle_time_ms: int32 = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -26,7 +26,7 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = v(default=[])
 
 
-@message(key=9, versions="1-10", flexible="6+")
+@api_message(9)
 class OffsetFetchRequest:
     group_id: str = v("0-7", default="")
     topics: list[TopicPartitionIndexes] | None = v("0-7", default=[], nullable="2-7")
@@ -72,7 +72,7 @@ class OffsetFetchResponseGroup:
     error_code: int16 = 0
 
 
-@message(key=9, versions="1-10", flexible="6+")
+@api_message(9)
 class OffsetFetchResponse:
     throttle_time_ms: int32 = v("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = v("0-7", default=[])

@@ -5,7 +5,7 @@ v2 adds the current leader epoch (KIP-320); v3 the replica id, by default -2 for
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, v
 
 
 @struct
@@ -21,7 +21,7 @@ class OffsetForLeaderTopic:
     partitions: list[OffsetForLeaderPartition] = v(default=[])
 
 
-@message(key=23, versions="2-4", flexible="4+")
+@api_message(23)
 class OffsetForLeaderEpochRequest:
     replica_id: int32 = v("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = v(default=[])
@@ -41,7 +41,7 @@ class OffsetForLeaderTopicResult:
     partitions: list[EpochEndOffset] = v(default=[])
 
 
-@message(key=23, versions="2-4", flexible="4+")
+@api_message(23)
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: int32 = 0
     topics: list[OffsetForLeaderTopicResult] = v(default=[])

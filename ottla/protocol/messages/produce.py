@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import RequestRecords, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import RequestRecords, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -24,7 +24,7 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = v(default=[])
 
 
-@message(key=0, versions="3-13", flexible="9+")
+@api_message(0)
 class ProduceRequest:
     transactional_id: str | None = None
     acks: int16 = 0
@@ -57,7 +57,7 @@ class TopicProduceResponse:
     partition_responses: list[PartitionProduceResponse] = v(default=[])
 
 
-@message(key=0, versions="3-13", flexible="9+")
+@api_message(0)
 class ProduceResponse:
     responses: list[TopicProduceResponse] = v(default=[])
     throttle_time_ms: int32 = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, message, uuid
+from ottla.protocol.schema import api_message, int8, int16, int32, uuid
 
 
-@message(key=72, versions="0", flexible="0+")
+@api_message(72)
 class PushTelemetryRequest:
     client_instance_id: uuid = ZERO_UUID
     subscription_id: int32 = 0
@@ -15,7 +15,7 @@ class PushTelemetryRequest:
     metrics: bytes = b""
 
 
-@message(key=72, versions="0", flexible="0+")
+@api_message(72)
 class PushTelemetryResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ReadStateTopic, StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
-@message(key=84, versions="0", flexible="0+")
+@api_message(84)
 class ReadShareGroupStateRequest:
     group_id: str = ""
     topics: list[ReadStateTopic] = v(default=[])
@@ -29,6 +29,6 @@ class ReadStateResult:
     partitions: list[PartitionResult] = v(default=[])
 
 
-@message(key=84, versions="0", flexible="0+")
+@api_message(84)
 class ReadShareGroupStateResponse:
     results: list[ReadStateResult] = v(default=[])

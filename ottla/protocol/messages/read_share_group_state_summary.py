@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ReadStateTopic
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
-@message(key=87, versions="0-1", flexible="0+")
+@api_message(87)
 class ReadShareGroupStateSummaryRequest:
     group_id: str = ""
     topics: list[ReadStateTopic] = v(default=[])
@@ -33,6 +33,6 @@ class ReadStateSummaryResult:
     partitions: list[PartitionResult] = v(default=[])
 
 
-@message(key=87, versions="0-1", flexible="0+")
+@api_message(87)
 class ReadShareGroupStateSummaryResponse:
     results: list[ReadStateSummaryResult] = v(default=[])

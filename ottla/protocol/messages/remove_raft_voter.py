@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, uuid
+from ottla.protocol.schema import api_message, int16, int32, uuid
 
 
-@message(key=81, versions="0", flexible="0+")
+@api_message(81)
 class RemoveRaftVoterRequest:
     cluster_id: str | None = ""
     voter_id: int32 = 0
     voter_directory_id: uuid = ZERO_UUID
 
 
-@message(key=81, versions="0", flexible="0+")
+@api_message(81)
 class RemoveRaftVoterResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

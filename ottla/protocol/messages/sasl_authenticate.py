@@ -5,15 +5,15 @@ v1 adds the lifetime of the session (KIP-368).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int64, message, v
+from ottla.protocol.schema import api_message, int16, int64, v
 
 
-@message(key=36, versions="0-2", flexible="2+")
+@api_message(36)
 class SaslAuthenticateRequest:
     auth_bytes: bytes = b""
 
 
-@message(key=36, versions="0-2", flexible="2+")
+@api_message(36)
 class SaslAuthenticateResponse:
     error_code: int16 = 0
     error_message: str | None = ""

@@ -5,15 +5,15 @@ v1 puts the exchange that follows into SaslAuthenticate (KIP-152). Never flexibl
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, message, v
+from ottla.protocol.schema import api_message, int16, v
 
 
-@message(key=17, versions="0-1", flexible="none")
+@api_message(17)
 class SaslHandshakeRequest:
     mechanism: str = ""
 
 
-@message(key=17, versions="0-1", flexible="none")
+@api_message(17)
 class SaslHandshakeResponse:
     error_code: int16 = 0
     mechanisms: list[str] = v(default=[])

@@ -11,10 +11,10 @@ from ottla.protocol.messages.shared_structs import (
     NodeEndpoint,
 )
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
-@message(key=79, versions="1-2", flexible="0+")
+@api_message(79)
 class ShareAcknowledgeRequest:
     group_id: str | None = None
     member_id: str | None = ""
@@ -37,7 +37,7 @@ class ShareAcknowledgeTopicResponse:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=79, versions="1-2", flexible="0+")
+@api_message(79)
 class ShareAcknowledgeResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -12,10 +12,10 @@ from ottla.protocol.messages.shared_structs import (
     TopicIdPartitions,
 )
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import Records, api_message, int8, int16, int32, int64, struct, uuid, v
 
 
-@message(key=78, versions="1-2", flexible="0+")
+@api_message(78)
 class ShareFetchRequest:
     group_id: str | None = None
     member_id: str | None = ""
@@ -56,7 +56,7 @@ class ShareFetchableTopicResponse:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=78, versions="1-2", flexible="0+")
+@api_message(78)
 class ShareFetchResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Assignment
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
-@message(key=77, versions="1", flexible="0+")
+@api_message(77)
 class ShareGroupDescribeRequest:
     group_ids: list[str] = v(default=[])
     include_authorized_operations: bool = False
@@ -36,7 +36,7 @@ class DescribedGroup:
     authorized_operations: int32 = -0x8000_0000
 
 
-@message(key=77, versions="1", flexible="0+")
+@api_message(77)
 class ShareGroupDescribeResponse:
     throttle_time_ms: int32 = 0
     groups: list[DescribedGroup] = v(default=[])

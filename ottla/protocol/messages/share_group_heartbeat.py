@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicIdAssignment
-from ottla.protocol.schema import int16, int32, message
+from ottla.protocol.schema import api_message, int16, int32
 
 
-@message(key=76, versions="1", flexible="0+")
+@api_message(76)
 class ShareGroupHeartbeatRequest:
     group_id: str = ""
     member_id: str = ""
@@ -15,7 +15,7 @@ class ShareGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = None
 
 
-@message(key=76, versions="1", flexible="0+")
+@api_message(76)
 class ShareGroupHeartbeatResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -13,10 +13,10 @@ from ottla.protocol.messages.shared_structs import (
     TopicInfo,
     TopologyDescription,
 )
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
-@message(key=89, versions="0-1", flexible="0+")
+@api_message(89)
 class StreamsGroupDescribeRequest:
     group_ids: list[str] = v(default=[])
     include_authorized_operations: bool = False
@@ -80,7 +80,7 @@ class DescribedGroup:
     assignor_name: str | None = v("1+", default=None, ignorable=True)
 
 
-@message(key=89, versions="0-1", flexible="0+")
+@api_message(89)
 class StreamsGroupDescribeResponse:
     throttle_time_ms: int32 = 0
     groups: list[DescribedGroup] = v(default=[])

@@ -13,7 +13,7 @@ from ottla.protocol.messages.shared_structs import (
     TaskOffset,
     TopicNamePartitions,
 )
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, int64, struct, v
 
 
 @struct
@@ -22,7 +22,7 @@ class Topology:
     subtopologies: list[Subtopology] = v(default=[])
 
 
-@message(key=88, versions="0-1", flexible="0+")
+@api_message(88)
 class StreamsGroupHeartbeatRequest:
     group_id: str = ""
     member_id: str = ""
@@ -56,7 +56,7 @@ class EndpointToPartitions:
     standby_partitions: list[TopicNamePartitions] = v(default=[])
 
 
-@message(key=88, versions="0-1", flexible="0+")
+@api_message(88)
 class StreamsGroupHeartbeatResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopologyDescription
-from ottla.protocol.schema import int16, int32, message, v
+from ottla.protocol.schema import api_message, int16, int32, v
 
 
-@message(key=93, versions="0", flexible="0+")
+@api_message(93)
 class StreamsGroupTopologyDescriptionUpdateRequest:
     group_id: str = ""
     member_id: str = ""
@@ -14,7 +14,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest:
     topology_description: TopologyDescription = v(factory=TopologyDescription)
 
 
-@message(key=93, versions="0", flexible="0+")
+@api_message(93)
 class StreamsGroupTopologyDescriptionUpdateResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -5,7 +5,7 @@ v3 adds group instance id (KIP-345); v5 protocol type and name (KIP-559).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int16, int32, struct, v
 
 
 @struct
@@ -14,7 +14,7 @@ class SyncGroupRequestAssignment:
     assignment: bytes = b""
 
 
-@message(key=14, versions="0-5", flexible="4+")
+@api_message(14)
 class SyncGroupRequest:
     group_id: str = ""
     generation_id: int32 = 0
@@ -25,7 +25,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupRequestAssignment] = v(default=[])
 
 
-@message(key=14, versions="0-5", flexible="4+")
+@api_message(14)
 class SyncGroupResponse:
     throttle_time_ms: int32 = v("1+", default=0, ignorable=True)
     error_code: int16 = 0

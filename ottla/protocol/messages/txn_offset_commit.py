@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -26,7 +26,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = v(default=[])
 
 
-@message(key=28, versions="0-6", flexible="3+")
+@api_message(28)
 class TxnOffsetCommitRequest:
     transactional_id: str = ""
     group_id: str = ""
@@ -45,7 +45,7 @@ class TxnOffsetCommitResponseTopic:
     partitions: list[PartitionErrorCode] = v(default=[])
 
 
-@message(key=28, versions="0-6", flexible="3+")
+@api_message(28)
 class TxnOffsetCommitResponse:
     throttle_time_ms: int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = v(default=[])

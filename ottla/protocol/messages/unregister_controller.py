@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message
+from ottla.protocol.schema import api_message, int16, int32
 
 
-@message(key=94, versions="0", flexible="0+")
+@api_message(94)
 class UnregisterControllerRequest:
     controller_id: int32 = 0
 
 
-@message(key=94, versions="0", flexible="0+")
+@api_message(94)
 class UnregisterControllerResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

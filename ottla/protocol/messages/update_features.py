@@ -5,7 +5,7 @@ v1 adds downgrade type and validation only (KIP-778); v2 drops the result per fe
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, struct, v
 
 
 @struct
@@ -16,7 +16,7 @@ class FeatureUpdateKey:
     upgrade_type: int8 = v("1+", default=1)
 
 
-@message(key=57, versions="0-2", flexible="0+")
+@api_message(57)
 class UpdateFeaturesRequest:
     timeout_ms: int32 = 60000
     feature_updates: list[FeatureUpdateKey] = v(default=[])
@@ -30,7 +30,7 @@ class UpdatableFeatureResult:
     error_message: str | None = ""
 
 
-@message(key=57, versions="0-2", flexible="0+")
+@api_message(57)
 class UpdateFeaturesResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
 
 
-@message(key=82, versions="0", flexible="0+")
+@api_message(82)
 class UpdateRaftVoterRequest:
     cluster_id: str | None = ""
     current_leader_epoch: int32 = 0
@@ -25,7 +25,7 @@ class CurrentLeader:
     port: int32 = 0
 
 
-@message(key=82, versions="0", flexible="0+")
+@api_message(82)
 class UpdateRaftVoterResponse:
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

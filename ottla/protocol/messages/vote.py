@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct
@@ -28,7 +28,7 @@ class TopicDataRequest:
     partitions: list[PartitionDataRequest] = v(default=[])
 
 
-@message(key=52, versions="0-2", flexible="0+")
+@api_message(52)
 class VoteRequest:
     cluster_id: str | None = None
     voter_id: int32 = v("1+", default=-1, ignorable=True)
@@ -50,7 +50,7 @@ class TopicDataResponse:
     partitions: list[PartitionDataResponse] = v(default=[])
 
 
-@message(key=52, versions="0-2", flexible="0+")
+@api_message(52)
 class VoteResponse:
     error_code: int16 = 0
     topics: list[TopicDataResponse] = v(default=[])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ShareStateResult, StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
 
 
 @struct
@@ -26,12 +26,12 @@ class WriteStateData:
     partitions: list[PartitionData] = v(default=[])
 
 
-@message(key=85, versions="0-1", flexible="0+")
+@api_message(85)
 class WriteShareGroupStateRequest:
     group_id: str = ""
     topics: list[WriteStateData] = v(default=[])
 
 
-@message(key=85, versions="0-1", flexible="0+")
+@api_message(85)
 class WriteShareGroupStateResponse:
     results: list[ShareStateResult] = v(default=[])

@@ -6,7 +6,7 @@ v2 adds the transaction version (KIP-1228).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicPartitionErrors, TopicPartitionIndexes
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
+from ottla.protocol.schema import api_message, int8, int16, int32, int64, struct, v
 
 
 @struct
@@ -19,7 +19,7 @@ class WritableTxnMarker:
     transaction_version: int8 = v("2+", default=0, ignorable=True)
 
 
-@message(key=27, versions="1-2", flexible="1+")
+@api_message(27)
 class WriteTxnMarkersRequest:
     markers: list[WritableTxnMarker] = v(default=[])
 
@@ -30,6 +30,6 @@ class WritableTxnMarkerResult:
     topics: list[TopicPartitionErrors] = v(default=[])
 
 
-@message(key=27, versions="1-2", flexible="1+")
+@api_message(27)
 class WriteTxnMarkersResponse:
     markers: list[WritableTxnMarkerResult] = v(default=[])
