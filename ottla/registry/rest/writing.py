@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.registry import decisions
@@ -63,59 +64,44 @@ async def register(call: Call) -> Written:
 
 async def delete_version(call: Call) -> Written:
     call.require("delete")
-    number, permanent = version_of(call.request.path_params["version"]), call.flag("permanent")
-
-    async def decide() -> tuple[int, list[Record]]:
-        return decisions.delete_version(call.state, call.subject, number, permanent=permanent)
-
-    return await call.registry.write(decide)
+    number = version_of(call.request.path_params["version"])
+    return await _decided(call, decisions.delete_version, number, permanent=call.flag("permanent"))
 
 
 async def delete_subject(call: Call) -> Written:
     call.require("delete")
-
-    async def decide() -> tuple[list[int], list[Record]]:
-        return decisions.delete_subject(call.state, call.subject, permanent=call.flag("permanent"))
-
-    return await call.registry.write(decide)
+    return await _decided(call, decisions.delete_subject, permanent=call.flag("permanent"))
 
 
 async def set_config(call: Call) -> Written:
     call.require("config")
     _check_place(call)
-    body = call.json()
-
-    async def decide() -> tuple[dict[str, Any], list[Record]]:
-        return decisions.set_config(call.state, call.subject, body)
-
-    return await call.registry.write(decide)
+    return await _decided(call, decisions.set_config, call.json())
 
 
 async def delete_config(call: Call) -> Written:
     call.require("config")
-
-    async def decide() -> tuple[dict[str, Any], list[Record]]:
-        return decisions.delete_config(call.state, call.subject)
-
-    return await call.registry.write(decide)
+    return await _decided(call, decisions.delete_config)
 
 
 async def set_mode(call: Call) -> Written:
     call.require("config")
     _check_place(call)
-    body = call.json()
-
-    async def decide() -> tuple[dict[str, str], list[Record]]:
-        return decisions.set_mode(call.state, call.subject, body, force=call.flag("force"))
-
-    return await call.registry.write(decide)
+    return await _decided(call, decisions.set_mode, call.json(), force=call.flag("force"))
 
 
 async def delete_mode(call: Call) -> Written:
     call.require("config")
+    return await _decided(call, decisions.delete_mode)
 
-    async def decide() -> tuple[dict[str, str], list[Record]]:
-        return decisions.delete_mode(call.state, call.subject)
+
+async def _decided(
+    call: Call, decision: Callable[..., tuple[Any, list[Record]]], *arguments: Any, **flags: bool
+) -> Written:
+    """Decide about the call's subject, in the state that the leader then has."""
+
+    async def decide() -> tuple[Any, list[Record]]:
+        return decision(call.state, call.subject, *arguments, **flags)
 
     return await call.registry.write(decide)
 
