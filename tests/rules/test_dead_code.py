@@ -8,7 +8,7 @@ from functools import cache
 from tests.rules.sources import ROOT, Source, dotted, nodes_of, sources
 
 #: Messages are declared because Kafka has them, and are looked up by name; their set is compared with Kafka's own.
-DECLARATIONS = ("message", "struct")
+DECLARATIONS = ("api_message", "message", "struct")
 #: A decorator with one of these registers what it decorates, which nothing else has to name.
 REGISTERING = ("command", "default", "fixture")
 #: Called by the name alone, or offered to users of the package.
