@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.needs import needs_packages
 
@@ -16,6 +18,7 @@ needs_packages("pyspark", "pyarrow")
 
 from ottla.pipeline.connector_modules import needed_files
 from tools import connector_dist
+from tools.platforms import project
 
 #: What may be there: the protocol, of the server what makes a client's TLS and login, and of the registry its client.
 ALLOWED = (
@@ -39,6 +42,14 @@ def test_no_broker_is_among_its_modules() -> None:
         name for name in others if name.startswith(("ottla.broker", "ottla.controller", "ottla.node", "ottla.cli"))
     ]
     assert len(others) <= LEAVES_MAX, others
+
+
+def test_its_wheel_and_ottla_have_the_same_lowest_versions() -> None:
+    found = [Requirement(text) for texts in project().values() for text in texts]
+    lowest = {canonicalize_name(requirement.name): requirement.specifier for requirement in found}
+    ours = {"cramjam", "zstandard", "fastcrc", "cryptography", "fastavro", "lz4", "numpy"}
+    required = {requirement.name: requirement.specifier for requirement in map(Requirement, connector_dist.REQUIRES)}
+    assert {name: required[name] for name in ours} == {name: lowest[name] for name in ours}
 
 
 def test_what_its_modules_import_is_what_the_wheel_requires() -> None:
