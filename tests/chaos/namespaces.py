@@ -1,4 +1,4 @@
-"""Three nodes of Ottla in network namespaces of their own, with cuts between any two of them."""
+"""Three nodes of Ottla in network namespaces of their own, with cuts between any two of them; a subclass may have others beside them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ FOUND_SECONDS_MAX = 60
 class NamespaceCluster(Network):
     """`with NamespaceCluster(directory) as cluster`: the thread that does this is in the clients' namespace meanwhile."""
 
+    cluster_id = "chaos-in-namespaces-00"
+    broker_ids = (1, 2, 3)
+    #: Controllers that are no brokers; without them each node is both.
+    controller_ids: tuple[int, ...] = ()
+
     def __init__(self, directory: Path, **properties: str) -> None:
-        super().__init__((1, 2, 3))
+        super().__init__((*self.broker_ids, *self.controller_ids))
         self._directory = directory
         self._own = {name.replace("_", "."): value for name, value in properties.items()}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -33,7 +38,7 @@ class NamespaceCluster(Network):
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{self.address(node_id)}:{PORT}" for node_id in self.node_ids)
+        return ",".join(f"{self.address(node_id)}:{PORT}" for node_id in self.broker_ids)
 
     def only(self, node_id: int) -> str:
         """Return the bootstrap servers of a client that knows this one node."""
@@ -65,8 +70,8 @@ class NamespaceCluster(Network):
     def wait_isr(self, topic: str, partitions: int) -> None:
         """Until all nodes agree that all replicas are in sync."""
         deadline = time.monotonic() + FOUND_SECONDS_MAX
-        whole = list(self.node_ids)
-        for node_id in self.node_ids:
+        whole = list(self.broker_ids)
+        for node_id in self.broker_ids:
             for partition in range(partitions):
                 while (seen := self.leader_and_isr(topic, node_id, partition))[1] != whole:
                     assert time.monotonic() < deadline, f"{topic}-{partition} is {seen} for node {node_id}"
@@ -76,7 +81,7 @@ class NamespaceCluster(Network):
         """The active controller as one of these nodes says, once it is another than `without`."""
         deadline = time.monotonic() + FOUND_SECONDS_MAX
         while True:
-            for node_id in asked or self.node_ids:
+            for node_id in asked or self.broker_ids:
                 if (found := quorum_leader(self.address(node_id), PORT)) not in (-1, without):
                     return found
             assert time.monotonic() < deadline, "the quorum has no (other) leader"
@@ -91,7 +96,7 @@ class NamespaceCluster(Network):
                 self._start(node_id)
             deadline = time.monotonic() + READY_SECONDS_MAX
             for node_id in self.node_ids:
-                while READY not in self.log(node_id):
+                while not self._is_ready(node_id):
                     assert self._processes[node_id].poll() is None, f"node {node_id} ended: {self.log(node_id)[-2000:]}"
                     assert time.monotonic() < deadline, f"node {node_id} is not ready: {self.log(node_id)[-2000:]}"
                     time.sleep(0.02)
@@ -106,16 +111,37 @@ class NamespaceCluster(Network):
             process.wait()
         super().close()
 
+    def _is_ready(self, node_id: int) -> bool:
+        return READY in self.log(node_id)
+
     def _start(self, node_id: int) -> None:
-        own = self.address(node_id)
         folder = self._directory / f"node-{node_id}"
         folder.mkdir(exist_ok=True)
-        properties = {
+        command = [*self.inside(node_id), *self._command(node_id, folder)]
+        with self._log_file(node_id).open("ab") as output:
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            self._processes[node_id] = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+
+    def _command(self, node_id: int, folder: Path) -> list[str]:
+        """What starts the node."""
+        properties = {"ottla.format.empty.directories": "true", **self._properties(node_id, folder)}
+        words = [f"{name}={value}" for name, value in properties.items()]
+        return [sys.executable, "-P", "-m", "ottla", "start", *(w for word in words for w in ("--override", word))]
+
+    def _properties(self, node_id: int, folder: Path) -> dict[str, str]:
+        own = self.address(node_id)
+        listeners = {"broker": f"PLAINTEXT://{own}:{PORT}", "controller": f"CONTROLLER://{own}:{CONTROLLER_PORT}"}
+        roles = list(listeners)
+        if self.controller_ids:
+            roles = ["controller" if node_id in self.controller_ids else "broker"]
+        voters = self.controller_ids or self.broker_ids
+        return {
+            "process.roles": ",".join(roles),
             "node.id": str(node_id),
-            "cluster.id": "chaos-in-namespaces-00",
-            "listeners": f"PLAINTEXT://{own}:{PORT},CONTROLLER://{own}:{CONTROLLER_PORT}",
-            "controller.quorum.voters": ",".join(f"{n}@{self.address(n)}:{CONTROLLER_PORT}" for n in self.node_ids),
-            "ottla.format.empty.directories": "true",
+            "cluster.id": self.cluster_id,
+            "listeners": ",".join(listeners[role] for role in roles),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{n}@{self.address(n)}:{CONTROLLER_PORT}" for n in voters),
             "log.dirs": str(folder / "data"),
             "default.replication.factor": "3",
             "min.insync.replicas": "2",
@@ -124,12 +150,6 @@ class NamespaceCluster(Network):
             "group.initial.rebalance.delay.ms": "0",
             **self._own,
         }
-        command = [*self.inside(node_id), sys.executable, "-P", "-m", "ottla", "start"]
-        for name, value in properties.items():
-            command += ["--override", f"{name}={value}"]
-        with self._log_file(node_id).open("ab") as output:
-            environment = os.environ | {"PYTHONPATH": str(ROOT)}
-            self._processes[node_id] = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
     def _log_file(self, node_id: int) -> Path:
         return self._directory / f"node-{node_id}.log"

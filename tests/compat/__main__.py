@@ -18,10 +18,12 @@ from confluent_kafka import KafkaException
 from tests import kdc
 from tests.broker.groups.sequences.compare import Difference
 from tests.broker.groups.sequences.generators import GENERATORS
+from tests.chaos import network
 from tests.compat import (
     authorization,
     client_lines,
     command_line,
+    cut_off,
     group_logs,
     images,
     kafka_python,
@@ -232,6 +234,15 @@ def run_upgrade(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(outcome) for outcome in upgrade.outcomes(commit, names, logs)]
 
 
+def run_cut_off(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """A leader that is cut off while clients still reach it, at Ottla and at Apache Kafka; the names are what it loses."""
+    reason = apache_kafka.missing() or (None if network.available() else network.SKIP_REASON)
+    if nodes > 1 or reason:
+        print(f"cut-off leaders are left out: {reason or 'they bring their own nodes'}")
+        return []
+    return cut_off.outcomes(logs / "cut-off", names, report)
+
+
 def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """The commands of the workflows of a forge that can be run here; the names are beginnings, such as `release-build`."""
     if nodes > 1 or (reason := workflows.missing()):
@@ -364,6 +375,7 @@ SUITES = {
     "mirror": run_mirror,
     "tools": run_tools,
     "command-line": run_command_line,
+    "cut-off": run_cut_off,
     "upgrade": run_upgrade,
     "workflows": run_workflows,
     "ecosystem": run_ecosystem,
