@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 
 from ottla.cli.client import configs
 from ottla.cli.client.brokers import describe_log_dirs
@@ -32,6 +33,8 @@ TOPICS_A_SAMPLE = 25
 SLOWER = 3
 #: A sample that takes longer is given up: the next one begins.
 SAMPLE_TIMEOUT_S = 20.0
+#: Between the end of a sample and one that a page has asked for.
+SOONEST_S = 0.5
 #: Groups and topics whose numbers are kept; the page says when there are more.
 GROUPS_MAX = 1_000
 
@@ -67,6 +70,9 @@ class Sampler:
         self._settings: dict[str, dict[str, str]] = {}
         self._rotation: list[str] = []
         self._samples = 0
+        self._wanted, self._sampled = asyncio.Event(), asyncio.Event()
+        #: The numbers of the last sample that began, and of the one that the snapshot is of.
+        self._begun = self._shown = 0
         self._of_brokers: dict[str, float] = {}
         self._record_rates, self._broker_rates = Rates(), Rates()
 
@@ -84,7 +90,20 @@ class Sampler:
             except Exception:  # the pages go on with what there is
                 log.exception("a sample failed")
                 self.problem = "a sample failed: the log of the console says why"
-            await asyncio.sleep(max(0.1, self.interval_s - (time.monotonic() - began)))
+            left_s = max(0.1, self.interval_s - (time.monotonic() - began))
+            await asyncio.sleep(min(left_s, SOONEST_S))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), max(0.0, left_s - SOONEST_S))
+            self._wanted.clear()
+
+    async def newer(self, limit_s: float) -> None:
+        """Wait for the snapshot of a sample that begins from now on, at most for a time; the next one begins soon."""
+        number = self._begun + 1
+        self._wanted.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self._shown < number:
+                    await self._sampled.wait()
 
     async def sample(self) -> None:
         """Take one sample.
@@ -93,6 +112,7 @@ class Sampler:
             CommandFailed: the cluster does not answer.
         """
         cluster, now_ms = self._cluster, time.time_ns() // 1_000_000
+        self._begun += 1
         described = await describe_cluster(cluster)
         metadata = await cluster.metadata(None)
         try:
@@ -103,6 +123,9 @@ class Sampler:
         if self.snapshot is not None:
             self.window.record(changes(self.snapshot, snapshot))
         self.snapshot, self.problem, self.sampled_s = snapshot, None, time.monotonic()
+        self._shown = self._begun
+        self._sampled.set()
+        self._sampled.clear()  # all who wait have been woken
         led = snapshot.led_by()
         # Offsets of partitions without an answer stay: their leader may be back in the next sample.
         ends = await offsets_by_leader(cluster, led, LATEST)

@@ -19,8 +19,9 @@ from ottla.console.access import Access
 from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import Options
-from ottla.console.panels import Panels
+from ottla.console.panels import LIMIT_S, Panels
 from ottla.console.sampler import MoveRates, Sampler
+from ottla.console.snapshot import Snapshot
 
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
@@ -80,6 +81,12 @@ class Site:
     def problem(self, request: Request, fault: CommandFailed, status: int = 422) -> Response:
         """Return the page of what did not work."""
         return self.render(request, "problem.html", status, cause=fault.cause, hint=fault.hint)
+
+    async def snapshot_with(self, topic: str) -> Snapshot | None:
+        """Return the newest sample. If it lacks a topic, which may have just been made, that is one that begins now."""
+        if self.sampler.snapshot is not None and topic not in self.sampler.snapshot.topics:
+            await self.sampler.newer(LIMIT_S)
+        return self.sampler.snapshot
 
     def missing(self, request: Request, what: str) -> Response:
         return self.problem(request, CommandFailed(f"there is no {what}", "it may have been deleted"), 404)

@@ -55,7 +55,7 @@ def form_of(request: Request) -> str:
 async def records(request: Request) -> Response:
     site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
-    snapshot = site.sampler.snapshot
+    snapshot = await site.snapshot_with(query.topic)
     if snapshot is not None and query.topic not in snapshot.topics:
         return site.missing(request, f"topic {query.topic}")
     streamed = query.is_filtered or query.start == "live"

@@ -110,7 +110,7 @@ class Cell(NamedTuple):
 async def topic_page(request: Request) -> Response:
     site: Site = request.app.state.site
     name = request.path_params["name"]
-    snapshot = site.sampler.snapshot
+    snapshot = await site.snapshot_with(name)
     if snapshot is None:
         return site.render(request, "waiting.html")
     if name not in snapshot.topics:

@@ -37,6 +37,13 @@ async def test_topics_are_listed_found_and_sorted(open_console: Open, cli: Cli) 
     assert (await client.get("/topics/none-such")).status_code == 404
 
 
+async def test_a_topic_that_was_made_since_the_last_sample_is_found(open_console: Open, cli: Cli) -> None:
+    client = await open_console(interval_s=3600.0)
+    name, second = cli.topic(), cli.topic()
+    assert (await client.get(f"/topics/{name}/records")).status_code == 200
+    assert (await client.get(f"/topics/{second}")).status_code == 200
+
+
 async def test_settings_show_where_a_value_comes_from_and_can_be_changed(open_console: Open, cli: Cli) -> None:
     name = cli.topic()
     client = await open_console(allow_changes=True)
