@@ -9,7 +9,8 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import alter_configs, describe_many
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
-from ottla.mirror.names import Policy, Selection, is_internal
+from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal
+from ottla.mirror.opposite import Brings, circles, opposite_mirrors
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from ottla.protocol.messages.metadata import MetadataResponse
@@ -28,6 +29,8 @@ SETTINGS_EXCLUDED = frozenset(
 #: Where DescribeConfigs has found a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
+#: Of the topics in a message.
+NAMED_MAX = 5
 REPLICAS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
 #: A broker that was created under our eyes may not know the topic yet, or another worker has created it.
@@ -56,6 +59,8 @@ class Catalogue:
         #: Partitions of the source that have a counterpart in the target.
         self.places: set[TopicPartition] = set()
         self.cycles: list[str] = []
+        #: By what `check_clusters` has found; empty before.
+        self.cluster_ids = ("", "")
         #: Topics of the source for which the target makes no room, and why.
         self.refused: dict[str, str] = {}
         self._source = source
@@ -66,6 +71,7 @@ class Catalogue:
         self._source_counts: dict[str, int] = {}
         self._target_counts: dict[str, int] = {}
         self._said: set[str] = set()
+        self._opposite: dict[str, list[Brings]] = {}
 
     async def check_clusters(self) -> None:
         """Check that these are two clusters.
@@ -79,12 +85,15 @@ class Catalogue:
                 f"{self.policy.source} and {self.policy.target} are the same cluster, {source.cluster_id}",
                 "-b names the source, and --to the target; `ottla topic copy` copies within a cluster",
             )
+        self.cluster_ids = (source.cluster_id or "", target.cluster_id or "")
 
     async def look(self) -> None:
         """Read which topics there are on both sides."""
         self._source.doing = "listing the topics of the source"
         counts = _counts(await self._source.metadata(None))
-        self.cycles = sorted(name for name in counts if name in self.selection and self.policy.is_cycle(name))
+        if self.policy.kind == IDENTITY and self.cluster_ids[1]:
+            self._opposite = await opposite_mirrors(self._source, self.cluster_ids[1])
+        self.cycles = sorted(name for name in counts if name in self.selection and self._is_cycle(name))
         self._source_counts = {name: count for name, count in sorted(counts.items()) if self.is_mirrored(name)}
         self._target.doing = "listing the topics of the target"
         self._target_counts = _counts(await self._target.metadata(None))
@@ -96,7 +105,32 @@ class Catalogue:
 
     def is_mirrored(self, name: str) -> bool:
         wanted = name in self.selection or (self._heartbeats and self.policy.is_heartbeats(name))
-        return wanted and not is_internal(name) and not self.policy.is_cycle(name)
+        return wanted and not is_internal(name) and not self._is_cycle(name)
+
+    def _is_cycle(self, name: str) -> bool:
+        return self.policy.is_cycle(name) or (not is_internal(name) and bool(circles([name], self._opposite)))
+
+    @property
+    def why_cycles(self) -> str:
+        """Why `cycles` are not mirrored."""
+        if self.policy.kind == IDENTITY:
+            return f"a mirror from {self.policy.target} to {self.policy.source} runs that would bring them back (stop one of both)"
+        return f"they came from {self.policy.target}"
+
+    def check_circles(self) -> None:
+        """Check that no mirror that runs brings topics of this one back.
+
+        Raises:
+            CommandFailed: one does, and names do not say so.
+        """
+        if self.policy.kind == IDENTITY and self.cycles:
+            groups = sorted(group for group, rows in self._opposite.items() if rows)
+            names = ", ".join(self.cycles[:NAMED_MAX]) + (" ..." if len(self.cycles) > NAMED_MAX else "")
+            raise CommandFailed(
+                f"{names} would go round in a circle: a mirror from {self.policy.target} to {self.policy.source} runs, "
+                f"of the group {', '.join(groups)}",
+                "with --policy identity mirror each topic in one direction: --topics, --exclude, or stop that mirror first",
+            )
 
     @property
     def topics(self) -> list[str]:

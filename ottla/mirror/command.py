@@ -265,7 +265,7 @@ def _show_plan(worker: Worker) -> None:
     for name in catalogue.topics:
         note(f"would mirror {name} to {policy.remote(name)}{', which it would create' if name in missing else ''}")
     for name in catalogue.cycles:
-        note(f"would not mirror {name}: it came from {policy.target}")
+        note(f"would not mirror {name}, because {catalogue.why_cycles}")
     note("nothing was changed (--dry-run)")
 
 

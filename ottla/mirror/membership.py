@@ -15,11 +15,11 @@ from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
+from ottla.mirror.opposite import PROTOCOL_TYPE, Brings
 from ottla.mirror.shares import LANES, PROTOCOL, share
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 
-PROTOCOL_TYPE = "ottla-mirror"
 SESSION_MS = 10_000
 REBALANCE_MS_MAX = 30_000
 HEARTBEATS_A_SESSION = 6
@@ -27,7 +27,10 @@ RETRY_S = 1.0
 
 
 class Membership:
-    """A member of the group. `weights` says how many partitions each lane has, `on_lanes` is called with the lanes of each generation."""
+    """A member of the group. `weights` says how many partitions each lane has, `on_lanes` is called with the lanes of each generation.
+
+    `brings` is what other mirrors read of this one (opposite.py).
+    """
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Membership:
         weights: Callable[[], Mapping[int, int]],
         on_lanes: Callable[[set[int]], None],
         on_failure: Callable[[str], None],
+        brings: Callable[[], Brings],
         session_ms: int = SESSION_MS,
     ) -> None:
         self.lanes: set[int] = set()
@@ -46,6 +50,7 @@ class Membership:
         self._weights = weights
         self._on_lanes = on_lanes
         self._on_failure = on_failure
+        self._brings = brings
         self._shares: dict[str, list[int]] = {}
         self._beats = 0
         self._beaten = asyncio.Condition()
@@ -72,7 +77,8 @@ class Membership:
                 await self._member.leave("the mirror stops")
 
     async def _generation(self) -> None:
-        joined = await self._member.join(json.dumps({"lanes": sorted(self.lanes)}).encode())
+        said = {"lanes": sorted(self.lanes), "brings": self._brings().encoded()}
+        joined = await self._member.join(json.dumps(said).encode())
         if joined is None:
             return
         data = await self._member.sync(joined, self._assignments(joined))

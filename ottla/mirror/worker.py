@@ -23,6 +23,7 @@ from ottla.mirror.acls import AclCopy
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.lane import Done, Lane
 from ottla.mirror.membership import Membership
+from ottla.mirror.opposite import Brings
 from ottla.mirror.options import Clusters, Options
 from ottla.mirror.positions import Positions
 from ottla.mirror.reader import SourceReader, Throttle
@@ -81,7 +82,13 @@ class Worker:
         self._reader = SourceReader(clusters.reading, self._has_room, self._rejected)
         self._acls = AclCopy(clusters.source, clusters.target, policy, self.catalogue.is_mirrored, say)
         self._membership = Membership(
-            clusters.group, policy.group, self._weights, self._take_lanes, self.say_seldom, options.session_ms
+            clusters.group,
+            policy.group,
+            self._weights,
+            self._take_lanes,
+            self.say_seldom,
+            lambda: Brings(self.catalogue.cluster_ids[0], policy.source, policy.kind, options.topics),
+            options.session_ms,
         )
         self.scheduled = ScheduledTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)
         self._throttle = Throttle(options.bytes_per_s, self.clock.mono_ms())
@@ -108,9 +115,11 @@ class Worker:
         """Look, and make the mirror's own topics.
 
         Raises:
-            CommandFailed: as `look`, no permission for the group or the transactions, or one of the topics cannot be made.
+            CommandFailed: as `look`, a mirror in the opposite direction, no permission for the group or the transactions, or one of
+                the topics cannot be made.
         """
         await self.look()
+        self.catalogue.check_circles()
         target, policy = self._clusters.target, self.options.policy
         async with target.limit():
             await target.coordinator(policy.group)
@@ -352,9 +361,7 @@ class Worker:
                 await self._acls.copy()
         if self.catalogue.cycles != self._said_cycles:
             self._said_cycles = self.catalogue.cycles
-            self.say(
-                f"not mirrored, because they came from {self.options.policy.target}: {', '.join(self._said_cycles)}"
-            )
+            self.say(f"not mirrored, because {self.catalogue.why_cycles}: {', '.join(self._said_cycles)}")
         self._reader.follow(self.catalogue.topics)
         self.leaders.topics = [*self.catalogue.remote_topics, self.positions.topic]
         await self.leaders.refresh()

@@ -1,4 +1,4 @@
-"""`ottla mirror` between Apache Kafka 4.3.1 and an Ottla node, in both directions, beside Kafka's MirrorMaker 2.
+"""`ottla mirror` between Apache Kafka, 4.3.1 and older, and an Ottla node, in both directions, beside Kafka's MirrorMaker 2.
 
 Each step mirrors a topic with transactions and a group; then Kafka's RemoteClusterUtils reads the group's offsets in the target, as
 ours does. In the steps of a handover, MirrorMaker itself mirrors first and last, and `ottla mirror` in between: by MirrorMaker's
@@ -24,13 +24,15 @@ from ottla.testing.clients import Clients
 from tests.compat.mixed.nodes import NotSo, until
 from tests.ports import free_base_port
 from tools.apache_kafka import ApacheKafka, java_command
-from tools.apache_kafka.jars import mirror_classpath
+from tools.apache_kafka.jars import OLDEST, VERSION, mirror_classpath
 from tools.apache_kafka.programs import compiled
 
 HERE = Path(__file__).parent
 JAVA = HERE / "Translated.java"
 TOPIC, GROUP = "orders", "readers"
 PARTITIONS, RECORDS = 3, 3_000
+#: The last release that could run with ZooKeeper.
+OLDER = "3.9.2"
 COMMAND_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60
 #: MirrorMaker's own settings beside the clusters: it looks and writes often, as the run is short.
@@ -57,15 +59,15 @@ west.consumer.isolation.level = read_committed
 
 @contextmanager
 def clusters(kinds: Sequence[str]) -> Iterator[tuple[Clients, Clients]]:
-    """The source and the target, each of its kind."""
+    """The source and the target, each of its kind: "ottla", "kafka", or an older version of Apache Kafka."""
     with ExitStack() as stack:
         made: list[Clients] = []
         for kind in kinds:
-            if kind == "kafka":
-                kafka = stack.enter_context(ApacheKafka(free_base_port(), quick=True))
-                made.append(Attached(kafka.bootstrap))
-            else:
+            if kind == "ottla":
                 made.append(stack.enter_context(Cluster(1, spoilable=False)))
+            else:
+                kafka = ApacheKafka(free_base_port(), quick=True, version=VERSION if kind == "kafka" else kind)
+                made.append(Attached(stack.enter_context(kafka).bootstrap))
         yield made[0], made[1]
 
 
@@ -220,6 +222,9 @@ def mirror_maker(logs: Path, west: Clients, east: Clients) -> Iterator[None]:
 
 STEPS: dict[str, Callable[[Path], None]] = {
     "kafka-to-ottla": lambda logs: mirror(logs, ("kafka", "ottla")),
+    "oldest-kafka-to-ottla": lambda logs: mirror(logs, (OLDEST, "ottla")),
+    "older-kafka-to-ottla": lambda logs: mirror(logs, (OLDER, "ottla")),
+    "ottla-to-oldest-kafka": lambda logs: mirror(logs, ("ottla", OLDEST)),
     "ottla-to-kafka": lambda logs: mirror(logs, ("ottla", "kafka")),
     "mirror-maker-and-back": lambda logs: hand_over(logs, ("ottla", "ottla")),
 }

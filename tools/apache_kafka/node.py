@@ -13,7 +13,7 @@ from types import TracebackType
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing.connection import Connection
-from tools.apache_kafka.jars import OracleUnavailable
+from tools.apache_kafka.jars import VERSION, OracleUnavailable
 from tools.apache_kafka.programs import TOOLS, java_command, run_tool
 
 START_SECONDS_MAX = 90
@@ -45,10 +45,12 @@ class ApacheKafka:
         cluster_id: str | None = None,
         first_id: int = 1,
         quick: bool = False,
+        version: str = VERSION,
     ) -> None:
         self.base_port, self.nodes, self.jvm, self.first_id, self.quick = base_port, nodes, jvm, first_id, quick
         self.properties = properties or {}
         self.cluster_id = cluster_id
+        self.version = version
         self._temporary = data is None
         self.data = data or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.bootstrap = ",".join(f"127.0.0.1:{base_port + i}" for i in range(nodes))
@@ -80,18 +82,20 @@ class ApacheKafka:
         self.data.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
         if self.cluster_id is None:
-            self.cluster_id = run_tool("kafka-storage", "random-uuid").stdout.split()[-1]
+            self.cluster_id = run_tool("kafka-storage", "random-uuid", version=self.version).stdout.split()[-1]
         files = [self._write_properties(i) for i in range(self.nodes)]
         for i, file in enumerate(files):
             if not (self.log_dir(i) / "meta.properties").exists():
-                done = run_tool("kafka-storage", "format", "-t", self.cluster_id, "-c", str(file))
+                done = run_tool("kafka-storage", "format", "-t", self.cluster_id, "-c", str(file), version=self.version)
                 if done.returncode != 0:
                     raise OracleUnavailable(f"format failed: {done.stdout}{done.stderr}")
         self.format_seconds = time.monotonic() - begin
         begin = time.monotonic()
         for i, file in enumerate(files):
             log = (self.data / f"node{i + 1}.log").open("wb")
-            command = java_command(TOOLS["kafka-server-start"], str(file), jvm=self.jvm, quick=self.quick)
+            command = java_command(
+                TOOLS["kafka-server-start"], str(file), jvm=self.jvm, quick=self.quick, version=self.version
+            )
             self.processes.append(
                 subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )

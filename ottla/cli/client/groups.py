@@ -28,6 +28,8 @@ from ottla.protocol.messages.shared_structs import Assignment, PartitionIndex
 OFFSET_FETCH_VERSION = 9
 OFFSET_COMMIT_VERSION = 9
 NO_GENERATION = -1
+#: States of a classic group in which DescribeGroups leaves out what members have said.
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 
 @dataclass(slots=True)
@@ -89,6 +91,18 @@ async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription
     if listed[group].lower() == "consumer":
         return await _describe_consumer(cluster, group, node)
     return await _describe_classic(cluster, group, node)
+
+
+async def members_metadata(cluster: ClusterClient, group: str) -> list[bytes] | None:
+    """Return what the members of a classic group have said of themselves; None while the group is in a rebalance."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"describing group {group}"
+    found = (await cluster.request(DescribeGroupsRequest(groups=[group]), node)).groups[0]
+    if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        check(f"group {group}", found.error_code, found.error_message)
+    if found.members and found.group_state in REBALANCING:
+        return None
+    return [bytes(row.member_metadata) for row in found.members]
 
 
 async def _describe_classic(cluster: ClusterClient, group: str, node: int) -> GroupDescription:

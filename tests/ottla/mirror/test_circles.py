@@ -1,0 +1,93 @@
+"""Two mirrors in opposite directions that keep names: no record goes round in a circle, and a direction can be turned around."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from ottla.cli.errors import FAILED, CommandFailed
+from ottla.mirror.names import DEFAULT, IDENTITY, Selection
+from ottla.mirror.opposite import Brings, circles, decoded
+from tests.ottla.conftest import Finished, run_here
+from tests.ottla.mirror.conftest import GROUP, Mirror
+
+
+def opposite(mirror: Mirror) -> Mirror:
+    """The mirror from the east to the west, with workers of its own."""
+    return replace(mirror, west=mirror.east, east=mirror.west, workers=[], log=mirror.log.with_name("opposite.log"))
+
+
+def back(mirror: Mirror, *options: str, topics: str = "") -> Finished:
+    """A run from the east to the west, under other aliases than those of the first direction."""
+    sides = ["-b", mirror.east.bootstrap, "--to", mirror.west.bootstrap, "--topics", topics or f"{mirror.name}.*"]
+    return run_here("mirror", "run", "e", "w", *sides, "--policy", "identity", "--no-heartbeats", *options)
+
+
+def has_worker(mirror: Mirror) -> bool:
+    try:
+        return mirror.members() == 1
+    except CommandFailed:  # there is no such group yet
+        return False
+
+
+def test_a_mirror_is_refused_while_one_runs_that_would_bring_its_topics_back(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["1"])
+    mirror.start("--policy", "identity")
+    mirror.until(lambda: mirror.positions(topic) == {0: 1}, "the first record")
+    refused = back(mirror, "--once")
+    assert refused.code == FAILED
+    assert f"{topic} would go round in a circle: a mirror from w to e runs, of the group {GROUP}" in refused.err
+    assert f"would not mirror {topic}, because a mirror from w to e runs" in back(mirror, "--dry-run").err
+    own = mirror.east.topic("of-the-east-" + topic, seed=["e"])
+    others = back(mirror, "--once", topics=own)
+    assert others.code == 0 and [each.value for each in mirror.west.records(own)] == [b"e"], (
+        "others are not in a circle"
+    )
+    mirror.stop()
+    assert len(mirror.west.records(topic)) == 1
+
+
+def test_a_direction_can_be_turned_around_once_its_mirror_has_stopped(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["1", "2"])
+    mirror.once("--policy", "identity")
+    other = opposite(mirror)
+    other.start("--policy", "identity", "--begin", "latest")
+
+    def has_come() -> bool:
+        mirror.east.write(topic, ["new"])  # what is written before the worker has begun is not mirrored
+        return len(mirror.west.records(topic)) > 2
+
+    other.until(has_come, "what was written in the east")
+    other.stop()
+    assert {each.value for each in mirror.west.records(topic)[2:]} == {b"new"}
+
+
+def test_two_that_began_at_the_same_moment_both_leave_out_what_would_go_round(mirror: Mirror) -> None:
+    """Each was started before there was a topic of both, as if neither had seen the other."""
+    other = opposite(mirror)
+    mirror.start("--policy", "identity")
+    other.start("--policy", "identity")
+    mirror.until(lambda: has_worker(mirror) and has_worker(other), "both workers are members")
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["1"])
+    mirror.until(lambda: f"would bring them back (stop one of both): {topic}" in mirror.said(), "it says so")
+    assert topic not in {each.name for each in mirror.east.metadata().topics}
+    other.stop()
+    mirror.until(lambda: mirror.positions(topic) == {0: 1}, "the one that is left goes on by itself")
+    mirror.stop()
+
+
+def test_what_a_member_says_names_the_topics_that_it_brings_by_its_policy() -> None:
+    same = Brings("id", "e", IDENTITY, Selection(("a.*",), ("ab",)))
+    default = same._replace(kind=DEFAULT)
+    for each in (same, default):
+        assert decoded(json.dumps({"lanes": [], "brings": each.encoded()}).encode()) == each
+    names = ["a", "ab", "b", "e.a", "heartbeats", "a.heartbeats"]
+    assert circles(names, {"g": [same]}) == ["a"]
+    assert circles(names, {"g": [default]}) == ["e.a"]
+    for bad in (
+        b"",
+        b"{}",
+        b'{"brings": 1}',
+        b'{"brings": {"id": "i", "alias": "e", "names": "identity", "topics": ["("], "exclude": []}}',
+    ):
+        assert decoded(bad) is None
