@@ -163,7 +163,9 @@ class Log:
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers = replaced.producers
         self.snapshots.follow(self.producers)
-        self.high_watermark = replaced.high_watermark
+        # After a kill the other log may know less than this one: its start and high watermark are as old as their checkpoints. What is
+        # below a log start was committed.
+        self.high_watermark = max(replaced.high_watermark, self.log_start_offset)
         self.cleaning.take_over(replaced.cleaning)
         self.durability.take_over(replaced.durability)
         if self.config is not replaced.config:

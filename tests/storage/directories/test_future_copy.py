@@ -137,6 +137,26 @@ def test_a_gap_at_the_end_of_the_log_is_taken_over(two: Logs) -> None:
     assert append(future, batch(), epoch=3) == 45
 
 
+def test_a_log_that_was_killed_before_its_checkpoints_is_replaced_by_a_copy_that_starts_above_its_high_watermark(
+    two: Logs, tmp_path: Path
+) -> None:
+    log, future = moving(two)
+    copy_all(log, future)
+    log.advance_log_start_offset(11)
+    future_copy.follow_start(log, future, NOW_MS)
+    future.flush(NOW_MS)
+    two.checkpoints.write_log_starts(two.directories[1])
+    killed(two)
+    again = opened(tmp_path / "a", tmp_path / "b")
+    log, copy = again.open.get(A, 0), again.open.future(A, 0)
+    assert log is not None and copy is not None
+    assert (log.log_start_offset, log.high_watermark, copy.log_start_offset) == (0, 0, 11)
+    future_copy.align(log, copy)
+    copy_all(log, copy)
+    again.futures.replace(log, copy, NOW_MS)
+    assert (copy.log_start_offset, copy.high_watermark, copy.log_end_offset) == (11, 11, 40)
+
+
 def test_a_log_is_not_compacted_while_it_moves_and_a_pass_ends(two: Logs) -> None:
     compacted = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, min_cleanable_dirty_ratio=0.0)
     log = two.create("orders", 0, A, compacted, directory_id=A)
