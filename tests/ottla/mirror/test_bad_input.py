@@ -110,3 +110,22 @@ def test_a_target_that_is_away_gets_the_records_afterwards(mirror: Mirror) -> No
         away.stop()
         values = away.values(f"west.{topic}")
         assert len(values) == len(set(values)) == 11
+
+
+def test_a_target_whose_disk_is_full_says_so_and_gets_each_record_once_when_there_is_room(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=4)
+    with cluster() as east:
+        full = replace(mirror, east=east)
+        full.start()
+        mirror.west.write(topic, ["before"])
+        full.until(lambda: sum(full.positions(topic).values()) == 1, "the first record")
+        east.disk_full(1)
+        written = [f"{number:06}" + "v" * 20_000 for number in range(400)]  # more than any log has room for
+        mirror.west.write(topic, written)
+        full.until(lambda: "KAFKA_STORAGE_ERROR" in full.said(), "a message about the target's disk")
+        assert sum(full.positions(topic).values()) < 401
+        east.disk_full(1, full=False)
+        full.until(lambda: sum(full.positions(topic).values()) == 401, "the rest")
+        full.stop()
+        values = [each or b"" for each in full.values(f"west.{topic}")]
+        assert sorted(values) == sorted(each.encode() for each in ["before", *written])

@@ -51,7 +51,7 @@ def test_a_direction_can_be_turned_around_once_its_mirror_has_stopped(mirror: Mi
     topic = mirror.west.topic(f"{mirror.name}-t", seed=["1", "2"])
     mirror.once("--policy", "identity")
     other = opposite(mirror)
-    other.start("--policy", "identity", "--begin", "latest")
+    mirror.workers.append(other.start("--policy", "identity", "--begin", "latest"))  # it is killed if the test fails
 
     def has_come() -> bool:
         mirror.east.write(topic, ["new"])  # what is written before the worker has begun is not mirrored
@@ -66,7 +66,7 @@ def test_two_that_began_at_the_same_moment_both_leave_out_what_would_go_round(mi
     """Each was started before there was a topic of both, as if neither had seen the other."""
     other = opposite(mirror)
     mirror.start("--policy", "identity")
-    other.start("--policy", "identity")
+    mirror.workers.append(other.start("--policy", "identity"))
     mirror.until(lambda: has_worker(mirror) and has_worker(other), "both workers are members")
     topic = mirror.west.topic(f"{mirror.name}-t", seed=["1"])
     mirror.until(lambda: f"would bring them back (stop one of both): {topic}" in mirror.said(), "it says so")
