@@ -16,6 +16,7 @@ from tests.chaos.network import Network
 from tests.compat.mixed import cuts
 from tests.compat.mixed.nodes import KAFKA, OTTLA, Mixed, Node, is_kafka
 from tests.compat.mixed.rolling import IDS, Users, finish, running
+from tools.apache_kafka.jars import streams_classpath
 
 CHAOS_SECONDS = 3_600
 
@@ -28,6 +29,7 @@ def chaos(directory: Path, seed: int = 1) -> None:
         print(f"  no link is cut: {reason}", flush=True)
     else:
         accidents, network = ACCIDENTS | cuts.ACCIDENTS, Network(IDS)
+        streams_classpath()  # fetched here: there is no way to a repository from within the network
     ends = time.monotonic() + float(os.environ.get("OTTLA_MIXED_CHAOS_SECONDS", CHAOS_SECONDS))
     with network or nullcontext(), running(directory, (KAFKA, OTTLA, KAFKA), seed, network) as (mixed, users):
         users.add_newer()
