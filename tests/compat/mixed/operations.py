@@ -1,4 +1,4 @@
-"""What operators do while both kinds are in one cluster: secured channels, moves of replicas between nodes and disks, many partitions."""
+"""What operators do while both kinds are in one cluster: logins, moves of replicas between nodes and disks, many partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ottla.cli.certificates import Authority
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -24,14 +23,6 @@ from tests.ottla.conftest import Cli
 IDS = (1, 2, 3)
 KINDS = (KAFKA, OTTLA, OTTLA)
 INTERNAL = {"offsets_topic_replication_factor": 3, "transaction_state_log_replication_factor": 3}
-LOGIN = "org.apache.kafka.common.security"
-#: The login of each mechanism: how a node logs in, and what it accepts.
-MODULES = {
-    "PLAIN": f'{LOGIN}.plain.PlainLoginModule required username="node" password="planted" user_node="planted";',
-    "SCRAM-SHA-256": f'{LOGIN}.scram.ScramLoginModule required username="node" password="planted";',
-    "SCRAM-SHA-512": f'{LOGIN}.scram.ScramLoginModule required username="node" password="planted";',
-    "OAUTHBEARER": f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="node";',
-}
 PARTITIONS = 1_000
 MOVED_PARTITIONS = 4
 RECORDS = 5_000
@@ -39,60 +30,6 @@ RECORDS = 5_000
 
 def three(mixed: Mixed) -> list[Node]:
     return [mixed.add(kind, node, "broker,controller") for node, kind in zip(IDS, KINDS, strict=True)]
-
-
-def connect_secured(directory: Path, mechanism: str) -> None:
-    """Brokers of both kinds log in at each other by SASL_SSL, controllers by certificates; each leads, follows, and comes back."""
-    with Mixed(directory, IDS, **INTERNAL) as mixed:
-        nodes = three(mixed)
-        authority = Authority.create("mixed CA")
-        issued = authority.issue("node", ["localhost", "127.0.0.1"])
-        (directory / "ca.pem").write_text(authority.pem)
-        (directory / "node.pem").write_text(issued.key_pem + issued.chain_pem)
-        for node in nodes:
-            node.own |= _secured(node, directory, mechanism)
-        scram = [f"--add-scram={mechanism}=[name=node,password=planted]"] if mechanism.startswith("SCRAM") else []
-        for node in nodes:
-            node.format(*scram).start()
-        mixed.wait_brokers(*IDS)
-        written: list[str] = []
-        mixed.create("t", [IDS], min_insync_replicas=2)
-        mixed.create("acls", [IDS])
-        Cli(mixed.bootstrap).ok("acl", "add", "alice", "read", "topic:t")
-        mixed.wait_isr("t", IDS)
-        for turn, node in enumerate(nodes):
-            more = [f"{turn} {i}" for i in range(300)]
-            clients.produce(mixed.bootstrap, "t", more)
-            written += more
-            clients.transact(mixed.bootstrap, "t", (committed := [f"committed {turn}"]), "id")
-            written += committed
-            node.kill()
-            mixed.wait_isr("t", [each for each in IDS if each != node.id])
-            mixed.create(f"while {node.id} was down".replace(" ", "-"), [[each for each in IDS if each != node.id]])
-            node.start()
-            mixed.wait_isr("t", IDS)
-            clients.check(mixed.bootstrap, "t", written)
-            if not Cli(mixed.bootstrap).rows("acl", "list"):
-                raise NotSo("the access control entry is gone")
-
-
-def _secured(node: Node, directory: Path, mechanism: str) -> dict[str, str]:
-    """The node's listener for brokers, its keys, and an authorizer to which the nodes are super users."""
-    return {
-        "listeners": f"PLAINTEXT://{node.bootstrap},BROKERS://{node.login_bootstrap},CONTROLLER://{node.controller_address}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_SSL,CONTROLLER:SSL",
-        "inter.broker.listener.name": "BROKERS",
-        "sasl.mechanism.inter.broker.protocol": mechanism,
-        "sasl.enabled.mechanisms": mechanism,
-        f"listener.name.brokers.{mechanism.lower()}.sasl.jaas.config": MODULES[mechanism],
-        "listener.name.controller.ssl.client.auth": "required",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": f"{directory}/node.pem",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": f"{directory}/ca.pem",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:node;User:CN=node",
-    }
 
 
 def log_in_anywhere(directory: Path) -> None:
@@ -205,7 +142,6 @@ def have_many_partitions(directory: Path) -> None:
 
 
 STEPS: dict[str, Callable[[Path], None]] = {
-    **{f"secured-{name.lower()}": partial(connect_secured, mechanism=name) for name in MODULES},
     "logins": log_in_anywhere,
     "reassign": reassign,
     "log-directories": move_between_disks,

@@ -63,7 +63,9 @@ class Users:
         node = self._mixed.serving()[0]
         self.shares.append(ShareGroup(self.bootstrap, node.port, self._mixed.host(node.id)))
         directory = self._mixed.directory
-        self.counts.append(WordCounts(self.bootstrap, "words", directory, replicas=3, settings=ONE_IN_FLIGHT))
+        self.counts.append(
+            WordCounts(self.bootstrap, "words", directory, replicas=3, settings={**ONE_IN_FLIGHT, "log_level": 0})
+        )
         self.counts[0].start()
         self.topics += [self.shares[0].topic, self.counts[0].input, self.counts[0].output]
 

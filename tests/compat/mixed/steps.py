@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.compat.mixed import adoption, brokers, chaos, cuts, handover, operations, quorum, rolling
+from tests import kdc
+from tests.compat.mixed import adoption, brokers, chaos, cuts, handover, operations, quorum, rolling, secured
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA
 
 STEPS: dict[str, Callable[[Path], None]] = {
@@ -34,10 +35,11 @@ STEPS: dict[str, Callable[[Path], None]] = {
     "snapshots": handover.agree_about_snapshots,
     "tools": handover.read_by_kafkas_tools,
     **adoption.STEPS,
+    **secured.STEPS,
     **operations.STEPS,
     **rolling.STEPS,
     **chaos.STEPS,
     **cuts.STEPS,
 }
 #: What a step needs beyond a JDK and Maven: why it cannot run here, if it cannot.
-NEEDS: dict[str, Callable[[], str | None]] = {"network-cuts": cuts.missing}
+NEEDS: dict[str, Callable[[], str | None]] = {"network-cuts": cuts.missing, "secured-gssapi": kdc.missing}
