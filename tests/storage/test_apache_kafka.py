@@ -152,22 +152,6 @@ def test_a_directory_goes_from_apache_kafka_to_us_and_back(
     assert not re.search(rf"(rebuilding|corrupt|Recovering).*{TOPIC}", server_log), server_log[-3000:]
 
 
-def test_apache_kafka_opens_what_a_kill_of_ours_left(tools: ToolSession, of_apache_kafka: Path, tmp_path: Path) -> None:
-    data = tmp_path / "cluster"
-    shutil.copytree(of_apache_kafka, data)
-    logs = opened(data / "node1", LogConfig())
-    log = logs.open.by_name(TOPIC, 0)
-    assert log is not None
-    for i in range(300):
-        append(log, batch(2, fill=i), epoch=log.epochs.latest)
-    assert log.segments.active.file.view()[log.size] == 0, "allocated ahead"
-    assert Path(log.segments.active.file.log_path).stat().st_size > log.size
-    killed = tmp_path / "killed"
-    shutil.copytree(data, killed)  # what the process leaves when it dies here
-    with kafka(killed) as running:
-        assert end_offsets(tools, running.bootstrap) == 3000 + 600
-
-
 def produce(bootstrap: str, prefix: str, count: int) -> None:
     refused: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000})
