@@ -39,8 +39,8 @@ def tree_of(file: Path) -> ast.Module:
 
 
 @cache
-def nodes_of(tree: ast.Module) -> list[ast.AST]:
-    """All nodes of a tree, which is walked once for a dozen rules. What a name is used for is a field (`ctx`), and no node here."""
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a tree, or of a class in it, which is walked once for a dozen rules. What a name is used for is a field (`ctx`), and no node here."""
     found: list[ast.AST] = [tree]
     for node in found:
         for name in node._fields:
@@ -93,6 +93,7 @@ def layer_of(module: str) -> str:
     return "" if top != "ottla" else inner if inner in LAYERS else "ottla"
 
 
+@cache
 def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
     """Line and full name of everything imported, also late and for type checkers only."""
     found = []
@@ -103,6 +104,12 @@ def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
             assert node.level == 0, "relative imports hide the layer"
             found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
     return found
+
+
+@cache
+def imported_names(tree: ast.Module) -> frozenset[str]:
+    """The full names of everything imported."""
+    return frozenset(name for _, name in imported_modules(tree))
 
 
 def dotted(node: ast.AST) -> str:

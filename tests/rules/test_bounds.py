@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.rules.sources import ROOT, dotted, imported_modules, nodes_of, sources, text_of, tree_of
+from tests.rules.sources import ROOT, dotted, imported_names, nodes_of, sources, text_of, tree_of
 
 PACKAGES = ("protocol", "storage", "server", "controller", "broker")
 BOUND = re.compile(r"\w*(?:_MAX|_PER_TURN|_PER_STEP|_A_TURN)|TURN_\w+|(?:POOLED|KEPT_PER)_\w+")
@@ -59,7 +59,7 @@ def texts_of_tests() -> dict[str, str]:
 def named_in(file: str) -> frozenset[str]:
     """Full names of what a test file imports, of attributes of modules that it imports, and of what it sets with setattr."""
     tree = tree_of(Path(file))
-    imported = {name for _, name in imported_modules(tree)}
+    imported = imported_names(tree)
     alias = {name.rpartition(".")[2]: name for name in imported}
     alias |= {
         each.asname: f"{node.module}.{each.name}"
@@ -84,12 +84,7 @@ def named_in(file: str) -> frozenset[str]:
 def importers(bound: Bound) -> set[str]:
     """The modules that import it: monkeypatch replaces it there."""
     full = f"{bound.module}.{bound.name}"
-    return {
-        source.module
-        for source in sources()
-        if any(bound.name in line for line in source.lines)
-        and any(name == full for _, name in imported_modules(source.tree))
-    }
+    return {source.module for source in sources() if full in imported_names(source.tree)}
 
 
 @cache

@@ -99,7 +99,7 @@ def classes() -> dict[str, tuple[set[str], set[str]]]:
                 bases |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
                 members |= {
                     getattr(each, "name", None) or getattr(each, "attr", None) or getattr(each, "id", "")
-                    for each in ast.walk(node)
+                    for each in nodes_of(node)
                     if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
                     or isinstance(getattr(each, "ctx", None), ast.Store)
                 }
@@ -156,11 +156,13 @@ def quoted(text: str) -> Iterator[str]:
 
 
 def unknown_names(text: str) -> list[str]:
-    whole = known_names() | FOREIGN_NAMES
+    whole = known_names()
     found = []
     for quote in quoted(text):
         name = None if QUOTED_PATH.fullmatch(quote) else QUOTED_NAME.fullmatch(quote)
-        if name is not None and name[1] not in whole and not is_known(name[1]):
+        if name is None or name[1] in whole or name[1] in FOREIGN_NAMES:
+            continue
+        if not is_known(name[1]):
             found.append(quote)
     return found
 

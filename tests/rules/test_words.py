@@ -62,7 +62,9 @@ NO_SUBJECT = re.compile(r"\s*(?:(?:Of|Also|As|Without|Only)\b|`)")
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
 SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-#: What may be one: most lines are done with this.
+#: Most lines have none of these letters in a row.
+LETTERS = re.compile("|".join((*sorted(WORDS), *PHRASES)))
+#: What may be one.
 CANDIDATE = re.compile(
     rf"(?<![a-z])(?:{'|'.join(sorted(WORDS))})(?![a-z])"
     rf"|{'|'.join(each for word in sorted(WORDS) for each in (word.capitalize(), word.upper()))}"
@@ -96,9 +98,11 @@ def found() -> dict[str, list[str]]:
     """Of each folder: where retired words are. A path counts once, as line 0."""
     places: dict[str, list[str]] = {}
     for path, file in files():
-        for number, line in enumerate((path, *file.read_text(errors="replace").splitlines())):
+        text = f"{path}\n{file.read_text(errors='replace')}"
+        lowered, lines = text.lower(), text.split("\n")
+        for number in sorted({lowered.count("\n", 0, each.start()) for each in LETTERS.finditer(lowered)}):
             places.setdefault(path.partition("/")[0], []).extend(
-                f"{path}:{number}: {word}" for word in retired_in(line)
+                f"{path}:{number}: {word}" for word in retired_in(lines[number])
             )
     return {folder: words for folder, words in places.items() if words}
 

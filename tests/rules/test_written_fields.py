@@ -27,7 +27,7 @@ WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 def stored_attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
     """Yields the attributes that are assigned to anywhere in the tree."""
-    for node in nodes_of(tree) if isinstance(tree, ast.Module) else ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node
 
