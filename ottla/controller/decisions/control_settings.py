@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ottla.protocol.dataclass import dataclass
 from ottla.protocol.features import DEFAULT
 from ottla.protocol.releases import Advertised
 from ottla.server.config.settings import setting

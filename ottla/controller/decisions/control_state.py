@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 
 from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
@@ -18,6 +17,7 @@ from ottla.controller.metadata.partitions import (
     PartitionRegistration,
 )
 from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 

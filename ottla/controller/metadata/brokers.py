@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from ottla.protocol.messages.shared_structs import Feature, Listener
 

@@ -11,8 +11,10 @@ follower's, and where that epoch ends; the follower truncates and asks again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from ottla.protocol.dataclass import dataclass
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -6,10 +6,11 @@ snapshot chunk or batch would be of no use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.messages import RequestBody
+from ottla.protocol.dataclass import dataclass
 
 
 @dataclass(slots=True)
