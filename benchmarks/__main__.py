@@ -1,5 +1,7 @@
 """`make bench`: every load on both servers in turns, and tables for docs/dev/performance-log.md. Needs the machine to itself.
 
+First the stock consumers with their default settings, then one node, three nodes, and Spark's source beside the connector; `--nodes`
+leaves one of the tables. `make bench ARGS=steady` is another run: what happens to a load beside accidents (benchmarks/steady).
 What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of docs/PERFORMANCE.md.
 The other benchmarks are modules of their own
 (docs/PERFORMANCE.md, "What measures what").
@@ -12,10 +14,15 @@ import os
 import statistics
 import sys
 import time
+import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from benchmarks.rows import ROWS, Row, quick
+from benchmarks import spark_source, stock
+from benchmarks.rows import QUICK, ROWS, Row, quick
 from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
+from benchmarks.steady import driver as steady
 from benchmarks.tables import short_table, table
 from benchmarks.turns import WarmUp, sample, warm_up
 from benchmarks.usage import MachineTime, anonymous_megabytes, private_megabytes
@@ -28,6 +35,11 @@ PRIVATE_MEGABYTES_GOAL = 60
 WARM_SECONDS_MAX = {1: 180, 3: 400}
 #: With `--quick` Kafka is warmed up as long as four minutes allow, and Ottla, which compiles nothing, is not.
 QUICK_WARM_SECONDS = {1: 40, 3: 60}
+STOCK_RECORDS = 1_200_000
+#: Returns a whole table with its conditions, and a short one.
+Part = Callable[[], tuple[list[str], list[str]]]
+#: The name of its rows for `--only`, and the megabytes of each topic.
+SPARK, SPARK_MEGABYTES = "spark", 500
 
 
 def starts(nodes: int, with_kafka: bool, runs: int) -> list[str]:
@@ -61,6 +73,8 @@ def idle(servers: list[Server]) -> list[str]:
 def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
     """One table, and its short form: so many nodes of Ottla against as many of Kafka."""
     rows = [row for row in ROWS[nodes] if args.only in row.name]
+    if not rows:
+        return [], []
     if args.quick:
         rows = [quick(row) for row in rows if not row.load.startswith("java")]
     needed = {row.reads for row in rows} - {row.name for row in rows} - {""}
@@ -84,6 +98,23 @@ def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[
     title = [f"## {name}", "", conditions(nodes, runs, args.quick, warm, clock), ""]
     whole = [*title, *table(rows, samples), "", *(f"- {line}" for line in lines), ""]
     return whole, [*title, *short_table(rows, samples), ""]
+
+
+def stock_consumers(args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
+    """The rows that a user meets before any setting is tuned, one node each."""
+    if not any(args.only in name for name in stock.CLIENTS):
+        return [], []
+    records, runs = (round(STOCK_RECORDS * QUICK), 1) if args.quick else (STOCK_RECORDS, args.runs)
+    lines = ["## Stock consumers", "", *stock.section(1, records, runs, args.only, with_kafka=with_kafka), ""]
+    return lines, lines
+
+
+def spark_readers(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """A batch read by Spark's own source and by the connector, or why it is left out."""
+    if args.quick or args.only not in SPARK:
+        return [], []
+    lines = ["## Spark", "", *spark_source.section(SPARK_MEGABYTES, args.runs, args.out.parent), ""]
+    return lines, lines
 
 
 def warm_up_of(server: Server, rows: list[Row], nodes: int, is_quick: bool) -> WarmUp:
@@ -123,13 +154,29 @@ def main() -> None:
     reason = "left out by --no-kafka" if args.no_kafka else missing()
     if reason:
         print(f"Apache Kafka is left out: {reason}", file=sys.stderr)
-    found = [bench(nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
-    whole, short = ("\n".join(line for tables in found for line in tables[form]) for form in (0, 1))
-    print(whole)
+    parts: list[Part] = [partial(bench, nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
+    if not args.nodes:
+        parts = [partial(stock_consumers, args, reason is None), *parts, partial(spark_readers, args)]
     args.out.parent.mkdir(exist_ok=True)
-    args.out.write_text(whole)
-    args.out.with_stem(f"{args.out.stem}-short").write_text(short)
+    whole, short = list[str](), list[str]()
+    failed = False
+    for part in parts:  # a run that is ended keeps the tables that it has
+        try:
+            lines, short_lines = part()
+        except Exception as failure:
+            traceback.print_exc(file=sys.stderr)
+            lines = short_lines = [f"A table is missing: {type(failure).__name__}: {failure}", ""]
+            failed = True
+        whole, short = whole + lines, short + short_lines
+        args.out.write_text("\n".join(whole))
+        args.out.with_stem(f"{args.out.stem}-short").write_text("\n".join(short))
+    print("\n".join(whole))
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["steady"]:
+        steady.main(sys.argv[2:])
+    else:
+        main()

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,41 +24,52 @@ Options = dict[str, Any]
 WARM_SECONDS = 1.0
 #: For the consumer's first long poll, and for the last message.
 SETTLE_SECONDS = 1.0
+FLUSH_SECONDS_MAX = 60
 #: The bytes beside the time of sending.
 BODY = bytes(100)
 
 
 @dataclass
 class Received:
-    """The delays in ms of the messages in their order, and the cores that receiving kept busy; known when it has ended."""
+    """The messages in the order of their arrival, and the cores that both sides kept busy; known when it has ended."""
 
+    sent: int = 0
+    #: When each was sent, in ns of the monotonic clock, which all processes of the machine share.
+    sent_ns: list[int] = field(default_factory=list)
     delays_ms: list[float] = field(default_factory=list)
     cores: float = 0.0
 
 
 def end_to_end(o: Options) -> dict[str, float]:
+    received = exchanged(o, lambda seconds: seconds >= WARM_SECONDS + o["seconds"])
+    counted = sorted(received.delays_ms[int(o["rate"] * WARM_SECONDS) :])
+    return {
+        "p50_ms": counted[len(counted) // 2],
+        "p99_ms": counted[int(len(counted) * 0.99)],
+        "errors": received.sent - len(received.delays_ms),
+        "client": received.cores,
+    }
+
+
+def exchanged(o: Options, has_ended: Callable[[float], bool]) -> Received:
+    """Messages at `rate` until it has ended after so many seconds, and all that came of them."""
     from confluent_kafka import Producer
 
     with receiving(o) as received:
         producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0, **o["security"]})
         client = ClientTime()
         sent = 0
-        while client.seconds < WARM_SECONDS + o["seconds"]:
+        while not has_ended(client.seconds):
             producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + BODY)
             sent += 1
             producer.poll(0)
             # Not in poll(): it rounds a timeout below a millisecond down to none, so that a loop of it keeps a core busy.
             while (wait := sent / o["rate"] - client.seconds) > 0:
                 time.sleep(wait)
-        producer.flush(10)
+        producer.flush(FLUSH_SECONDS_MAX)
         cores = client.cores
-    counted = sorted(received.delays_ms[int(o["rate"] * WARM_SECONDS) :])
-    return {
-        "p50_ms": counted[len(counted) // 2],
-        "p99_ms": counted[int(len(counted) * 0.99)],
-        "errors": sent - len(received.delays_ms),
-        "client": cores + received.cores,
-    }
+    received.sent, received.cores = sent, received.cores + cores
+    return received
 
 
 @contextmanager
@@ -73,7 +84,7 @@ def receiving(o: Options) -> Iterator[Received]:
     yield received
     time.sleep(SETTLE_SECONDS)
     out, _ = process.communicate("\n", timeout=60)
-    received.delays_ms, received.cores = json.loads(out)
+    received.sent_ns, received.delays_ms, received.cores = json.loads(out)
 
 
 def receive(o: Options) -> Received:
@@ -89,16 +100,18 @@ def receive(o: Options) -> Received:
         partition.offset = consumer.get_watermark_offsets(partition, 10)[1]
     consumer.assign(partitions)
     print("started", flush=True)
-    delays_ms, client = [], ClientTime()
+    found, client = Received(), ClientTime()
     while not select.select([sys.stdin], [], [], 0)[0]:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            delays_ms.append((time.perf_counter_ns() - struct.unpack_from("q", message.value())[0]) / 1e6)
-    cores = client.cores
+            (sent_ns,) = struct.unpack_from("q", message.value())
+            found.sent_ns.append(sent_ns)
+            found.delays_ms.append((time.perf_counter_ns() - sent_ns) / 1e6)
+    found.cores = client.cores
     consumer.close()
-    return Received(delays_ms, cores)
+    return found
 
 
 if __name__ == "__main__":
     found = receive(json.loads(sys.argv[1]))
-    print(json.dumps([found.delays_ms, found.cores]), flush=True)
+    print(json.dumps([found.sent_ns, found.delays_ms, found.cores]), flush=True)

@@ -50,12 +50,13 @@ class Connection:
         async with OPENING:
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
 
-    async def request(self, api: ApiKey, message: object) -> Any:
-        body = struct.pack(">hhih", api, VERSION, 1, 5) + b"bench\0" + encode(message, VERSION)
+    async def request(self, api: ApiKey, message: object, version: int = VERSION) -> Any:
+        """The response, of a version with flexible headers."""
+        body = struct.pack(">hhih", api, version, 1, 5) + b"bench\0" + encode(message, version)
         self.writer.write(struct.pack(">i", len(body)) + body)
         size = struct.unpack(">i", await self.reader.readexactly(4))[0]
         data = bytearray(await self.reader.readexactly(size))
-        return decoder(APIS[api].response, VERSION)(data, 5, size)[0]
+        return decoder(APIS[api].response, version)(data, 5, size)[0]
 
 
 class Member(Connection):

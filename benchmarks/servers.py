@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -35,17 +36,23 @@ class Server:
 
     name: str
     bootstrap: str
-    #: Served by one node only.
-    tls: TlsListener
+    #: Of each node. Three nodes serve TLS only if they were asked to.
+    listeners: list[TlsListener] = field(repr=False)
+    #: What all its nodes keep their data below.
+    directory: Path
     pids: list[int]
     stop: Callable[[], None] = field(repr=False)
     #: Kills one node (-9) and starts it again, without waiting until it is ready.
     restart: Callable[[int], None] = field(repr=False)
 
+    @property
+    def tls(self) -> TlsListener:
+        return self.listeners[0]
+
 
 @dataclass(frozen=True)
 class TlsListener:
-    """What one node of either server is given so that it serves TLS beside plaintext, with a certificate of RSA-2048."""
+    """What a node of either server is given so that it serves TLS beside plaintext, with a certificate of RSA-2048."""
 
     port: int
     directory: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
@@ -99,10 +106,14 @@ class NullServer:
         self._process.wait()
 
 
-def start_ottla(nodes: int = 1) -> Server:
-    tls = TlsListener(OTTLA_PORT + 50)
-    own = {1: tls.properties(OTTLA_PORT, OTTLA_PORT + 100)} if nodes == 1 else None
-    cluster = Cluster(nodes, base_port=OTTLA_PORT if nodes == 1 else 0, per_node=own, spoilable=False)
+def start_ottla(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[str, str] | None = None) -> Server:
+    """One node serves TLS as well, three do with `tls`."""
+    tls = nodes == 1 if tls is None else tls
+    listeners = [TlsListener(OTTLA_PORT + 50 + i) for i in range(nodes)]
+    ports = [(OTTLA_PORT + i, OTTLA_PORT + 100 + i) for i in range(nodes)]
+    own = {i + 1: each.properties(*ports[i]) for i, each in enumerate(listeners)} if tls else None
+    given = {name.replace(".", "_"): value for name, value in (properties or {}).items()}
+    cluster = Cluster(nodes, base_port=OTTLA_PORT if tls else 0, per_node=own, spoilable=False, **given)
     cluster.__enter__()
 
     def restart(index: int) -> None:
@@ -111,14 +122,18 @@ def start_ottla(nodes: int = 1) -> Server:
         server.pids[index] = cluster.pid(index + 1)
 
     pids = [cluster.pid(i + 1) for i in range(nodes)]
-    server = Server("ottla", cluster.bootstrap, tls, pids, cluster.close, restart)
+    directory = Path(cluster.directory)
+    server = Server("ottla", cluster.bootstrap, listeners, directory, pids, cluster.close, restart)
     return server
 
 
-def start_kafka(nodes: int = 1) -> Server:
-    tls = TlsListener(KAFKA_PORT + 150)
-    own = tls.properties(KAFKA_PORT, KAFKA_PORT + 100) if nodes == 1 else None
-    kafka = ApacheKafka(KAFKA_PORT, nodes, properties=own, jvm=START_SCRIPT_JVM)
+def start_kafka(nodes: int = 1, *, tls: bool | None = None, properties: Mapping[str, str] | None = None) -> Server:
+    """One node serves TLS as well, three do with `tls`."""
+    tls = nodes == 1 if tls is None else tls
+    listeners = [TlsListener(KAFKA_PORT + 150 + i) for i in range(nodes)]
+    ports = [(KAFKA_PORT + i, KAFKA_PORT + 100 + i) for i in range(nodes)]
+    own = [each.properties(*ports[i]) for i, each in enumerate(listeners)] if tls else []
+    kafka = ApacheKafka(KAFKA_PORT, nodes, properties=dict(properties or {}), jvm=START_SCRIPT_JVM, per_node=own)
     kafka.__enter__()  # stops what it has started if not all of it does
 
     def restart(index: int) -> None:
@@ -131,7 +146,7 @@ def start_kafka(nodes: int = 1) -> Server:
         )
         server.pids[index] = kafka.processes[index].pid
 
-    server = Server("kafka", kafka.bootstrap, tls, kafka.pids, kafka.stop, restart)
+    server = Server("kafka", kafka.bootstrap, listeners, kafka.data, kafka.pids, kafka.stop, restart)
     return server
 
 

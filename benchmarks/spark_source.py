@@ -124,20 +124,15 @@ def table(found: dict[tuple[int, str], Read]) -> list[str]:
     return lines
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.spark_source", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=500, help="of values in each topic")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path(".bench/spark-source.md"))
-    args = parser.parse_args()
+def section(megabytes: int, runs: int, folder_of: Path) -> list[str]:
+    """The conditions and the table; the reason alone where Spark cannot run."""
     if problem := session.missing():
-        print(f"Spark is left out: {problem}", file=sys.stderr)
-        return 0
+        return [f"Spark is left out: {problem}"]
     clock, began = MachineTime.now(), time.strftime("%Y-%m-%d %H:%M")
-    args.out.parent.mkdir(exist_ok=True)
+    folder_of.mkdir(exist_ok=True)
     dev = [sys.executable, "-m", "ottla", "dev", "--nodes", "1", "--base-port", "0", "--json", "--dir"]
     with (
-        tempfile.TemporaryDirectory(prefix="ottla-spark-source-", dir=args.out.parent) as folder,
+        tempfile.TemporaryDirectory(prefix="ottla-spark-source-", dir=folder_of) as folder,
         subprocess.Popen([*dev, folder], stdout=subprocess.PIPE, text=True) as process,
     ):
         try:
@@ -145,19 +140,27 @@ def main() -> int:
             started = json.loads(process.stdout.readline())
             (row,) = started["nodes"]
             (properties,) = Path(folder).absolute().rglob("meta.properties")
-            lines = run(Node(started["bootstrap"], row["pid"], str(properties.parent)), args.megabytes, args.runs)
+            lines = run(Node(started["bootstrap"], row["pid"], str(properties.parent)), megabytes, runs)
         finally:
             process.terminate()
     conditions = (
-        f"{began}, {os.cpu_count()} cores for Spark (local[2]) and the server, medians of {args.runs} turns after a warm-up, "
-        f"{args.megabytes} MB in {PARTITIONS} partitions; stolen {clock.stolen_percent():.1f} %, "
+        f"{began}, {os.cpu_count()} cores for Spark (local[2]) and the server, medians of {runs} turns after a warm-up, "
+        f"{megabytes} MB in {PARTITIONS} partitions; stolen {clock.stolen_percent():.1f} %, "
         f"load average {os.getloadavg()[1]:.1f} over the last five minutes."
     )
-    text = "\n".join([conditions, "", *lines])
+    return [conditions, "", *lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.spark_source", description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=500, help="of values in each topic")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path(".bench/spark-source.md"))
+    args = parser.parse_args()
+    text = "\n".join(section(args.megabytes, args.runs, args.out.parent))
     print(text)
     args.out.write_text(text + "\n")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

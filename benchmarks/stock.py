@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from benchmarks.servers import Server, start_kafka, start_ottla
 from benchmarks.usage import MachineTime, cpu_seconds
@@ -220,6 +219,23 @@ def pauses(figures: Figures) -> str:
     return ", ".join(f"{each:.0f}" for each in figures.pauses)
 
 
+def section(nodes: int, records: int, runs: int, only: str, *, with_kafka: bool) -> list[str]:
+    """The conditions and the table: servers of its own, all clients whose name holds `only` on both in turns."""
+    starts: list[Callable[[int], Server]] = [start_kafka, start_ottla] if with_kafka else [start_ottla]
+    clock, servers = MachineTime.now(), list[Server]()
+    try:
+        servers.extend(start(nodes) for start in starts)
+        found = compare(servers, records, runs, only)
+    finally:
+        for server in servers:
+            server.stop()
+    conditions = (
+        f"{time.strftime('%Y-%m-%d %H:%M')}, {nodes} node(s) each, {records:,} records of {SIZE:,} bytes in {PARTITIONS} partitions, "
+        f"{runs} turns. Stolen {clock.stolen_percent():.1f} %, load average {os.getloadavg()[0]:.1f}."
+    )
+    return [conditions, "", *stock_table(found)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.stock", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
@@ -233,19 +249,11 @@ def main() -> None:
         name, bootstrap, topic, count = args.client
         print(json.dumps(run_client(name, bootstrap, topic, int(count))), flush=True)
         os._exit(0)  # a consumer that is closed commits and leaves its group: that is not measured
-    starts: list[Callable[[int], Any]] = [start_ottla] if args.no_kafka or missing() else [start_kafka, start_ottla]
-    clock, servers = MachineTime.now(), []
-    try:
-        servers.extend(start(args.nodes) for start in starts)
-        found = compare(servers, args.records, args.runs, args.only)
-    finally:
-        for server in servers:
-            server.stop()
     print(
-        f"{time.strftime('%Y-%m-%d %H:%M')}, {args.nodes} node(s) each, {args.records:,} records of {SIZE:,} bytes in {PARTITIONS} partitions,"
-        f" {args.runs} turns. Stolen {clock.stolen_percent():.1f} %, load average {os.getloadavg()[0]:.1f}.\n"
+        "\n".join(
+            section(args.nodes, args.records, args.runs, args.only, with_kafka=not args.no_kafka and not missing())
+        )
     )
-    print("\n".join(stock_table(found)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -46,9 +47,11 @@ class ApacheKafka:
         first_id: int = 1,
         quick: bool = False,
         version: str = VERSION,
+        per_node: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self.base_port, self.nodes, self.jvm, self.first_id, self.quick = base_port, nodes, jvm, first_id, quick
         self.properties = properties or {}
+        self.per_node = per_node
         self.cluster_id = cluster_id
         self.version = version
         self._temporary = data is None
@@ -154,6 +157,7 @@ class ApacheKafka:
             "group.initial.rebalance.delay.ms": "0",
             **(SINGLE_NODE if self.nodes == 1 else {}),
             **self.properties,
+            **(self.per_node[index] if self.per_node else {}),
         }
         file = self.data / f"node{index + 1}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

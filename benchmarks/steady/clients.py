@@ -1,0 +1,139 @@
+"""The clients of `make bench ARGS=steady`, each in a process of its own: the load that is measured, and those that are an accident themselves.
+
+A child prints a line when it is ready, begins at the first line of its input, goes on until the second, and prints its figures.
+Those that are an accident are nice then: they would run on other machines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import raw
+from benchmarks.end_to_end import exchanged
+from benchmarks.steady.group import rebalancing
+
+Options = dict[str, Any]
+#: A tenth of a server's claim to a core.
+NICE = 10
+END_SECONDS_MAX = 120
+#: ApiVersions v0.
+PING = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class Child:
+    """One client, ready to begin."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        command = [sys.executable, "-m", "benchmarks.steady.clients", name, json.dumps(options)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the client {name} did not start")
+
+    def begin(self) -> None:
+        self._write_line()
+
+    def stop(self) -> None:
+        """Without waiting until it has."""
+        self._write_line()
+
+    def _write_line(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def figures(self) -> Any:
+        """What a child that was stopped prints. Raises TimeoutExpired if it does not end."""
+        out, _ = self._process.communicate(timeout=END_SECONDS_MAX)
+        if self._process.returncode:
+            raise RuntimeError(f"a client ended with {self._process.returncode}")
+        return json.loads(out.splitlines()[-1])
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+# -- In the child --------------------------------------------------------------------------------------------------------
+
+
+def has_ended() -> bool:
+    """Whether the second line of the input is there."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def begun(nice: int = NICE) -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    os.nice(nice)
+
+
+def load(o: Options) -> dict[str, Any]:
+    """Messages at `rate`: when each was sent (ns of the monotonic clock), and its delay in ms."""
+    begun(nice=0)
+    found = exchanged({**o, "security": {"log_level": 2}}, lambda _: has_ended())
+    return {"sent": found.sent, "sent_ns": found.sent_ns, "delays_ms": found.delays_ms}
+
+
+def arrive(o: Options) -> dict[str, float]:
+    """New TLS connections at `rate`, each with a complete handshake and one response."""
+    context = ssl.create_default_context(cafile=o["ca"])
+    context.check_hostname = False
+    begun()
+    made, begin = 0, time.perf_counter()
+    while not has_ended():
+        with (
+            socket.create_connection((o["host"], o["port"])) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            connection.sendall(PING)
+            assert connection.recv(4)
+        made += 1
+        time.sleep(max(0.0, begin + made / o["rate"] - time.perf_counter()))
+    return {"made": made, "seconds": time.perf_counter() - begin}
+
+
+def read_again(o: Options) -> dict[str, float]:
+    """Reads one partition from its beginning, again and again, until it is ended and has `bytes`."""
+    conn = socket.create_connection((o["host"], o["port"]))
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    reading, offset, got = raw.Reading(conn, o["topic"]), 0, 0
+    begun()
+    begin = time.perf_counter()
+    while got < o["bytes"] or not has_ended():
+        conn.sendall(raw.fetch_frame(o["topic"], 0, max(0, offset), max_wait_ms=0))
+        while not reading.read():
+            pass
+        error, position, end = raw.records_of(reading.view, o["topic"])
+        assert not error, f"error {error} of a Fetch"
+        got += end - position
+        offset = raw.next_offset(reading.view, position, end)
+        reading.have = 0
+    return {"bytes": got, "seconds": time.perf_counter() - begin}
+
+
+def group(o: Options) -> dict[str, float]:
+    """A classic group of `members` that rebalances again and again."""
+    return asyncio.run(rebalancing(o, begun, has_ended))
+
+
+CLIENTS: dict[str, Callable[[Options], Any]] = {
+    "arrive": arrive,
+    "group": group,
+    "load": load,
+    "read": read_again,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(CLIENTS[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)

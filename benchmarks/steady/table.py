@@ -1,0 +1,137 @@
+"""The table of `make bench ARGS=steady`, from what the load saw: nothing here asks a clock or a server."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: A p99 beside an accident, to that of a quiet cluster.
+GOAL = 2.0
+#: In a row with more of it than this the hypervisor decides about the figures.
+STOLEN_PERCENT_MAX = 10
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Of the messages that were sent in a stretch of time, in ms."""
+
+    count: int
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass
+class Outcome:
+    """One accident at one server."""
+
+    quiet: Delays | None = None
+    beside: Delays | None = None
+    #: Sent, and never read.
+    lost: int = 0
+    seconds: float = 0.0
+    stolen_percent: float = 0.0
+    #: What the accident was, or why there are no figures.
+    text: str = ""
+
+
+@dataclass
+class Run:
+    """All accidents at one server, by their names."""
+
+    server: str
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def quiet_p99(self) -> float | None:
+        """The median of what was before each accident: one such stretch alone says little."""
+        found = [each.quiet.p99 for each in self.outcomes.values() if each.quiet is not None]
+        return statistics.median(found) if found else None
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value that this share of all is not above. Raises IndexError of an empty sequence."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def delays(found: dict[str, Any], begin_ns: int, end_ns: int) -> Delays | None:
+    """Of the messages that the load sent from `begin_ns` until before `end_ns`, by their first arrival; None of none."""
+    first: dict[int, float] = {}
+    for sent_ns, delay_ms in zip(found["sent_ns"], found["delays_ms"], strict=True):
+        if begin_ns <= sent_ns < end_ns:
+            first.setdefault(sent_ns, delay_ms)
+    if not first:
+        return None
+    ordered = sorted(first.values())
+    return Delays(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1])
+
+
+def lost(found: dict[str, Any]) -> int:
+    """How many messages were sent and never read."""
+    return int(found["sent"]) - len(set(found["sent_ns"]))
+
+
+def table(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """One line an accident; the first has the quiet clusters."""
+    heads = ["beside"]
+    for run in runs:
+        heads += [f"{run.server}: p99; max", "of quiet", "what it was"]
+    lines = [_line(heads), _line(["---"] * len(heads)), _line(["quiet, median (least to most)", *_quiet(runs)])]
+    for name in names:
+        cells = [name]
+        for run in runs:
+            cells += _cells(run, run.outcomes.get(name))
+        lines.append(_line(cells))
+    return lines
+
+
+def missed(runs: Sequence[Run]) -> list[str]:
+    """The rows of each server that are beyond the goal, or have no figures."""
+    return [
+        f"{run.server}: {name}"
+        for run in runs
+        for name, outcome in run.outcomes.items()
+        if outcome.beside is None or _ratio(run, outcome) > GOAL
+    ]
+
+
+def _quiet(runs: Sequence[Run]) -> list[str]:
+    cells: list[str] = []
+    for run in runs:
+        found = [each.quiet.p99 for each in run.outcomes.values() if each.quiet is not None]
+        text = f"{number(statistics.median(found))} ({number(min(found))} to {number(max(found))}) ms" if found else ""
+        cells += [text, "", f"{len(found)} stretches"]
+    return cells
+
+
+def _cells(run: Run, outcome: Outcome | None) -> list[str]:
+    if outcome is None:
+        return ["", "", ""]
+    if outcome.beside is None:
+        return ["", "MISSED", outcome.text]
+    ratio = _ratio(run, outcome)
+    notes = [outcome.text, f"{outcome.seconds:.0f} s"]
+    notes += [f"{outcome.lost} messages LOST"] if outcome.lost else []
+    notes += [f"stolen {outcome.stolen_percent:.0f} %, TOO MUCH"] if outcome.stolen_percent > STOLEN_PERCENT_MAX else []
+    return [
+        f"{number(outcome.beside.p99)}; {number(outcome.beside.longest)} ms",
+        f"{number(ratio)}x ({'met' if ratio <= GOAL else 'MISSED'})",
+        ", ".join(notes),
+    ]
+
+
+def _ratio(run: Run, outcome: Outcome) -> float:
+    assert outcome.beside is not None
+    quiet = run.quiet_p99
+    return outcome.beside.p99 / quiet if quiet else float("inf")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def number(value: float) -> str:
+    """Three digits say what one more run would say again."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
