@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument(
-        "--quick", action="store_true", help="one short run of each row but Java's, all in four minutes"
+        "--quick", action="store_true", help="one short run of each row but Java's, all in five minutes"
     )
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-start", action="store_true", help="leave out the start-up figures")
