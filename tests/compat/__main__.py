@@ -42,6 +42,7 @@ from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.mixed.nodes import NotSo
 from tests.compat.mixed.steps import NEEDS, STEPS
 from tests.compat.node import running_cluster, running_node
+from tests.compat.registry import java
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
 from tests.compat.spark import connector, delta_tables, newer, submitted
 from tests.pipeline.conftest import why_not
@@ -269,6 +270,15 @@ def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return found
 
 
+def run_registry(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Java's clients of a schema registry at `ottla registry`."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"Java's clients of the registry are left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    with serving(nodes, logs, "registry") as bootstrap:
+        return java.outcomes(bootstrap, report)
+
+
 def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """The connector for Spark by spark-submit, at a node and at Apache Kafka; there also by each login; with newer pyspark; and the
     pipeline with Delta. The names: submitted, logins, newer, delta."""
@@ -379,6 +389,7 @@ SUITES = {
     "upgrade": run_upgrade,
     "workflows": run_workflows,
     "ecosystem": run_ecosystem,
+    "registry": run_registry,
     "spark": run_spark,
     "kafka-python": run_kafka_python,
 }

@@ -19,11 +19,14 @@ STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
 SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"
 #: MirrorMaker and its client library.
 MIRROR = CACHE / f"apache-kafka-{VERSION}" / "mirror"
+#: Flink's Avro serializers for Confluent's registry, with Confluent's Java client inside: its own jars are in no public registry.
+FLINK = CACHE / f"apache-kafka-{VERSION}" / "flink-registry"
 #: The pom of each folder that is not `libs`, and a jar that is there once the folder is complete.
 FOLDERS = {
     STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
     SHELL: ("pom-shell.xml", f"kafka-shell-{VERSION}.jar"),
     MIRROR: ("pom-mirror.xml", f"connect-mirror-{VERSION}.jar"),
+    FLINK: ("pom-flink.xml", "flink-core-1.20.0.jar"),
 }
 FETCH_SECONDS_MAX = 600
 
@@ -80,6 +83,11 @@ def shell_classpath() -> str:
 def mirror_classpath() -> str:
     """What MirrorMaker and RemoteClusterUtils need besides."""
     return f"{require(MIRROR)}/*"
+
+
+def flink_classpath() -> str:
+    """Flink's serializers for a registry, and what they need."""
+    return f"{require(FLINK)}/*"
 
 
 def _release(folder: Path) -> str:
