@@ -76,13 +76,16 @@ class OsMappedFile:
 
     __slots__ = ("_address", "_arrays", "_descriptors", "_prefaulted", "_writable", "buffer", "path", "size")
 
-    def __init__(self, path: str, capacity: int, writable: bool, descriptors: WriteDescriptors) -> None:
+    def __init__(
+        self, path: str, capacity: int, writable: bool, descriptors: WriteDescriptors, *, in_place: bool = False
+    ) -> None:
+        """Map a file. One that is written `in_place` keeps its other names: it is for `touch` alone."""
         self.path = path
         self._descriptors = descriptors
         self._writable = writable
         self._prefaulted = 0
         self._arrays: list[weakref.ref[ctypes.Array[ctypes.c_char]]] = []
-        if writable:
+        if writable and not in_place:
             own(path)
         fd = _open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:

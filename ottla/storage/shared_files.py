@@ -1,7 +1,8 @@
 """Files with a second name: they belong to a snapshot of the cluster as well (docs/SNAPSHOTS.md), and are never written.
 
 Whatever would write to one gives the name a file of its own first. That is the whole rule, and `own` is all that knows it: files
-that are mapped for writing call it, and so do writes at a position and truncations. Other writes replace whole files.
+that are mapped for writing call it, and so do writes at a position and truncations. Other writes replace whole files. Recovery makes
+pages dirty by the bytes that they have (`Files.touch`), which changes no file: so it copies none of the segments that it checks.
 """
 
 from __future__ import annotations

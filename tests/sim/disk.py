@@ -222,6 +222,11 @@ class SimDisk:
         with _missing_is_failure(path):
             return SimMappedFile(self, path, self._must(path), capacity, writable)
 
+    def touch(self, path: str, start: int, end: int) -> None:
+        mapped = self.map(path, 0, True)
+        mapped.touch(start, end)
+        mapped.close()
+
     def create(self, path: str) -> None:
         directory, name = self._place(path)
         if name not in directory.entries:

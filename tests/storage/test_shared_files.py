@@ -50,6 +50,14 @@ def test_a_log_of_shared_files_that_is_opened_after_a_crash_and_written_to_leave
     assert read_all(open_at(tmp_path / "log")).endswith(bytes([99]) * 20 + b"\0")
 
 
+def test_recovery_checks_shared_segments_that_are_whole_and_copies_none_of_them(tmp_path: Path) -> None:
+    log = filled(tmp_path / "log")
+    sealed = [segment.file.log_path for segment in log.segments.sealed]
+    shared(tmp_path / "log", tmp_path / "snapshot")
+    open_at(tmp_path / "log").close()
+    assert len(sealed) > 1 and {os.stat(path).st_nlink for path in sealed} == {2}
+
+
 def test_a_shared_file_for_whose_copy_the_disk_has_no_room_stays_shared_and_nothing_is_left_of_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

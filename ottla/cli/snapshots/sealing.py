@@ -92,6 +92,9 @@ class UnsyncedFiles(OsFiles):
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         super().write_atomic(path, data, sync=False)
 
+    def touch(self, path: str, start: int, end: int) -> None:
+        pass
+
     def sync_file(self, path: str) -> None:
         pass
 

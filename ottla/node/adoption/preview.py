@@ -98,6 +98,9 @@ class PreviewFiles(OsFiles):
 
     # What would be changed
 
+    def touch(self, path: str, start: int, end: int) -> None:
+        pass
+
     def create(self, path: str) -> None:
         if not self.exists(path):
             self._put(path, b"")

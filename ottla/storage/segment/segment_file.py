@@ -348,11 +348,12 @@ class SegmentFile:
         An fsync of an earlier process may have failed for them: the kernel reports that once, and then counts the pages
         as clean.
         """
-        if start < self.size:
-            mapped = self.mapped if self.mapped is not None and self.active else self.files.map(self.log_path, 0, True)
-            mapped.touch(start, self.size)
-            if mapped is not self.mapped:
-                mapped.close()
+        if start >= self.size:
+            return
+        if self.mapped is not None and self.active:
+            self.mapped.touch(start, self.size)
+        else:
+            self.files.touch(self.log_path, start, self.size)
 
     def settle_tail(self) -> None:
         """Syncs the zeros after the last batch: see `Segment.erase`."""
