@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.cluster.controller_channel import ControllerChannel
@@ -24,7 +24,6 @@ from ottla.broker.share.share_wiring import ShareGroups
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import Transactions
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
-from ottla.protocol.dataclass import dataclass
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel

@@ -9,11 +9,11 @@ node asked about is this one; for other nodes with the host they registered.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext

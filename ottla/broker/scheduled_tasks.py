@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import Never
 
@@ -18,7 +19,6 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.full_disks import LOOK_MS, FullDisks
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.replicas import Replicas
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.controller.controller_node import MetadataNode
@@ -14,7 +14,6 @@ from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
 from ottla.controller.metadata.topics import TopicImage
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import MS_PER_UNIT, Controller
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import Clock
 from ottla.server.metrics import GAUGE, Family, Histogram, Sample, counter, gauge, histograms
 

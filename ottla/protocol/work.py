@@ -15,9 +15,9 @@ not a time, so that a test can count it. The driver decides where the work runs:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")

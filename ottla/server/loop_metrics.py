@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import Clock
 from ottla.server.metrics import Family, gauge
 

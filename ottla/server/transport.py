@@ -10,10 +10,10 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.tasks import Spawn
 
 log = logging.getLogger(__name__)

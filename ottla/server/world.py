@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import Clock, SystemClock
 from ottla.server.tasks import Spawn, Tasks
 from ottla.server.transport import Network, TcpNetwork

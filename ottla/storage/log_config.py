@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-from ottla.protocol.dataclass import dataclass, declared_fields
 from ottla.protocol.records.compression import GZIP, LZ4, ZSTD
 
 NEVER = 2**63 - 1
@@ -75,7 +75,7 @@ class LogConfig:
     @classmethod
     def from_topic_configs(cls, values: Mapping[str, Any]) -> LogConfig:
         """Makes it from parsed values by Kafka's dotted names; names that the log does not read are ignored."""
-        names = set(declared_fields(cls))
+        names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {}
         for dotted, value in values.items():
             name = "segment_bytes" if dotted == "internal.segment.bytes" else dotted.replace(".", "_")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -20,7 +21,6 @@ from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.shard import RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle

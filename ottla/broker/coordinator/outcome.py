@@ -7,9 +7,9 @@ go on (which may decide further records); every response leaves when the newest 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Never, TypeAlias, TypeVar
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import KafkaError
 from ottla.server.network.reply import Reply
 

@@ -13,9 +13,9 @@ one queue have a share of it. A client that never pauses, or has reached the end
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ottla.broker.fetch.session import FetchPartition
-from ottla.protocol.dataclass import dataclass
 from ottla.server.network.context import RequestContext
 
 #: Names that librdkafka's clients give in ApiVersions (KIP-511); no other client is known to pause like this.
@@ -35,7 +35,7 @@ STEADY_MS = 3_000
 BURST_MS = 20
 
 
-@dataclass(slots=True)
+@dataclass
 class Pacings:
     """The pacing of all connections of a node, and what its metrics count: pauses that were seen, responses that waited."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.settings import read, setting
 from ottla.server.quotas.bounds import GROUPS, Bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
@@ -18,7 +19,6 @@ from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.broker.groups.state.streams_member import Tasks, structs_of
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import consumer_group_describe as consumer
 from ottla.protocol.messages import share_group_describe as share

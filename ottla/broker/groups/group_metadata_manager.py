@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.client_errors import unreadable
@@ -25,7 +25,6 @@ from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import Clock
 from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 

@@ -8,13 +8,13 @@ Struct, and so is the response for one partition. The leader's side is broker/fe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
 from ottla.broker.replication.follower_session import FollowerSession
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import encode
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState

@@ -13,11 +13,10 @@ newer position of that partition has been sent meanwhile.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.replication.partition import Partition
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.schema import maker

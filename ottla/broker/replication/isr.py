@@ -13,9 +13,9 @@ its high watermark may go. Three sets matter and must not be mixed up:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 
 #: Before all times, and monotonic clocks begin anywhere.

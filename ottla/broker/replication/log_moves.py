@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -25,7 +25,6 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments, knows_directories
 from ottla.controller.metadata.image import MetadataImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.coordinator.context import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import Clock
 from ottla.server.metrics import Histogram
 

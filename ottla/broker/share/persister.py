@@ -9,6 +9,7 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST (the share partition was never initialized)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -20,7 +21,6 @@ from ottla.broker.share.share_state import (
     StateSummary,
     StateUpdate,
 )
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import KafkaError
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Reply

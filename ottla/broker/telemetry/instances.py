@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ottla.broker.telemetry.subscriptions import Subscription, Wanted, wanted
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 #: Kafka's ClientMetricsManager.CACHE_MAX_SIZE; beyond it the instance that was used longest ago is forgotten.

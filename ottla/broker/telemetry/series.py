@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.telemetry.otlp import Labels, Point
-from ottla.protocol.dataclass import dataclass
 from ottla.server.metrics import Family, Sample
 
 #: Before each name, so that no client can write a value under the name of one of the broker's own metrics.

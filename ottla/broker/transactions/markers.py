@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,7 +18,6 @@ from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.transaction import Transaction, by_topic
 from ottla.broker.transactions.transaction_states import State
 from ottla.broker.transactions.write_markers import Results
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse

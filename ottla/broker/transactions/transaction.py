@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -17,7 +17,6 @@ from ottla.broker.transactions.transaction_states import (
     TRANSITIONS,
     State,
 )
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.features import transaction_log_value_version
 from ottla.protocol.internal_topics.transaction_records import (
     TRANSACTION_RECORDS,

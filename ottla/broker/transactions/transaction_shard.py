@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -19,7 +20,6 @@ from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers, sweep
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.broker.transactions.transaction_states import IDLE, PREPARED, State
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
 from ottla.server.config.settings import setting
 from ottla.server.quotas.bounds import TRANSACTIONAL_IDS, Bound

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.features import DEFAULT
 from ottla.protocol.releases import Advertised
 from ottla.server.config.settings import setting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
 
 from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
@@ -17,7 +18,6 @@ from ottla.controller.metadata.partitions import (
     PartitionRegistration,
 )
 from ottla.controller.metadata.topics import TopicImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 

@@ -17,9 +17,8 @@ do not prevent a restarted broker from registering (in Kafka it waits for 9 s).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from ottla.protocol.dataclass import dataclass
 
 NEVER_MS = 1 << 62
 

@@ -7,11 +7,10 @@ decided on an image that shows what the turns before have made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 

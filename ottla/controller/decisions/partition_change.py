@@ -17,7 +17,7 @@ in the ISR. A reassignment that the new ISR completes is completed in the same r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.controller.decisions.reassignment_replicas import completed
@@ -28,7 +28,6 @@ from ottla.controller.metadata.partitions import (
     RECOVERING,
     PartitionRegistration,
 )
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from ottla.protocol.messages.shared_structs import Feature, Listener
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.metadata.brokers import (
     BrokerRegistration,
@@ -15,7 +15,6 @@ from ottla.controller.metadata.brokers import (
     ranges_of,
 )
 from ottla.controller.metadata.shared_map import Map
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,

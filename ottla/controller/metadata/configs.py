@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ottla.controller.metadata.shared_map import Map, changed, remove_others
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.metadata.shared_map import Map
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
 
 METADATA_VERSION = "metadata.version"

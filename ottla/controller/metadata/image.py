@@ -13,7 +13,7 @@ About 0.4 KB for each partition with its share of the maps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.controller.metadata.acls import AclsImage
@@ -25,7 +25,6 @@ from ottla.controller.metadata.features import FeaturesImage
 from ottla.controller.metadata.producer_ids import ProducerIdsImage
 from ottla.controller.metadata.scram import ScramImage
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, ProducerIdsRecord
 
 

@@ -18,10 +18,9 @@ It applies to controller.quorum.voters only: dynamic voters (KIP-853) are in the
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 
 

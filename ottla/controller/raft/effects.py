@@ -6,13 +6,12 @@ A crash between any two lines is safe; changing their order is not.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ReplyBody, RequestBody
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import Buffer
 
 

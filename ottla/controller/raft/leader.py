@@ -7,12 +7,11 @@ record of an older epoch on a majority (Raft, figure 8). The leader's own progre
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.messages import HIGH_WATERMARK_UNKNOWN, AddVoter, Fetch
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import ZERO_UUID
 
 #: No deadline.

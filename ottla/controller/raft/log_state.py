@@ -11,10 +11,8 @@ follower's, and where that epoch ends; the follower truncates and asks again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from ottla.protocol.dataclass import dataclass
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -6,11 +6,11 @@ them to wire messages and back. Field names are Kafka's; `voter` is the replica 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey, Voter, VoterSet
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode
 
 NONE = ErrorCode.NONE

@@ -6,11 +6,10 @@ snapshot chunk or batch would be of no use.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.messages import RequestBody
-from ottla.protocol.dataclass import dataclass
 
 
 @dataclass(slots=True)

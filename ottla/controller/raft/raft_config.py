@@ -7,8 +7,9 @@ share the next flush, so lingering would only add latency. A fetch takes 8 MiB, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.key import LONG_MAX
 from ottla.server.config.settings import setting
 

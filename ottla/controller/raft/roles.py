@@ -16,13 +16,12 @@ Deadlines are monotonic milliseconds. `election` is the durable part of the role
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.leader import NEVER, Leader
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey
-from ottla.protocol.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -7,10 +7,9 @@ safe, because the majorities of two consecutive sets always overlap. A truncatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import ZERO_UUID
 
 #: kraft.version: with 0 the voters are configured, with 1 they are in VotersRecords in the log (KIP-853).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from ottla.node.adoption.coordinators import FoundCoordinators, read_coordinators
@@ -11,7 +12,6 @@ from ottla.node.adoption.logs import FoundLogs, kept_warnings, read_logs
 from ottla.node.adoption.metadata import FoundMetadata, read_metadata
 from ottla.node.adoption.preview import PreviewFiles
 from ottla.node.adoption.properties import check_fit, completed, minimal, roles_of
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.node_config import NodeConfig
 
 

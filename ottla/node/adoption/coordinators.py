@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.transactions.transaction_states import IDLE, State
 from ottla.node.adoption.logs import FoundLogs
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMetadataKey
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes, decode_key, decode_value

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ottla.controller.raft.metadata_log import DIRECTORY
-from ottla.protocol.dataclass import dataclass
 from ottla.storage.directories.log_dirs import CLEAN_MARK, LOCK, META_PROPERTIES, MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
 from ottla.storage.files import FileLock, Files

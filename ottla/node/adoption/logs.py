@@ -6,14 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.node.adoption.preview import PreviewFiles
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.records.compression import CODECS
 from ottla.storage.directories.log_dirs import LogDir, MetaProperties

@@ -7,6 +7,7 @@ the check is made without the other voters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
@@ -17,7 +18,6 @@ from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import VoterSet
 from ottla.node.adoption.directories import CannotAdopt, Ownership
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.features import (
     KRAFT_VERSION,

@@ -33,9 +33,9 @@ Differences from Apache Kafka 4.3.1, each measured against it:
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision, Verdict
 from ottla.server.authorization.hosts import java_host

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeAlias
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.validators import Validator
 

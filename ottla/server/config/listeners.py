@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.errors import ConfigError, shown
 from ottla.server.config.key import Values
 from ottla.server.config.validators import PORT_MAX

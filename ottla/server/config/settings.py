@@ -12,10 +12,9 @@ Type, default and rule of a property stand in the table of its kind (broker.py, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import Field, field
+from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from ottla.protocol.dataclass import declared_fields
 from ottla.server.config.broker import key_of
 from ottla.server.config.own import OWN_CONFIGS
 
@@ -40,8 +39,8 @@ def read(kind: Callable[..., T], value_of: Callable[[str], Any], **others: Any) 
     """Returns the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
     named: Any = kind
     settings = {
-        name: declared.metadata[CONVERT](value_of(declared.metadata[PROPERTY]))
-        for name, declared in declared_fields(named).items()
-        if isinstance(declared, Field) and PROPERTY in declared.metadata
+        each.name: each.metadata[CONVERT](value_of(each.metadata[PROPERTY]))
+        for each in fields(named)
+        if PROPERTY in each.metadata
     }
     return kind(**settings, **others)

@@ -7,10 +7,9 @@ one: sockets that anyone can open without a word must not keep clients out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.key import Values
 from ottla.server.quotas.connections import ConnectionQuotas
 from ottla.server.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved

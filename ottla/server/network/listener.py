@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import ssl
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher

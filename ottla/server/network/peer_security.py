@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ottla.protocol.api import Api
-from ottla.protocol.dataclass import dataclass
 
 #: Sends a request of an API in a version; the result is the response.
 Send: TypeAlias = Callable[[object, Api, int], Awaitable[object]]

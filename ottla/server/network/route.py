@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from struct import Struct
 from typing import Any
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.features import DEFAULT
 from ottla.protocol.headers import request_header_version, response_header_version
 from ottla.protocol.primitives import Pieces

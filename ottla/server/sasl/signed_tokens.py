@@ -7,12 +7,12 @@ its secret, are known attacks on validators.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jwt
 from jwt.types import Options
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.sasl.oauthbearer import Token, TokenRejected, check_times, text_claim
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from cryptography import x509
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.clock import TimerHandle
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.node_config import NodeConfig

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.broker import is_secret
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import HIDDEN, Values

@@ -9,6 +9,7 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,7 +23,6 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.tls.properties import TlsProperties
 from ottla.storage.errors import StorageFailure
 

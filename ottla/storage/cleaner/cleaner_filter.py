@@ -14,10 +14,9 @@ Records that stay are copied as they are: only a new delete horizon changes them
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import varlong
 from ottla.protocol.records.batch import (
     CODEC_MASK,

@@ -10,11 +10,10 @@ a new `.cleaned` file, group by group. Source segments are never changed, so the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,

@@ -8,9 +8,9 @@ that map (`cleaner_filter`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.storage.log_config import LogConfig
 
 #: The swap renames each segment of a group, at about 0.05 ms each, and the event loop waits for it.

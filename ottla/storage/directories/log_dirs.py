@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure, ZooKeeperDirectory
 from ottla.storage.files import FileLock, Files

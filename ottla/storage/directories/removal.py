@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import Lock
 
-from ottla.protocol.dataclass import dataclass
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files

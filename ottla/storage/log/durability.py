@@ -10,10 +10,9 @@ All below the recovery point is flushed. Three things keep it true beside a flus
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from threading import Lock
 
-from ottla.protocol.dataclass import dataclass
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.partition_dir import PartitionDir, sync_topic_id

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 
 BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence

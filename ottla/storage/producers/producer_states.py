@@ -15,11 +15,11 @@ marker is below the high watermark, because until then the marker could be trunc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import takewhile
 from typing import Protocol
 
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import NO_SEQUENCE
 from ottla.storage.producers.producer_state import (

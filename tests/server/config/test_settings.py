@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
-from ottla.protocol.dataclass import dataclass
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.settings import read, setting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     delay_ms: int = setting("group.initial.rebalance.delay.ms")
     retention_ms: int = setting("offsets.retention.minutes", lambda minutes: minutes * 60_000)

@@ -6,14 +6,13 @@ Soft state: it is computed again when the topology or the metadata of its topics
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.broker.groups.state.partition_counts import IncorrectlyPartitioned, PartitionCounts
 from ottla.broker.groups.state.topology import Topology
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from ottla.protocol.messages.shared_structs import Subtopology, TopicInfo

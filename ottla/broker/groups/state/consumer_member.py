@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
 from ottla.broker.groups.state.member_state import Progress, member_state
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

@@ -6,11 +6,9 @@ target at once, and stays STABLE.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
-
-from ottla.protocol.dataclass import dataclass
 
 
 class MemberState(Enum):

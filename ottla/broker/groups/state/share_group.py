@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -16,7 +16,6 @@ from ottla.broker.groups.state.member_state import Progress
 from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
 from ottla.broker.groups.state.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,

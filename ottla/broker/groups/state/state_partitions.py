@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, without_empty
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.share_group_records import ShareGroupStatePartitionMetadataValue
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.groups.modern.assignment import structs_with_epochs, with_epochs
 from ottla.broker.groups.state.member_state import UNKNOWN, MemberState, Progress, member_state
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.internal_topics.streams_group_records import (
     CurrentTaskIds,
     StreamsGroupCurrentMemberAssignmentValue,

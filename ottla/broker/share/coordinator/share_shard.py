@@ -7,6 +7,7 @@ of this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
@@ -15,7 +16,6 @@ from ottla.broker.coordinator.timers import Timers, sweep_soon
 from ottla.broker.share.coordinator.combine import combine
 from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.dataclass import dataclass
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_records import (
     SHARE_RECORDS,
