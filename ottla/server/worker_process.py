@@ -155,7 +155,10 @@ def serve() -> None:
                 answer = (True, None)
         except Exception as error:
             answer = (False, _portable(error))
-        _send(answers, answer)
+        try:
+            _send(answers, answer)
+        except BrokenPipeError:
+            os._exit(0)  # the node has ended
 
 
 def _read(requests: queue.SimpleQueue[tuple[Any, Any]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.worker_process import OwnProcess, WorkerEnded, WorkFailed
+from ottla.server.worker_process import _BOOT, OwnProcess, WorkerEnded, WorkFailed, _send
 from ottla.server.workers import ThreadWorkers
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import OsFiles
@@ -146,3 +146,14 @@ asyncio.run(main())
     node.kill()
     node.wait()
     eventually(lambda: gone(pid), "the worker to end")
+
+
+def test_it_writes_nothing_into_the_log_of_a_node_that_was_killed_before_its_answer() -> None:
+    command = [sys.executable, "-P", "-c", _BOOT, *filter(None, sys.path)]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None
+    worker.stdout.close()
+    _send(worker.stdin, (int, ()))
+    assert (worker.wait(60), worker.stderr.read()) == (0, b"")
+    worker.stdin.close()
+    worker.stderr.close()
