@@ -13,6 +13,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "INSTALL.md"
 BEGIN, END = "<!-- tools/platforms.py -->", "<!-- end -->"
+#: Of the lines of a page, as tests/rules/test_pages.py wants them.
+WIDTH = 120
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: Those whose wheels are not everywhere.
 EXTRAS = ("regex", "lz4")
@@ -146,9 +149,9 @@ HEAD = (
 
 
 def checked() -> str:
-    """Return the line under the table that names all packages, so that a test sees when it has to be made again."""
+    """Return the lines under the table that name all packages, so that a test sees when it has to be made again."""
     names = sorted({name for platform in PLATFORMS for name in needed(project()[""], platform, PYTHONS[0])})
-    return f"Asked for: {', '.join(names)}."
+    return textwrap.fill(f"Asked for: {', '.join(names)}.", WIDTH, break_on_hyphens=False)
 
 
 def main() -> None:
