@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import Output, run
+from ottla.cli.application import DryRun, Output, run
 from ottla.cli.client.topics import time_ms
-from ottla.cli.output import note, print_rows, time_text
+from ottla.cli.output import note, print_rows, time_text, would
 from ottla.cli.snapshots.rewinding import rewind_fork
 from ottla.cli.snapshots.taking import start_command
 
@@ -26,11 +26,12 @@ def rewind(
     *,
     to: Annotated[str, Parameter(help="The time: 2026-01-31T12:00:00Z, or @ and epoch milliseconds.")],
     dir: Annotated[str, Parameter(help="The directory of the fork, as of `ottla fork --into`.")],
+    dry_run: DryRun = False,
     output: Output = "table",
 ) -> None:
     """Remove from a fork that is stopped what was written after a time: records, offsets of groups, topics, settings."""
     directory = os.path.abspath(dir)
-    done = rewind_fork(directory, time_ms("--to", to))
+    done = rewind_fork(directory, time_ms("--to", to), dry_run)
     if done.empty_topics:
         note(f"deleted since then, and empty: {', '.join(done.empty_topics)}")
     if done.compacted:
@@ -42,4 +43,7 @@ def rewind(
         "empty_topics": done.empty_topics,
     }
     print_rows([row], COLUMNS, output)
-    note(f"`{start_command(directory)}` starts it")
+    if dry_run:
+        would(f"rewind {directory} to {row['rewound_to']}")
+    else:
+        note(f"`{start_command(directory)}` starts it")

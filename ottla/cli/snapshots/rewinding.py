@@ -72,8 +72,8 @@ class Rewound:
     addresses: dict[str, list[str]] = field(default_factory=dict)
 
 
-def rewind_fork(directory: str, to_ms: int) -> Rewound:
-    """Let a fork that does not run be what it was at a time.
+def rewind_fork(directory: str, to_ms: int, dry_run: bool = False) -> Rewound:
+    """Let a fork that does not run be what it was at a time. With `dry_run` that is built, and dropped.
 
     Raises:
         CommandFailed: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
@@ -97,9 +97,10 @@ def rewind_fork(directory: str, to_ms: int) -> Rewound:
                 )
         with _building(directory) as fresh:
             rewound = _build(sources, fresh, kept, to_ms)
-            former_addresses.note(directory, rewound.addresses)
-            os.sync()
-            exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
+            if not dry_run:
+                former_addresses.note(directory, rewound.addresses)
+                os.sync()
+                exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
     return rewound
 
 

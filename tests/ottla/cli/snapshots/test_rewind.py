@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,7 +110,13 @@ def test_a_fork_is_rewound_to_what_was_at_the_time_and_goes_on_from_there(
     history: History, snapshot: Snapshot[Cluster], tmp_path: Path
 ) -> None:
     fork = snapshot.fork(str(tmp_path / "fork"))
+    before = contents(fork.directory)
+    words = ("rewind", "--dir", fork.directory, "--to", f"@{history.between_ms}")
+    shown = run_here(*words, "--dry-run", "-o", "json")
+    assert shown.code == 0 and "nothing was changed (--dry-run)" in shown.err
+    assert contents(fork.directory) == before
     done = rewind_fork(fork.directory, history.between_ms)
+    assert json.loads(shown.out)["removed_records"] == done.removed_records
     assert done.removed_topics == ["made-later"]
     assert done.empty_topics == ["deleted-later"]
     assert done.removed_records > 0
@@ -128,6 +135,11 @@ def test_a_fork_is_rewound_to_what_was_at_the_time_and_goes_on_from_there(
         consumer = Consumer({"bootstrap.servers": fork.bootstrap, "group.id": GROUP})
         assert consumer.committed([TopicPartition("stock", 0)], SECONDS_MAX)[0].offset == 2
         consumer.close()
+
+
+def contents(directory: str) -> dict[str, bytes]:
+    files = (path for path in Path(directory).rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): path.read_bytes() for path in files}
 
 
 def refused(directory: str, to_ms: int) -> str:
