@@ -292,3 +292,10 @@ def _bound(family: int, kind: int, number: int, address: tuple[object, ...], dua
         sock.close()
         raise
     return sock
+
+
+def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:
+    """Returns host and port of one end; an IPv4 address as such, also when it came in over a socket for both."""
+    if not name:
+        return "", 0
+    return name[0].removeprefix("::ffff:"), name[1]

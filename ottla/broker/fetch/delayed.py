@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.broker.fetch.reader import Row, SessionReader
 from ottla.broker.fetch.session import FetchPartition
-from ottla.server.network.connection import PendingResponse
+from ottla.server.network.connection_services import PendingResponse
 
 DONE = -1
 

@@ -31,7 +31,8 @@ from ottla.protocol.primitives import ZERO_UUID, Pieces, read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
-from ottla.server.network.connection import Connection, PendingResponse
+from ottla.server.network.connection import Connection
+from ottla.server.network.connection_services import PendingResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer

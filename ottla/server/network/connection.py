@@ -15,18 +15,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
-from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock, TimerHandle
+from ottla.server.network.connection_services import Acceptor, PendingResponse, Renewable, Requests
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import FastPath
 from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
-from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
-from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.turn import SLOW_NS, RequestTurn
+from ottla.server.network.frames import Buffer, FrameProtocol, read_size
+from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, Pause, Reason
+from ottla.server.network.turn import SLOW_NS
 from ottla.server.principal import ANONYMOUS, Principal
+from ottla.server.transport import plain_address
 
 log = logging.getLogger(__name__)
 
@@ -41,90 +42,6 @@ JOIN_BYTES = 64 * 1024
 #: uvloop fails with EINVAL above 2^20 buffers, and a copy costs less than a hundred thousand small ones: DescribeConfigs of 2,500
 #: topics has a million.
 PIECES_MAX = 1 << 16
-#: Replies held back by one that waits. Kafka serves one request of a connection at a time; clients keep 5 (Java) or as
-#: many as fit their queue (librdkafka) in flight.
-HELD_REPLIES_MAX = 1000
-HELD_BYTES_MAX = 1024 * 1024
-#: Contexts kept per connection; clients use a dozen pairs of API and version.
-CONTEXTS_MAX = 64
-
-
-class Reason:
-    """The reasons for which a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, for each delayed response."""
-
-    WRITING = 1  # the client does not take its replies
-    HELD = 2  # too many replies wait behind one that is not ready
-    THROTTLED = 4  # a quota was exceeded
-    TURN = 8  # others are to have a turn
-    WORK = 16  # a pause of a request has not ended: it is at work in later turns of the loop, or on a thread
-    MEMORY = 32  # queued.max.request.bytes are taken, and a large request has begun
-
-
-class Pause:
-    """A pause of one connection for one piece of work, which ends once. Meanwhile no other request of the connection is served.
-
-    Pauses add up. One bit for all of them let the first that ended serve the next request: two Produces changed places.
-    """
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection: Connection | None = connection
-
-    def end(self) -> None:
-        connection, self._connection = self._connection, None
-        assert connection is not None, "a pause ends once"
-        connection.pause_ended()
-
-
-class PendingResponse:
-    """A pending response, whose turn has not come: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
-
-    __slots__ = ("nbytes", "parts")
-
-    def __init__(self, parts: Pieces | None, nbytes: int) -> None:
-        self.parts = parts
-        self.nbytes = nbytes
-
-    def cancel(self) -> None:
-        """The connection has been closed; only a response without parts has something to cancel."""
-
-
-class Requests(Protocol):
-    """The receiver of a connection's frames: the dispatcher or the login."""
-
-    turn: RequestTurn
-    mono_ns: Callable[[], int]
-
-    def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
-        """Serve the frame buf[pos:end]."""
-
-
-class Renewable(Protocol):
-    """The login of a connection to a SASL listener."""
-
-    @property
-    def has_succeeded(self) -> bool: ...
-    def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse: ...
-
-
-class Acceptor(Protocol):
-    """The listener that accepted the connection."""
-
-    name: str
-    inbox: ReceiveBuffer
-    limits: ConnectionLimits
-    refused: int
-    unread: int
-    held_up: int
-    bytes_in: int
-    bytes_out: int
-
-    def is_too_fast(self, connection: Connection) -> bool: ...
-    def admit(self, connection: Connection) -> str | None: ...
-    def forget(self, connection: Connection) -> None: ...
-    def linger(self, connection: Connection) -> None: ...
-    def idle_expired(self, connection: Connection) -> None: ...
 
 
 class Connection(FrameProtocol):
@@ -139,17 +56,15 @@ class Connection(FrameProtocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, listener: Acceptor, dispatcher: Requests, index: int) -> None:
+    def __init__(self, listener: Acceptor[Connection], dispatcher: Requests[Connection], index: int) -> None:
         super().__init__(listener.inbox)
         self.listener = listener
         self.index = index
         self._dispatcher = dispatcher
         self._held: deque[PendingResponse] = deque()
-        self._held_bytes = 0
         self._out: Pieces = []
-        self._out_bytes = 0
-        self._paused = 0
-        self._pauses = 0
+        self._held_bytes = self._out_bytes = 0
+        self._paused = self._pauses = 0
         self._serving = False
         self._muted: TimerHandle | None = None
         self._muted_until_ns = 0
@@ -160,8 +75,7 @@ class Connection(FrameProtocol):
         self.request_bytes_max = listener.limits.request_bytes_max
         self.client_id: str | None = None
         self.client_id_bytes = b""
-        self.client_software_name = "unknown"
-        self.client_software_version = "unknown"
+        self.client_software_name = self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
         self.fast_path: FastPath[Connection] | None = None
         self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
@@ -206,7 +120,7 @@ class Connection(FrameProtocol):
         if not self._pauses:
             self._go_on(Reason.WORK)
 
-    def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
+    def dispatch_to(self, requests: Requests[Connection], request_bytes_max: int) -> None:
         """Send the next frames to another receiver: the login, or the dispatcher after authentication."""
         self._dispatcher = requests
         self.request_bytes_max = request_bytes_max
@@ -246,11 +160,8 @@ class Connection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's, so this can be a cast only.
         self.transport = cast(asyncio.Transport, transport)
-        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if peer:
-            self.peer_host, self.peer_port = plain_host(peer[0]), peer[1]
-        if local:
-            self.local_host, self.local_port = plain_host(local[0]), local[1]
+        self.peer_host, self.peer_port = plain_address(transport.get_extra_info("peername"))
+        self.local_host, self.local_port = plain_address(transport.get_extra_info("sockname"))
         self.transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
         if self.listener.is_too_fast(self):
             self.closed = True
@@ -342,9 +253,8 @@ class Connection(FrameProtocol):
                 break
             # Usually one read is one request: nothing is left to ask about.
             if pos < end:
-                if (
-                    self._dispatcher is not dispatcher
-                ):  # a login has begun or ended, and the next frame is the new receiver's
+                # After a login has begun or ended, the next frame is the new receiver's.
+                if self._dispatcher is not dispatcher:
                     dispatcher, limit = self._dispatcher, self.request_bytes_max
                     dispatch = dispatcher.dispatch
                 if self.stamp_ns - began_ns > left_ns:
@@ -486,8 +396,3 @@ class Connection(FrameProtocol):
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self.listener.linger(self)
-
-
-def plain_host(host: str) -> str:
-    """Returns an IPv4 address as such, also when it came in over a socket for both."""
-    return host.removeprefix("::ffff:") if host.startswith("::ffff:") else host

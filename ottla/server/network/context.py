@@ -7,9 +7,12 @@ from typing import Protocol
 
 from ottla.server.principal import Principal
 
+#: Contexts kept per connection; clients use a dozen pairs of API and version.
+CONTEXTS_MAX = 64
+
 
 class AnyPause(Protocol):
-    """A pause of the peer's connection (`connection.Pause`)."""
+    """A pause of the peer's connection (`pauses.Pause`)."""
 
     def end(self) -> None: ...
 

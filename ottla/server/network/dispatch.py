@@ -21,8 +21,8 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
-from ottla.server.network.connection import CONTEXTS_MAX, Connection
-from ottla.server.network.context import RequestContext
+from ottla.server.network.connection import Connection
+from ottla.server.network.context import CONTEXTS_MAX, RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.metered_reply import MeteredReply, meter, metered

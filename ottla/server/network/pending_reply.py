@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock
-from ottla.server.network.connection import Connection, PendingResponse
+from ottla.server.network.connection import Connection
+from ottla.server.network.connection_services import PendingResponse
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import Codec, Route

@@ -28,11 +28,12 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
-from ottla.server.network.connection import Connection, Pause
+from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.listener import LoginCounts
+from ottla.server.network.pauses import Pause
 from ottla.server.network.route import make_codec
 from ottla.server.principal import Principal
 from ottla.server.sasl.exchange import Authenticated, Exchange, Mechanism, SaslFailure, Slow

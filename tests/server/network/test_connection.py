@@ -18,10 +18,11 @@ from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network import dispatch
-from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, PIECES_MAX, Connection
-from ottla.server.network.context import RequestContext
+from ottla.server.network.connection import PIECES_MAX, Connection
+from ottla.server.network.context import CONTEXTS_MAX, RequestContext
 from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import Route
 from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, heartbeat, request, tiny_node, until
