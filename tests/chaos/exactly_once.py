@@ -116,7 +116,9 @@ def fill(cluster: Cluster, count: int) -> None:
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=replicas) for name in (SOURCE, TARGET)]
     for created in admin.create_topics(topics).values():
         created.result(10)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    # All of them at once: librdkafka's queue takes 100,000 by default, and a slow machine writes none meanwhile.
+    settings = {"enable.idempotence": True, "queue.buffering.max.messages": max(count, 100_000)}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     for number in range(count):
         producer.produce(SOURCE, str(number), partition=number % PARTITIONS)
     assert producer.flush(CALL_SECONDS_MAX) == 0
