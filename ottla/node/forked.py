@@ -1,7 +1,7 @@
 """A node as a fork of this process, which has imported the server once for all of its nodes: `ottla dev`, `ottla fork`, and tests.
 
-A start of a node is half a second of processor, and nine tenths of it are imports. What forks must not have a second thread, nor an
-event loop. On macOS its own libraries do not survive a fork, so that nodes are started as processes there (ottla/node/child.py).
+A start of a node is half a second of processor, and nine tenths of it are imports. What forks has no second thread (a tracer may have
+begun one), nor an event loop. Libraries of macOS do not survive a fork. In both cases nodes are processes of their own (ottla/node/child.py).
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ class ForkedChild:
 
 
 def fork(arguments: Sequence[str], output: int | IO[bytes]) -> ChildNode:
-    """Start `ottla start` with these arguments in a fork of this process; on other systems than Linux in a process of its own.
+    """Start `ottla start` with these arguments in a fork of this process; in one of its own if this has threads, or is not on Linux.
 
     Raises:
         OSError: there is no room for another process.
     """
-    if sys.platform != "linux":
+    if (
+        sys.platform != "linux" or threading.active_count() > 1
+    ):  # what another thread has locked would stay so in the node
         return spawn(arguments, output)
     start = _imported()
-    assert threading.active_count() == 1, "another thread's locks would stay locked in the node"
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
     sys.stdout.flush()

@@ -111,3 +111,15 @@ process.kill()
 """,
     )
     assert said == ["runs None", "-9 -9"]
+
+
+def test_a_parent_with_another_thread_starts_nodes_as_processes_of_their_own(tmp_path: Path) -> None:
+    said = parent(
+        tmp_path,
+        """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(born(lambda arguments: 7, "--no-such-option").process.wait(60))
+""",
+    )
+    assert said == ["2"], "the parent's `main` would have given 7"
