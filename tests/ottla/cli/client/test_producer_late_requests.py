@@ -1,7 +1,7 @@
 """A producer whose requests are lost, answered too late, or carried out long after it has given them up: each record is there once, in order.
 
 The brokers of the test check sequence numbers as the storage does. A request that timed out may wait in a broker's socket until later
-batches of its partition are written: what it brings then must be a repetition, and its answer reaches nobody.
+batches of its partition are written: what it brings then must be a repetition, and its answer is lost.
 """
 
 from __future__ import annotations
