@@ -47,16 +47,14 @@ class TransactionalLoad:
     def __init__(self, bootstrap: str, seed: int, settings: Mapping[str, Any] = IMPATIENT) -> None:
         create_topic(bootstrap, 3, self.topic, min_insync_replicas="2")
         self.outcomes: dict[int, Outcome] = {}
+        #: Transactions whose commit was acknowledged. Other threads read it, and may not walk through the outcomes.
+        self.committed = 0
         self.incarnations = 0
         self.problems: list[str] = []
         self._bootstrap, self._rng, self._settings = bootstrap, random.Random(seed), settings
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-
-    @property
-    def committed(self) -> int:
-        return sum(outcome is Outcome.COMMITTED for outcome in self.outcomes.values())
 
     def wait_for_commits(self, more: int) -> None:
         """Until so many transactions beyond those of now are committed."""
@@ -101,6 +99,7 @@ class TransactionalLoad:
             else:
                 producer.commit_transaction(CALL_SECONDS_MAX)
                 self.outcomes[number] = Outcome.COMMITTED
+                self.committed += 1
 
     def judge(self) -> list[str]:
         """Transactions that are not seen whole, once, in their place, or are seen although they were aborted."""
