@@ -16,6 +16,7 @@ from ottla.protocol.primitives import Pieces
 from ottla.server.clock import TimerHandle
 from ottla.server.network.foreign_bytes import describe_foreign_response
 from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.transport import write_pieces
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -212,7 +213,7 @@ class ChannelProtocol(FrameProtocol):
         if nbytes <= JOIN_BYTES:
             self._transport.write(b"".join(parts))
         else:
-            self._transport.writelines(parts)
+            write_pieces(self._transport, parts)
 
     def _answer(self, frame: Buffer, pos: int, end: int) -> None:
         if not self._in_flight:

@@ -27,7 +27,7 @@ from ottla.server.network.frames import Buffer, FrameProtocol, read_size
 from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, Pause, Reason
 from ottla.server.network.turn import SLOW_NS
 from ottla.server.principal import ANONYMOUS, Principal
-from ottla.server.transport import plain_address
+from ottla.server.transport import plain_address, write_pieces
 
 log = logging.getLogger(__name__)
 
@@ -372,7 +372,7 @@ class Connection(FrameProtocol):
             self.transport.write(data)
         else:
             self._out = []
-            self.transport.writelines(out)
+            write_pieces(self.transport, out)
 
     @property
     def is_waiting(self) -> bool:
