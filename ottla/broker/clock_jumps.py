@@ -56,7 +56,7 @@ class ClockJumps:
             log.warning(
                 "The wall clock jumped by %+d s against the monotonic clock: retention and expirations do not go by it"
                 " until it has stayed so for %d s, has come back, or the node is restarted",
-                jump_ms // 1_000,
+                round(jump_ms / 1_000),  # the two clocks are read one after the other
                 self._hold_ms // 1_000,
             )
         if self._jumped_ms is not None:

@@ -39,6 +39,15 @@ def watched() -> Watched:
     return Watched()
 
 
+@pytest.mark.parametrize("early_ms", [0, 1, -1])
+def test_a_jump_is_said_in_whole_seconds_although_the_clocks_are_read_one_after_the_other(
+    watched: Watched, caplog: pytest.LogCaptureFixture, early_ms: int
+) -> None:
+    watched.set(10 * DAY_MS - early_ms)
+    watched.jumps.look()
+    assert "The wall clock jumped by +864000 s" in caplog.text
+
+
 def test_a_jump_ahead_is_a_warning_and_deletes_nothing_for_an_hour(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
