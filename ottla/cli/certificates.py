@@ -13,6 +13,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -66,6 +67,7 @@ class Authority:
         builder = _builder(subject, subject, key, AUTHORITY_DAYS)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         return cls(key, builder.sign(key, hashes.SHA256()))
 
     @classmethod
@@ -99,6 +101,7 @@ class Authority:
         builder = _builder(subject, self.certificate.subject, key, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(_signed_by(self.certificate), critical=False)
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
@@ -140,6 +143,16 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey, days: float
         .not_valid_before(min(now, end) - BEFORE)
         .not_valid_after(end)
     )
+
+
+def _signed_by(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """Names the issuer's key (RFC 5280, 4.2.1.1): Python's clients refuse a certificate without it since 3.13, VERIFY_X509_STRICT."""
+    try:
+        known = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        key: Any = issuer.public_key()  # only kinds that sign
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
