@@ -15,7 +15,7 @@ from tests.effort import LONG
 from tests.ottla.conftest import run_here
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3_600 if LONG else 600)
 def test_forks_of_a_cluster_under_load_have_whole_transactions_and_all_that_was_acknowledged() -> None:
     taken, nodes, count = (12, 3, 200_000) if LONG else (1, 1, 30_000)
     verdict = snapshots.run(snapshots=taken, count=count, seed=1, nodes=nodes)
