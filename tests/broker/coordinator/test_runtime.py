@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator import loading, turns
+from ottla.broker.coordinator.context import REPLIES_A_TURN
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
@@ -15,6 +16,7 @@ from ottla.broker.groups.state.group_records import GroupRecordCodec, offset_com
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch
+from ottla.server.network.reply import Reply
 from tests.broker.coordinator.memory_log import MemoryLog
 from tests.manual_clock import ManualClock
 
@@ -158,6 +160,43 @@ def test_waiting_answers_fail_when_leadership_goes(harness: CoordinatorRuntimeHa
     assert answers == [ErrorCode.NOT_COORDINATOR] * 2
     harness.log.release(TP)
     assert len(answers) == 2
+
+
+def many_replies(harness: CoordinatorRuntimeHarness, answers: list[Any], count: int) -> None:
+    """A decision that answers so many requests, as the end of a group's rebalance does."""
+    replies: list[Reply[Any]] = [Reply() for _ in range(count)]
+    for reply in replies:
+        reply.when_done(answers.append)
+    numbered = list(zip(replies, range(count), strict=True))
+    harness.runtime.write_all(lambda shard, now_ms: Outcome([record(1)], replies=numbered))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_the_many_replies_of_one_decision_leave_in_turns_and_in_order(
+    harness: CoordinatorRuntimeHarness, is_held: bool
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.log.hold = is_held
+    answers: list[Any] = []
+    many_replies(harness, answers, 3 * REPLIES_A_TURN + 5)
+    if is_held:
+        harness.clock.turn()
+        assert not answers
+        harness.log.release(TP)
+    for turns_done in (1, 2, 3):
+        assert answers == list(range(turns_done * REPLIES_A_TURN))
+        harness.clock.turn()
+    assert answers == list(range(3 * REPLIES_A_TURN + 5))
+
+
+def test_replies_that_wait_for_their_turn_fail_when_leadership_goes(harness: CoordinatorRuntimeHarness) -> None:
+    harness.runtime.on_elected(0, 1)
+    answers: list[Any] = []
+    many_replies(harness, answers, REPLIES_A_TURN + 2)
+    harness.runtime.on_resigned(0)
+    assert [each.code for each in answers[REPLIES_A_TURN:]] == [ErrorCode.NOT_COORDINATOR] * 2
+    harness.clock.advance(0)
+    assert len(answers) == REPLIES_A_TURN + 2
 
 
 def test_an_answer_that_is_not_committed_in_time_is_given_up(harness: CoordinatorRuntimeHarness) -> None:
