@@ -149,7 +149,7 @@ class RepeatedProduce:
             appended = partition.append(memoryview(buf)[at:stop], self._acks, self._wall_ms(), prepared=turn)
         except (KafkaError, StorageFailure, TooLong):
             return False
-        first, last, append_time, log_start, *_ = appended
+        first, last, append_time, log_start, _ = appended
         if self._acks == -1 and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
             DelayedRepeatedProduce(self, connection, correlation_id, partition, last, body)

@@ -276,7 +276,7 @@ class Log:
         if not position:
             room.on_new_active()
         # `Appended(...)` would be a call of Python code, which takes 0.15 us more.
-        return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False, False))
+        return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False))
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
         """Prepares a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""

@@ -72,6 +72,12 @@ def test_offsets_and_epoch_are_written_into_the_batch(tmp_path: Path) -> None:
     assert (log.end_offset_for_epoch(6), log.end_offset_for_epoch(9)) == ((6, 0), (-1, -1))
 
 
+def test_the_result_of_an_append_has_its_named_values_and_no_other(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    appended = [append_as(origin, log, batch(3), 0, NOW_MS) for origin in (Origin.CLIENT, Origin.COORDINATOR)]
+    assert [tuple(each) for each in appended] == [(0, 2, -1, 0, False), (3, 5, -1, 0, False)]
+
+
 @pytest.mark.parametrize(
     ("records", "error"),
     [
