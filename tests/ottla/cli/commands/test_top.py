@@ -161,7 +161,8 @@ def test_a_terminal_gets_its_screen_back_before_the_report_of_a_crash(cli: Cli) 
     with terminal([sys.executable, "-c", CRASH, "top", "--every", "0.1", "-b", cli.bootstrap]) as shown:
         assert shown.ends() == 1
     _, left, report = shown.shown.partition(LEAVE)
-    assert left and "ZeroDivisionError: a bug" in report and "\x1b" not in re.sub(r"\x1b\[[\d;]*m", "", report)
+    report = re.sub(r"\x1b\[[\d;]*m", "", report)  # Python 3.14 colours it
+    assert left and "ZeroDivisionError: a bug" in report and "\x1b" not in report
 
 
 def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(cli: Cli) -> None:
