@@ -205,6 +205,12 @@ class HeartbeatMember:
             await self._beat(ConsumerGroupHeartbeatRequest(self._group, self.id, LEAVE_EPOCH))
 
 
+def member_of(protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None) -> Member:
+    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER. `assignor` is for the latter (HeartbeatMember)."""
+    assert protocol in (CLASSIC, CONSUMER), protocol
+    return HeartbeatMember(cluster, group, assignor) if protocol == CONSUMER else RangeMember(cluster, group)
+
+
 def assign_ranges(
     subscribed: Mapping[str, Sequence[str]], counts: Mapping[str, int]
 ) -> dict[str, ConsumerProtocolAssignment]:

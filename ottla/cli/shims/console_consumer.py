@@ -6,12 +6,13 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, member_of
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
@@ -101,16 +102,18 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
 
 
 async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Write, counted: Counted) -> int:
-    properties = key_values([*options.consumer_property, *options.command_property])
-    group = options.group or properties.get("group.id") or options.client_properties.get("group.id")
+    properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
+    group = options.group or properties.get("group.id")
     level = LEVELS[properties.get("isolation.level", options.isolation_level)]
+    protocol = _group_protocol(properties)
     wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
     async with AsyncExitStack() as stack:
         async with cluster.limit():
             names = await _topics(cluster, options)
         if group and options.partition is None:
             reset = topics.EARLIEST if options.from_beginning else topics.LATEST
-            member = GroupConsumer(cluster, group, names, isolation_level=level, reset=reset)
+            membership = member_of(protocol, cluster, group, properties.get("group.remote.assignor"))
+            member = GroupConsumer(cluster, group, names, isolation_level=level, reset=reset, member=membership)
             await stack.enter_async_context(member)
             last = await _print(member.fetch(), write, counted, wait_s)
             if last is not None:
@@ -121,6 +124,19 @@ async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Wr
         consumer = Consumer(cluster, positions, isolation_level=level, reset=topics.EARLIEST)
         await _print(consumer.fetch(), write, counted, wait_s)
     return 0
+
+
+def _group_protocol(properties: Mapping[str, str]) -> str:
+    """Returns CLASSIC or CONSUMER (KIP-848).
+
+    Raises:
+        Unusable: there is no such protocol.
+    """
+    value = properties.get("group.protocol", CLASSIC)
+    if value.lower() not in (CLASSIC, CONSUMER):
+        rule = "String must be one of (case insensitive): CLASSIC, CONSUMER"
+        raise Unusable(f"Invalid value {value} for configuration group.protocol: {rule}")
+    return value.lower()
 
 
 async def _print(

@@ -9,7 +9,7 @@ import sys
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumed
-from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, HeartbeatMember, RangeMember
+from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, member_of
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
@@ -78,9 +78,7 @@ class _Run:
         options = self._options
         print_event(self._clock, "startup_complete")
         reset = RESETS[options.reset_policy]
-        membership: HeartbeatMember | RangeMember = RangeMember(self._cluster, options.group_id)
-        if options.group_protocol == CONSUMER:
-            membership = HeartbeatMember(self._cluster, options.group_id, options.group_remote_assignor)
+        membership = member_of(options.group_protocol, self._cluster, options.group_id, options.group_remote_assignor)
         async with GroupConsumer(
             self._cluster, options.group_id, [options.topic], reset=reset, member=membership
         ) as member:

@@ -124,6 +124,31 @@ def test_records_go_in_and_out_with_keys_headers_and_places(tool: Tool, name: st
     assert name in tool("kafka-consumer-groups", "--list").out.splitlines()
 
 
+def test_the_console_consumer_joins_by_the_protocol_that_its_properties_name(
+    tool: Tool, name: str, tmp_path: Path
+) -> None:
+    tool("kafka-topics", "--create", "--topic", name)
+    tool("kafka-console-producer", "--topic", name, stdin="v1\nv2\n")
+    config = tmp_path / "consumer.properties"
+    config.write_text("group.protocol=consumer\ngroup.id=of-a-file\n")
+    ways = {
+        "Consumer": ["--group", name, "--command-property", "group.protocol=Consumer"],
+        "Classic": ["--group", f"{name}-classic", "--command-property", "group.protocol=classic"],
+    }
+    for kind, way in ways.items():
+        read = tool("kafka-console-consumer", "--topic", name, "--from-beginning", "--max-messages", "2", *way)
+        assert read.out.splitlines() == ["v1", "v2"]
+        listed = [line.split() for line in tool("kafka-groups", "--list").out.splitlines()]
+        assert [way[1], kind, "consumer"] in listed
+    tool("kafka-console-consumer", "--topic", name, "--timeout-ms", "2000", "--command-config", str(config))
+    assert ["of-a-file", "Consumer", "consumer"] in [
+        line.split() for line in tool("kafka-groups", "--list").out.splitlines()
+    ]
+    refused = tool("kafka-console-consumer", "--topic", name, "--command-property", "group.protocol=share")
+    assert refused.code == 1
+    assert "Invalid value share for configuration group.protocol: String must be one of" in refused.err
+
+
 def test_a_consumer_with_a_timeout_ends_by_itself(tool: Tool, name: str) -> None:
     tool("kafka-topics", "--create", "--topic", name)
     done = tool("kafka-console-consumer", "--topic", name, "--timeout-ms", "300")
