@@ -27,6 +27,9 @@ IDS = (1, 2, 3)
 PER_SECOND = 150
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 PROPERTIES = {
+    # Internal topics of Kafka Streams have it. With one replica they have no leader while its node is away, and Apache Kafka's
+    # coordinator drops the marker of such a partition (KAFKA-20734): tests/compat/FINDINGS.md.
+    "default_replication_factor": 3,
     "offsets_topic_replication_factor": 3,
     "transaction_state_log_replication_factor": 3,
     "transaction_state_log_min_isr": 2,
