@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 
 from ottla.cli.client import topics
@@ -104,8 +104,8 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
 async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Write, counted: Counted) -> int:
     properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
     group = options.group or properties.get("group.id")
-    level = LEVELS[properties.get("isolation.level", options.isolation_level)]
-    protocol = _group_protocol(properties)
+    level = _isolation_level(properties.get("isolation.level", options.isolation_level))
+    protocol = _group_protocol(properties.get("group.protocol", CLASSIC))
     wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
     async with AsyncExitStack() as stack:
         async with cluster.limit():
@@ -126,17 +126,30 @@ async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Wr
     return 0
 
 
-def _group_protocol(properties: Mapping[str, str]) -> str:
+def _isolation_level(value: str) -> int:
+    """Returns a value of LEVELS.
+
+    Raises:
+        Unusable: there is no such level.
+    """
+    if value not in LEVELS:
+        raise _invalid("isolation.level", value, "String must be one of: read_committed, read_uncommitted")
+    return LEVELS[value]
+
+
+def _group_protocol(value: str) -> str:
     """Returns CLASSIC or CONSUMER (KIP-848).
 
     Raises:
         Unusable: there is no such protocol.
     """
-    value = properties.get("group.protocol", CLASSIC)
     if value.lower() not in (CLASSIC, CONSUMER):
-        rule = "String must be one of (case insensitive): CLASSIC, CONSUMER"
-        raise Unusable(f"Invalid value {value} for configuration group.protocol: {rule}")
+        raise _invalid("group.protocol", value, "String must be one of (case insensitive): CLASSIC, CONSUMER")
     return value.lower()
+
+
+def _invalid(name: str, value: str, rule: str) -> Unusable:
+    return Unusable(f"Invalid value {value} for configuration {name}: {rule}")
 
 
 async def _print(

@@ -144,9 +144,11 @@ def test_the_console_consumer_joins_by_the_protocol_that_its_properties_name(
     assert ["of-a-file", "Consumer", "consumer"] in [
         line.split() for line in tool("kafka-groups", "--list").out.splitlines()
     ]
-    refused = tool("kafka-console-consumer", "--topic", name, "--command-property", "group.protocol=share")
-    assert refused.code == 1
-    assert "Invalid value share for configuration group.protocol: String must be one of" in refused.err
+    for wrong in ("group.protocol=share", "isolation.level=READ_COMMITTED"):
+        refused = tool("kafka-console-consumer", "--topic", name, "--command-property", wrong)
+        property_name, value = wrong.split("=")
+        assert refused.code == 1
+        assert f"Invalid value {value} for configuration {property_name}: String must be one of" in refused.err
 
 
 def test_a_consumer_with_a_timeout_ends_by_itself(tool: Tool, name: str) -> None:
