@@ -44,7 +44,7 @@ def detours(directory: str, now: Mapping[str, str]) -> dict[str, str]:
     own, origin = _read(directory, FILE), _read(directory, ORIGIN)
     kept = {node: [*(each for each in own.get(node, []) if each != here), here] for node, here in now.items()}
     _write(directory, {node: known[-STARTS_MAX:] for node, known in kept.items()})
-    former = {node: [*origin.get(node, []), *(each for each in own.get(node, []))] for node in now}
+    former = {node: [*origin.get(node, []), *own.get(node, [])] for node in now}
     # An address may have been one node's and then another's: it is the newer one that the metadata has.
     by_age = sorted((-age, old, node) for node, known in former.items() for age, old in enumerate(reversed(known)))
     current = set(now.values())

@@ -12,7 +12,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
@@ -48,27 +49,22 @@ class ChildNode(NamedTuple):
     alive_fd: int
 
 
-def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
-    """Starts `ottla start` with these arguments."""
+class Pipes(NamedTuple):
+    """The ends of a node's two pipes: first those that its parent keeps."""
+
+    ready_fd: int
+    alive_fd: int
+    ready_write: int
+    alive_read: int
+
+
+@contextmanager
+def pipes_of_node() -> Iterator[Pipes]:
+    """Make the pipes of a node that is started within. Afterwards the parent has its own ends, or none if that raised OSError."""
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
-    environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
-    environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
-    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
-    root = str(Path(ottla.__file__).parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
-            stdin=stdin,
-            stdout=output,
-            stderr=output,
-            pass_fds=(ready_write, alive_read),
-            env=environment,
-            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
-            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
-            process_group=0,
-        )
+        yield Pipes(ready_fd, alive_fd, ready_write, alive_read)
     except OSError:
         os.close(ready_fd)
         os.close(alive_fd)
@@ -76,7 +72,28 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
     finally:
         os.close(ready_write)
         os.close(alive_read)
-    return ChildNode(process, ready_fd, alive_fd)
+
+
+def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
+    """Starts `ottla start` with these arguments."""
+    environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
+    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
+    root = str(Path(ottla.__file__).parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
+    with pipes_of_node() as pipes:
+        environment[PIPES_VARIABLE] = f"{pipes.ready_write},{pipes.alive_read}"
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=(pipes.ready_write, pipes.alive_read),
+            env=environment,
+            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
+            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
+            process_group=0,
+        )
+    return ChildNode(process, pipes.ready_fd, pipes.alive_fd)
 
 
 def report_ready(ready_fd: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, NoReturn
 
-from ottla.node.child import OF_PARENT, PIPES_VARIABLE, ChildNode, spawn
+from ottla.node.child import OF_PARENT, PIPES_VARIABLE, ChildNode, pipes_of_node, spawn
 
 #: Between two looks at a process that is to end.
 LOOK_S = 0.01
@@ -70,27 +70,17 @@ def fork(arguments: Sequence[str], output: int | IO[bytes]) -> ChildNode:
     Raises:
         OSError: there is no room for another process.
     """
-    if (
-        sys.platform != "linux" or threading.active_count() > 1
-    ):  # what another thread has locked would stay so in the node
+    # What another thread has locked would stay locked in the node.
+    if sys.platform != "linux" or threading.active_count() > 1:
         return spawn(arguments, output)
     start = _imported()
-    ready_fd, ready_write = os.pipe()
-    alive_read, alive_fd = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    try:
+    with pipes_of_node() as pipes:
         pid = os.fork()
         if pid == 0:
-            live(lambda: start(_with_files_of_its_own(arguments, output, ready_write, alive_read)))
-    except OSError:
-        os.close(ready_fd)
-        os.close(alive_fd)
-        raise
-    finally:
-        os.close(ready_write)
-        os.close(alive_read)
-    return ChildNode(ForkedChild(pid), ready_fd, alive_fd)
+            live(lambda: start(_with_files_of_its_own(arguments, output, pipes.ready_write, pipes.alive_read)))
+    return ChildNode(ForkedChild(pid), pipes.ready_fd, pipes.alive_fd)
 
 
 def live(run: Callable[[], int]) -> NoReturn:

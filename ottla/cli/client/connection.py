@@ -28,6 +28,11 @@ class TimeUp(Exception):
 
 
 def read_client_properties(path: str) -> dict[str, str]:
+    """Read a file of client properties.
+
+    Raises:
+        CommandFailed: as `read_property_file`.
+    """
     return read_property_file(path, "it must be a file of client properties")
 
 
@@ -37,7 +42,6 @@ def read_property_file(path: str, remedy: str) -> dict[str, str]:
     Raises:
         CommandFailed: it cannot be read, or has a line that is no property.
     """
-    # Not at the top: the tables of Kafka's properties are slow to import.
     from ottla.server.config.properties_file import read_properties
 
     try:

@@ -16,8 +16,13 @@ from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.share.coordinator import requests
-from ottla.broker.share.coordinator import share_shard as shard
-from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
+from ottla.broker.share.coordinator.share_shard import (
+    ShareCoordinatorConfig,
+    ShareRecordCodec,
+    ShareShard,
+    delete_of_topics,
+    snapshot_cold,
+)
 from ottla.broker.share.share_state import SharePartitionKey
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -128,7 +133,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     def on_topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         if topic_ids:
-            self.runtime.write_all(shard.delete_of_topics, frozenset(topic_ids))
+            self.runtime.write_all(delete_of_topics, frozenset(topic_ids))
 
     def close(self) -> None:
         for timer in self._timers.values():
@@ -145,7 +150,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         self._timers[work] = self._clock.call_later(interval_ms, run)
 
     def _snapshot_cold(self) -> None:
-        self.runtime.write_all(shard.snapshot_cold)
+        self.runtime.write_all(snapshot_cold)
 
     def _prune_all(self) -> None:
         """Snapshots count once they are committed: the records before them are all that a new leader may have."""
