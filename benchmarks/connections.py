@@ -16,11 +16,13 @@ import argparse
 import json
 import resource
 import socket
+import ssl
 import struct
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.usage import cpu_seconds
@@ -74,6 +76,23 @@ def flood(port: int, count: int) -> None:
             read_frame(connection)
         answered += len(made)
     print(f"{answered / (time.perf_counter() - begin):,.0f}", flush=True)
+
+
+def handshakes_until(has_ended: Callable[[], bool], address: tuple[str, int], ca: str, rate: float) -> dict[str, float]:
+    """New TLS connections at `rate` a second, each with a complete handshake and one response; how many, in how many seconds."""
+    context = ssl.create_default_context(cafile=ca)
+    context.check_hostname = False
+    made, begin = 0, time.perf_counter()
+    while not has_ended():
+        with (
+            socket.create_connection(address) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            connection.sendall(PING)
+            assert connection.recv(4)
+        made += 1
+        time.sleep(max(0.0, begin + made / rate - time.perf_counter()))
+    return {"made": made, "seconds": time.perf_counter() - begin}
 
 
 def allow_files(count: int) -> None:

@@ -21,11 +21,10 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.connections import allow_files, settled_mb
+from benchmarks.connections import allow_files, handshakes_until, settled_mb
 from benchmarks.servers import Server, start_kafka, start_ottla
 from benchmarks.turns import run_load
 from benchmarks.usage import cpu_seconds
-from benchmarks.watched import PING
 from ottla.testing import Cluster
 from tools.apache_kafka import missing
 
@@ -70,19 +69,7 @@ def arrive(port: int, ca: str, rate: float) -> None:
     """One of the processes of `arriving`: new connections until its input ends; prints how many, and in how many seconds."""
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
-    context = ssl.create_default_context(cafile=ca)
-    context.check_hostname = False
-    made, begin = 0, time.perf_counter()
-    while not ended.is_set():
-        with (
-            socket.create_connection(("127.0.0.1", port)) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as connection,
-        ):
-            connection.sendall(PING)
-            assert connection.recv(4)
-        made += 1
-        time.sleep(max(0.0, begin + made / rate - time.perf_counter()))
-    print(json.dumps({"made": made, "seconds": time.perf_counter() - begin}), flush=True)
+    print(json.dumps(handshakes_until(ended.is_set, ("127.0.0.1", port), ca, rate)), flush=True)
 
 
 class Children:

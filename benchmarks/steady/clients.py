@@ -11,8 +11,6 @@ import json
 import os
 import select
 import socket
-import ssl
-import struct
 import subprocess
 import sys
 import time
@@ -20,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import raw
+from benchmarks.connections import handshakes_until
 from benchmarks.end_to_end import exchanged
 from benchmarks.steady.group import rebalancing
 
@@ -27,8 +26,6 @@ Options = dict[str, Any]
 #: A tenth of a server's claim to a core.
 NICE = 10
 END_SECONDS_MAX = 120
-#: ApiVersions v0.
-PING = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class Child:
@@ -45,7 +42,7 @@ class Child:
         self._write_line()
 
     def stop(self) -> None:
-        """Without waiting until it has."""
+        """Asks the client to end; `figures` waits until it has."""
         self._write_line()
 
     def _write_line(self) -> None:
@@ -88,20 +85,8 @@ def load(o: Options) -> dict[str, Any]:
 
 def arrive(o: Options) -> dict[str, float]:
     """New TLS connections at `rate`, each with a complete handshake and one response."""
-    context = ssl.create_default_context(cafile=o["ca"])
-    context.check_hostname = False
     begun()
-    made, begin = 0, time.perf_counter()
-    while not has_ended():
-        with (
-            socket.create_connection((o["host"], o["port"])) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as connection,
-        ):
-            connection.sendall(PING)
-            assert connection.recv(4)
-        made += 1
-        time.sleep(max(0.0, begin + made / o["rate"] - time.perf_counter()))
-    return {"made": made, "seconds": time.perf_counter() - begin}
+    return handshakes_until(has_ended, (o["host"], o["port"]), o["ca"], o["rate"])
 
 
 def read_again(o: Options) -> dict[str, float]:

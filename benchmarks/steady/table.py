@@ -15,7 +15,7 @@ STOLEN_PERCENT_MAX = 10
 
 @dataclass(frozen=True)
 class Delays:
-    """Of the messages that were sent in a stretch of time, in ms."""
+    """The delays of the messages that were sent in a stretch of time, in ms."""
 
     count: int
     p50: float
@@ -57,7 +57,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def delays(found: dict[str, Any], begin_ns: int, end_ns: int) -> Delays | None:
-    """Of the messages that the load sent from `begin_ns` until before `end_ns`, by their first arrival; None of none."""
+    """Returns the delays of messages that the load sent in [begin_ns, end_ns), by their first arrival; None if there are none."""
     first: dict[int, float] = {}
     for sent_ns, delay_ms in zip(found["sent_ns"], found["delays_ms"], strict=True):
         if begin_ns <= sent_ns < end_ns:

@@ -203,16 +203,16 @@ class KeyedLoad:
         return problems[:20]
 
 
-def read(bootstrap: str, topic: str, isolation: str) -> Iterator[Any]:
+def read(bootstrap: str, topic: str, isolation: str, *, partitions: int = PARTITIONS) -> Iterator[Any]:
     """Every record of the topic that a consumer of this isolation level gets, partition by partition in order."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     settings = {"group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": bootstrap, "isolation.level": isolation, **settings})
     try:
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1] for p in range(PARTITIONS)}
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        open_partitions, deadline = set(range(PARTITIONS)), time.monotonic() + READ_SECONDS_MAX
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1] for p in range(partitions)}
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        open_partitions, deadline = set(range(partitions)), time.monotonic() + READ_SECONDS_MAX
         while open_partitions:
             assert time.monotonic() < deadline, f"{topic} could not be read to its end: {open_partitions} of {ends}"
             for message in consumer.consume(1000, 1.0):

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.chaos.history import create_topic
+from tests.chaos.loads import read
 from tests.chaos.namespaces import NamespaceCluster
 from tests.compat.librdkafka import Outcome
+from tests.compat.mixed.nodes import until
 from tools import apache_kafka
 
 TOPIC = "cut"
@@ -31,6 +33,7 @@ PAUSE_S = 0.05
 FRESH_S = 2.0
 #: The session, the time in which a broker looks for others, and a client's way to them, on a busy machine.
 OTTLA_SECONDS_MAX = 30
+WAIT_SECONDS_MAX = 60
 #: What the leader loses: the controller, or also the other brokers.
 CONTROLLER_ONLY, ALL_NODES = "controller", "all"
 LOST = (CONTROLLER_ONLY, ALL_NODES)
@@ -117,13 +120,13 @@ def longest_pause(times: Iterable[float], since: float) -> tuple[float, float]:
 
 def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
     """Returns by acks what the producers saw while the leader had no controller, or neither that nor other brokers."""
-    _until(lambda: _brokers_known(cluster) == len(cluster.broker_ids), "the brokers")
+    until("the brokers", lambda: _brokers_known(cluster) == len(cluster.broker_ids), WAIT_SECONDS_MAX)
     create_topic(cluster.bootstrap, 3, TOPIC)
     cluster.wait_isr(TOPIC, 1)
     leader = cluster.leader(TOPIC, 1)
     producers = {acks: Producing(cluster.bootstrap, acks) for acks in ("all", "1")}
     try:
-        _until(lambda: all(each.is_going_on for each in producers.values()), "acknowledgements")
+        until("acknowledgements", lambda: all(each.is_going_on for each in producers.values()), WAIT_SECONDS_MAX)
         if lost == ALL_NODES:
             cluster.isolate(leader)
         else:
@@ -136,14 +139,16 @@ def measure(cluster: NamespaceCluster, lost: str) -> dict[str, Seen]:
             time.sleep(0.1)
         went_on = {acks: each.is_going_on for acks, each in producers.items()}
         cluster.heal()
-        _until(
-            lambda: cluster.leader_and_isr(TOPIC, leader)[0] not in (-1, leader), "the old leader to know the new one"
+        until(
+            "the old leader knows the new one",
+            lambda: cluster.leader_and_isr(TOPIC, leader)[0] not in (-1, leader),
+            WAIT_SECONDS_MAX,
         )
     finally:
         for each in producers.values():
             each.stop()
     cluster.wait_isr(TOPIC, 1)
-    there = _values(cluster.bootstrap)
+    there = {message.value() for message in read(cluster.bootstrap, TOPIC, "read_uncommitted", partitions=1)}
     found = {}
     for acks, each in producers.items():
         values = {value for value, _ in each.acknowledged}
@@ -179,36 +184,6 @@ def _wrong(seen: dict[str, Seen]) -> Iterable[str]:
 
 
 def _brokers_known(cluster: NamespaceCluster) -> int:
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    try:
-        return len(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=5).brokers)
-    except KafkaException:  # none listens yet
-        return 0
-
-
-def _values(bootstrap: str) -> set[bytes]:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: set[bytes] = set()
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        message = consumer.poll(1.0)
-        if message is not None and message.error() is not None:
-            break
-        if message is not None:
-            found.add(message.value())
-    else:
-        raise AssertionError("the log could not be read to its end")
-    consumer.close()
-    return found
-
-
-def _until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.1)
+    return len(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=5).brokers)

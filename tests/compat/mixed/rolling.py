@@ -73,7 +73,7 @@ class Users:
         self.topics += [self.shares[0].topic, self.counts[0].input, self.counts[0].output]
 
     def wait_in_sync(self) -> None:
-        """As every node says: one that was cut off remembers for a while that all were in sync."""
+        """Waits until every node knows all replicas in sync: one that was cut off remembers for a while that they were."""
         for node in self._mixed.nodes.values():
             for topic in self.topics:
                 self._mixed.wait_isr(topic, IDS, node=node)
