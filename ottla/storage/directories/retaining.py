@@ -14,7 +14,7 @@ from ottla.storage.log.retention import SEGMENTS_AT_ONCE, begin_retention
 
 logger = logging.getLogger(__name__)
 
-#: What a look at a segment costs in a turn, and a segment that leaves: 10 us and 100 us, in records of a microsecond each.
+#: What a look at a log costs in a turn, and a segment that leaves: 10 us and 100 us, in records of a microsecond each.
 LOOKED_AT = 10
 GONE = 100
 
@@ -27,7 +27,7 @@ def retaining(logs: Logs, directory: LogDir, now_ms: int) -> Work[list[Log]]:
         # A future log follows the start of the log that it is to replace.
         if log.closed or log.failure is not None or logs.open.future(log.topic_id, log.partition) is log:
             continue
-        if turn.spend(LOOKED_AT * len(log.segments)):
+        if turn.spend(LOOKED_AT):
             yield None
         try:
             if (yield from _retain(log, now_ms, turn)):

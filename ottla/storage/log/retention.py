@@ -21,8 +21,9 @@ truncation finishes the job first (`PartitionDir.retiring`), because its new seg
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
@@ -40,59 +41,36 @@ class SegmentFacts(NamedTuple):
     next_base_offset: int  # of the segment after it; the log end offset for the last
     size: int
     largest_timestamp: int  # the file's modification time if no record has one
+    is_active: bool = False
 
 
-def segments_to_delete(
-    segments: Sequence[SegmentFacts],
+def expired(
+    segments: Iterable[SegmentFacts],
     config: LogConfig,
     *,
+    total: int,
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
-) -> int:
-    """Returns how many segments, from the first on, to delete now. It may be all of them: the caller then creates an empty one."""
-    total = sum(segment.size for segment in segments)
-    gone = 0
+) -> Iterator[str]:
+    """Yields why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
+
+    It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays. `total` is the
+    size of all segments in bytes.
+    """
     for segment in segments:
-        if segment.next_base_offset > high_watermark or (segment is segments[-1] and segment.size == 0):
-            break
-        if reason(segment, config, total, log_start_offset, now_ms, last=segment is segments[-1]) is None:
-            break
-        total -= segment.size
-        gone += 1
-    return gone
-
-
-def reasons(
-    segments: Sequence[SegmentFacts], count: int, config: LogConfig, log_start_offset: int, now_ms: int
-) -> list[str]:
-    """Returns the reasons why the first `count` segments are deleted, for log lines with Kafka's words."""
-    text = {
-        "time": f"log retention time {config.retention_ms}ms breach",
-        "size": f"log retention size {config.retention_bytes} breach",
-        "start": f"log start offset {log_start_offset} breach",
-    }
-    total = sum(segment.size for segment in segments)
-    found = []
-    for segment in segments[:count]:
-        why = reason(segment, config, total, log_start_offset, now_ms, last=segment is segments[-1])
-        found.append(text[why or "start"])
-        total -= segment.size
-    return found
-
-
-def reason(
-    segment: SegmentFacts, config: LogConfig, total: int, log_start_offset: int, now_ms: int, *, last: bool
-) -> str | None:
-    """Returns why the first of the remaining segments may be deleted, or None."""
-    if config.delete:
-        if config.retention_ms >= 0 and now_ms - segment.largest_timestamp > config.retention_ms:
-            return "time"
-        if config.retention_bytes >= 0 and total - segment.size >= config.retention_bytes:
-            return "size"
-    if not last and segment.next_base_offset <= log_start_offset:
-        return "start"
-    return None
+        left = total - segment.size
+        if segment.next_base_offset > high_watermark or (segment.is_active and segment.size == 0):
+            return
+        if config.delete and 0 <= config.retention_ms < now_ms - segment.largest_timestamp:
+            yield f"log retention time {config.retention_ms}ms breach"
+        elif config.delete and 0 <= config.retention_bytes <= left:
+            yield f"log retention size {config.retention_bytes} breach"
+        elif not segment.is_active and segment.next_base_offset <= log_start_offset:
+            yield f"log start offset {log_start_offset} breach"
+        else:
+            return
+        total = left
 
 
 logger = logging.getLogger(__name__)
@@ -170,25 +148,30 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
     """
     if log.failure is not None or log.closed or not log.partition_dir.exists or log.partition_dir.retiring is not None:
         return log.partition_dir.retiring
-    facts = [_facts(log, i) for i in range(len(log.segments))]
-    count = segments_to_delete(
-        facts, log.config, log_start_offset=log.log_start_offset, high_watermark=log.high_watermark, now_ms=now_ms
+    reasons = expired(
+        _facts(log),
+        log.config,
+        total=log.size,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        now_ms=now_ms,
     )
+    whys = list(islice(reasons, SEGMENTS_AT_ONCE))
+    count = len(whys)
     if not count:
         return None
     active = log.segments.active
-    if count == len(facts) and not disk_job_done and active.file.size and not active.file.length_synced:
+    has_all = count == len(log.segments)
+    if has_all and not disk_job_done and active.file.size and not active.file.length_synced:
         return DiskJob(log.partition_dir.log_dir, partial(log.room.run_disk_job, log.room.sync_lengths))
-    whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
-        if count == len(facts):
+        if has_all:
             try:
                 log.room.roll(log.log_end_offset, now_ms)
             except DiskFull:
                 if count == 1:
                     raise
                 count -= 1  # the earlier segments make room
-        count = min(count, SEGMENTS_AT_ONCE)
         gone = list(log.segments)[:count]
         log.segments.remove(gone)
         log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
@@ -225,15 +208,17 @@ def apply_retention(log: Log, now_ms: int) -> int:
     return count
 
 
-def _facts(log: Log, index: int) -> SegmentFacts:
-    segment = log.segments[index]
-    following = log.segments.next_base(index)
-    try:
-        timestamp = segment.indexes.largest_timestamp().timestamp
-    except DamagedLog:
-        timestamp = -1  # size and the file's modification time decide instead: damaged segments must not fill the disk
-    if timestamp < 0 and (segment.file.size or following is None):
-        timestamp = log.files.modified_ms(segment.file.log_path)
-    # Otherwise compaction has emptied it. Its file is newer than all others and would prevent their removal.
-    end = log.log_end_offset if following is None else following
-    return SegmentFacts(segment.base_offset, end, segment.file.size, timestamp)
+def _facts(log: Log) -> Iterator[SegmentFacts]:
+    """Reads the facts of a segment when they are asked for: after a start the largest timestamp is read from a file."""
+    for index, segment in enumerate(log.segments):
+        following = log.segments.next_base(index)
+        try:
+            timestamp = segment.indexes.largest_timestamp().timestamp
+        except DamagedLog:
+            # Size and the file's modification time decide instead: damaged segments must not fill the disk.
+            timestamp = -1
+        if timestamp < 0 and (segment.file.size or following is None):
+            timestamp = log.files.modified_ms(segment.file.log_path)
+        # A sealed segment without records was emptied by compaction. Its file is newer than all others and would prevent their removal.
+        end = log.log_end_offset if following is None else following
+        yield SegmentFacts(segment.base_offset, end, segment.file.size, timestamp, following is None)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.log.retention import SegmentFacts, apply_retention, segments_to_delete
+from ottla.storage.log.retention import SegmentFacts, apply_retention, expired
 from ottla.storage.log_config import LogConfig
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
 # Four segments of 100 bytes and ten offsets each, with timestamps 100, 200, 300 and 400.
-SEGMENTS = [SegmentFacts(i * 10, (i + 1) * 10, 100, (i + 1) * 100) for i in range(4)]
+SEGMENTS = [SegmentFacts(i * 10, (i + 1) * 10, 100, (i + 1) * 100, i == 3) for i in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ SEGMENTS = [SegmentFacts(i * 10, (i + 1) * 10, 100, (i + 1) * 100) for i in rang
     ],
 )
 def test_how_many_segments_go(config: LogConfig, start: int, watermark: int, now_ms: int, gone: int) -> None:
-    found = segments_to_delete(SEGMENTS, config, log_start_offset=start, high_watermark=watermark, now_ms=now_ms)
-    assert found == gone
+    found = expired(SEGMENTS, config, total=400, log_start_offset=start, high_watermark=watermark, now_ms=now_ms)
+    assert len(list(found)) == gone
 
 
 def test_an_empty_active_segment_is_not_replaced_for_ever() -> None:
-    empty = [SegmentFacts(5, 5, 0, 0)]
+    empty = [SegmentFacts(5, 5, 0, 0, True)]
     config = replace(KEEP, retention_ms=1)
-    assert segments_to_delete(empty, config, log_start_offset=5, high_watermark=5, now_ms=10**9) == 0
+    assert list(expired(empty, config, total=0, log_start_offset=5, high_watermark=5, now_ms=10**9)) == []
 
 
 def test_a_log_past_its_retention_is_empty_and_goes_on_at_its_end(tmp_path: Path) -> None:
@@ -86,3 +86,17 @@ def test_readers_keep_what_they_hold_when_its_segment_goes(tmp_path: Path) -> No
     for path in tmp_path.glob("*.deleted"):
         path.unlink()
     assert bytes(held) == copy
+
+
+def test_a_log_of_which_nothing_has_expired_costs_a_look_at_its_first_segment(tmp_path: Path) -> None:
+    """After a start each look reads the end of a time index: 1,000 of them were one turn of the event loop."""
+    log = open_at(tmp_path, SMALL)
+    for i in range(60):
+        append(log, batch(fill=i))
+    log.close()
+    log = open_at(tmp_path, SMALL, clean=True)
+    log.advance_high_watermark(60)
+    assert len(log.segments) > 3
+    assert apply_retention(log, NOW_MS) == 0
+    looked_at = [segment for segment in log.segments.sealed if segment.indexes.largest is not None]
+    assert looked_at == [log.segments[0]]
