@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
@@ -26,7 +27,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -106,15 +107,13 @@ class LaneProducer:
             v3_and_below_topics=list(topics.values()),
         )
 
-        async def ask() -> tuple[AddPartitionsToTxnResponse, int]:
-            response = await self._cluster.request(request, self._coordinator, version=ADD_VERSION)
+        def first_failed(response: AddPartitionsToTxnResponse) -> int:
             # Where one is rejected, the others are not attempted.
             codes = [code for _, code in _added(response) if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-            return response, codes[0] if codes else ErrorCode.NONE
+            return codes[0] if codes else ErrorCode.NONE
 
         self._is_open = True
-        async with self._cluster.limit():
-            response, code = await self._cluster.retry(ask)
+        response, code = await self._ask_coordinator(request, ADD_VERSION, first_failed)
         if code in FENCED:
             raise Fenced
         for place, found in _added(response):
@@ -159,19 +158,26 @@ class LaneProducer:
         if self._id is None or not self._is_open:
             return
         request = EndTxnRequest(self._id, *self._producer, commit)
-
-        async def ask() -> tuple[EndTxnResponse, int]:
-            response = await self._cluster.request(request, self._coordinator, version=END_VERSION)
-            return response, response.error_code
-
-        async with self._cluster.limit():
-            _, code = await self._cluster.retry(ask)
+        _, code = await self._ask_coordinator(request, END_VERSION, lambda response: response.error_code)
         if code in FENCED:
             raise Fenced
         check(f"transactional id {self._id}", code)
         self._is_open = False
 
     # -- Requests ------------------------------------------------------------------------------------------------------
+
+    async def _ask_coordinator(self, request: object, version: int, code_in: Callable[[Any], int]) -> tuple[Any, int]:
+        """Return the coordinator's response and its error code, which is none that passes: one that has moved is looked for."""
+
+        async def ask() -> tuple[Any, int]:
+            response = await self._cluster.request(request, self._coordinator, version=version)
+            code = code_in(response)
+            if code == ErrorCode.NOT_COORDINATOR:
+                self._coordinator = await self._cluster.coordinator(self._id or "", TRANSACTION_KEY_TYPE)
+            return response, code
+
+        async with self._cluster.limit():
+            return await self._cluster.retry(ask)
 
     def _by_node(self, places: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = {}

@@ -24,6 +24,35 @@ async def ask_coordinator(
     return await until_answered(cluster, ask, timeout_ms, patience_ms)
 
 
+async def ask_about_group(
+    cluster: ClusterClient,
+    group: str,
+    request: object,
+    doing: str,
+    entry: Callable[[Any], Any] = lambda response: response,
+    *,
+    version: int | None = None,
+) -> Any:
+    """Return the group's entry in the response of its coordinator, with its error code, which is none that passes.
+
+    A coordinator that has moved is looked for, and one that still loads its log is waited for, until the command's time is up.
+    """
+
+    async def ask() -> tuple[Any, int]:
+        node = await cluster.coordinator(group)
+        cluster.doing = doing
+        found = entry(await cluster.request(request, node, version=version))
+        return found, found.error_code
+
+    found, _ = await cluster.retry(ask)
+    return found
+
+
+def first_group(response: Any) -> Any:
+    """Return the entry of a response about one group."""
+    return response.groups[0]
+
+
 async def until_answered(
     cluster: ClusterClient,
     ask: Callable[[], Awaitable[tuple[Any, int]]],

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.failures import check, failure
-from ottla.cli.client.groups import GroupDescription, GroupMember, describe_group, list_groups
+from ottla.cli.client.groups import GroupDescription, GroupMember, describe_group, kind_of
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.share_groups import describe_share_group
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.streams_group_describe import Assignment, StreamsGroupDescribeRequest
+from ottla.cli.client.streams_groups import describe_streams_group
+from ottla.protocol.messages.streams_group_describe import Assignment
 
 SHARE, STREAMS = "share", "streams"
-
-
-async def kind_of(cluster: ClusterClient, group: str) -> str:
-    """Return classic, consumer, share or streams.
-
-    Raises:
-        CommandFailed: there is no such group; the failure suggests names.
-    """
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing group {group}"
-    for found in (await cluster.request(ListGroupsRequest(), node)).groups:
-        if found.group_id == group:
-            return found.group_type.lower() or "classic"
-    known = [found.group_id for found in await list_groups(cluster)]
-    raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
 
 
 async def describe_any_group(cluster: ClusterClient, group: str) -> GroupDescription:
@@ -44,10 +27,7 @@ async def describe_any_group(cluster: ClusterClient, group: str) -> GroupDescrip
 
 
 async def _describe_streams_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing streams group {group}"
-    found = (await cluster.request(StreamsGroupDescribeRequest([group]), node)).groups[0]
-    check(f"group {group}", found.error_code, found.error_message)
+    found = await describe_streams_group(cluster, group)
     members = [
         GroupMember(
             row.member_id,

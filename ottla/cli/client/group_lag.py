@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.failures import check, failure
-from ottla.cli.client.groups import committed_offsets, list_groups
+from ottla.cli.client.groups import committed_offsets, kind_of
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.share_groups import share_positions
 from ottla.cli.client.topics import end_offsets
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.list_groups import ListGroupsRequest
 
 SHARE = "share"
 
@@ -32,7 +29,7 @@ async def group_lag(cluster: ClusterClient, group: str) -> list[PartitionLag]:
     Raises:
         CommandFailed: there is no such group, which suggests names, or no permission.
     """
-    kind = await _kind_of(cluster, group)
+    kind = await kind_of(cluster, group)
     if kind == SHARE:
         found = await share_positions(cluster, group)
         ends = await end_offsets(cluster, found)
@@ -48,18 +45,6 @@ async def group_lag(cluster: ClusterClient, group: str) -> list[PartitionLag]:
     committed = await committed_offsets(cluster, group)
     ends = await end_offsets(cluster, committed)
     return [_lag(place, offset, ends.get(place)) for place, offset in sorted(committed.items())]
-
-
-async def _kind_of(cluster: ClusterClient, group: str) -> str:
-    node = await cluster.coordinator(group)
-    cluster.doing = f"looking for group {group}"
-    response = await cluster.request(ListGroupsRequest(), node)
-    check(f"groups of broker {node}", response.error_code)
-    for found in response.groups:
-        if found.group_id == group:
-            return str(found.group_type).lower()
-    known = [found.group_id for found in await list_groups(cluster)]
-    raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
 
 
 def _lag(place: TopicPartition, offset: int, end: int | None) -> PartitionLag:

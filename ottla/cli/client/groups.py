@@ -7,21 +7,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.coordinator_requests import ask_about_group, first_group
 from ottla.cli.client.failures import check, failure
 from ottla.cli.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
-from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.shared_structs import Assignment, PartitionIndex
 
 # The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
@@ -80,24 +82,31 @@ async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
     return [groups[name] for name in sorted(groups)]
 
 
+async def kind_of(cluster: ClusterClient, group: str) -> str:
+    """Return classic, consumer, share or streams.
+
+    Raises:
+        CommandFailed: there is no such group; the failure suggests names.
+    """
+    response = await ask_about_group(cluster, group, ListGroupsRequest(), f"looking for group {group}")
+    check(f"groups of the coordinator of group {group}", response.error_code)
+    for found in response.groups:
+        if found.group_id == group:
+            return str(found.group_type).lower() or "classic"
+    known = [found.group_id for found in await list_groups(cluster)]
+    raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
+
+
 async def describe_group(cluster: ClusterClient, group: str) -> GroupDescription:
     """Return state and members; if there is no such group, the failure suggests names."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing group {group}"
-    listed = {found.group_id: found.group_type for found in (await cluster.request(ListGroupsRequest(), node)).groups}
-    if group not in listed:
-        known = [found.group_id for found in await list_groups(cluster)]
-        raise failure(f"group {group}", ErrorCode.GROUP_ID_NOT_FOUND, name=group, known=known)
-    if listed[group].lower() == "consumer":
-        return await _describe_consumer(cluster, group, node)
-    return await _describe_classic(cluster, group, node)
+    if await kind_of(cluster, group) == "consumer":
+        return await _describe_consumer(cluster, group)
+    return await _describe_classic(cluster, group)
 
 
 async def members_metadata(cluster: ClusterClient, group: str) -> list[bytes] | None:
     """Return what the members of a classic group have said of themselves; None while the group is in a rebalance."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing group {group}"
-    found = (await cluster.request(DescribeGroupsRequest(groups=[group]), node)).groups[0]
+    found = await _ask_classic(cluster, group)
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         check(f"group {group}", found.error_code, found.error_message)
     if found.members and found.group_state in REBALANCING:
@@ -105,8 +114,14 @@ async def members_metadata(cluster: ClusterClient, group: str) -> list[bytes] | 
     return [bytes(row.member_metadata) for row in found.members]
 
 
-async def _describe_classic(cluster: ClusterClient, group: str, node: int) -> GroupDescription:
-    found = (await cluster.request(DescribeGroupsRequest(groups=[group]), node)).groups[0]
+async def _ask_classic(cluster: ClusterClient, group: str) -> DescribedGroup:
+    request = DescribeGroupsRequest(groups=[group])
+    found: DescribedGroup = await ask_about_group(cluster, group, request, f"describing group {group}", first_group)
+    return found
+
+
+async def _describe_classic(cluster: ClusterClient, group: str) -> GroupDescription:
+    found = await _ask_classic(cluster, group)
     check(f"group {group}", found.error_code, found.error_message)
     members = [
         GroupMember(
@@ -117,8 +132,9 @@ async def _describe_classic(cluster: ClusterClient, group: str, node: int) -> Gr
     return GroupDescription(group, found.group_state, "classic", found.protocol_data, members)
 
 
-async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> GroupDescription:
-    found = (await cluster.request(ConsumerGroupDescribeRequest(group_ids=[group]), node)).groups[0]
+async def _describe_consumer(cluster: ClusterClient, group: str) -> GroupDescription:
+    request = ConsumerGroupDescribeRequest(group_ids=[group])
+    found = await ask_about_group(cluster, group, request, f"describing group {group}", first_group)
     check(f"group {group}", found.error_code, found.error_message)
     members = [
         GroupMember(
@@ -159,17 +175,11 @@ async def committed_positions(
     cluster: ClusterClient, group: str, stable: bool = False
 ) -> dict[TopicPartition, Position]:
     """Return all committed offsets of the group, with their leader epochs."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"fetching the offsets of group {group}"
     wanted = [OffsetFetchRequestGroup(group_id=group, topics=None)]
     request = OffsetFetchRequest(groups=wanted, require_stable=stable)
-
-    async def ask() -> tuple[OffsetFetchResponseGroup, int]:
-        found = (await cluster.request(request, node, version=OFFSET_FETCH_VERSION)).groups[0]
-        return found, found.error_code
-
-    found, code = await cluster.retry(ask)
-    check(f"group {group}", code)
+    doing = f"fetching the offsets of group {group}"
+    found = await ask_about_group(cluster, group, request, doing, first_group, version=OFFSET_FETCH_VERSION)
+    check(f"group {group}", found.error_code)
     rows = [(topic.name, part) for topic in found.topics for part in topic.partitions]
     return {
         (name, part.partition_index): Position(part.committed_offset, part.committed_leader_epoch)
@@ -186,8 +196,6 @@ async def commit_offsets(
     member_id: str = "",
 ) -> None:
     """Set offsets: as a member of the generation, or from outside, which the coordinator refuses while the group has members."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"setting the offsets of group {group}"
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (name, index), offset in sorted(offsets.items()):
         row = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
@@ -195,10 +203,25 @@ async def commit_offsets(
     request = OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=list(topics.values())
     )
-    response = await cluster.request(request, node, version=OFFSET_COMMIT_VERSION)
-    for topic in response.topics:
-        for part in topic.partitions:
-            check(f"group {group}, partition {topic.name}-{part.partition_index}", part.error_code)
+    doing = f"setting the offsets of group {group}"
+    failed = await ask_about_group(cluster, group, request, doing, _first_failed, version=OFFSET_COMMIT_VERSION)
+    check(f"group {group}, partition {failed.topic}-{failed.partition}", failed.error_code)
+
+
+class _Committed(NamedTuple):
+    topic: str
+    partition: int
+    error_code: int
+
+
+def _first_failed(response: OffsetCommitResponse) -> _Committed:
+    """Return the first partition with an error, or any: a coordinator that has moved refuses all of them alike."""
+    rows = [
+        _Committed(topic.name, row.partition_index, row.error_code)
+        for topic in response.topics
+        for row in topic.partitions
+    ]
+    return next((row for row in rows if row.error_code), rows[0])
 
 
 async def delete_offsets(
@@ -209,13 +232,12 @@ async def delete_offsets(
     Raises:
         CommandFailed: nothing was deleted.
     """
-    node = await cluster.coordinator(group)
-    cluster.doing = f"deleting offsets of group {group}"
     topics: dict[str, OffsetDeleteRequestTopic] = {}
     for name, index in places:
         topic = topics.setdefault(name, OffsetDeleteRequestTopic(name=name, partitions=[]))
         topic.partitions.append(PartitionIndex(partition_index=index))
-    response = await cluster.request(OffsetDeleteRequest(group_id=group, topics=list(topics.values())), node)
+    request = OffsetDeleteRequest(group_id=group, topics=list(topics.values()))
+    response = await ask_about_group(cluster, group, request, f"deleting offsets of group {group}")
     check(f"group {group}", response.error_code)
     return {
         (topic.name, part.partition_index): part.error_code for topic in response.topics for part in topic.partitions
@@ -224,9 +246,8 @@ async def delete_offsets(
 
 async def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> None:
     for group in groups:
-        node = await cluster.coordinator(group)
-        cluster.doing = f"deleting group {group}"
-        result = (await cluster.request(DeleteGroupsRequest(groups_names=[group]), node)).results[0]
+        request, doing = DeleteGroupsRequest(groups_names=[group]), f"deleting group {group}"
+        result = await ask_about_group(cluster, group, request, doing, lambda response: response.results[0])
         if result.error_code:
             known = [found.group_id for found in await list_groups(cluster)]
             raise failure(f"group {group}", result.error_code, result.error_message, name=group, known=known)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.coordinator_requests import ask_about_group, first_group
 from ottla.cli.client.failures import check
 from ottla.cli.client.groups import GroupDescription, GroupMember, assigned_places
 from ottla.cli.client.leaders import TopicPartition
@@ -36,9 +37,8 @@ class SharePosition(NamedTuple):
 
 
 async def describe_share_group(cluster: ClusterClient, group: str) -> GroupDescription:
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing share group {group}"
-    found = (await cluster.request(ShareGroupDescribeRequest([group]), node)).groups[0]
+    doing = f"describing share group {group}"
+    found = await ask_about_group(cluster, group, ShareGroupDescribeRequest([group]), doing, first_group)
     check(f"group {group}", found.error_code, found.error_message)
     members = [
         GroupMember(
@@ -53,10 +53,8 @@ async def describe_share_group(cluster: ClusterClient, group: str) -> GroupDescr
 
 async def share_positions(cluster: ClusterClient, group: str) -> dict[TopicPartition, SharePosition]:
     """Return where the group is in each of its partitions."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"fetching the offsets of share group {group}"
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
-    found = (await cluster.request(request, node)).groups[0]
+    found = await ask_about_group(cluster, group, request, f"fetching the offsets of share group {group}", first_group)
     check(f"group {group}", found.error_code, found.error_message)
     return {
         (topic.topic_name, part.partition_index): SharePosition(part.start_offset, part.leader_epoch, part.lag)
@@ -70,13 +68,12 @@ async def set_share_positions(
     cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Set where a group without members begins. Returns the error code and message of each partition."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"setting the offsets of share group {group}"
     topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
     for (name, index), offset in sorted(offsets.items()):
         topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, []))
         topic.partitions.append(AlterShareGroupOffsetsRequestPartition(index, offset))
-    response = await cluster.request(AlterShareGroupOffsetsRequest(group, list(topics.values())), node)
+    request = AlterShareGroupOffsetsRequest(group, list(topics.values()))
+    response = await ask_about_group(cluster, group, request, f"setting the offsets of share group {group}")
     check(f"group {group}", response.error_code, response.error_message)
     return {
         (topic.topic_name, part.partition_index): (part.error_code, part.error_message)
@@ -89,9 +86,9 @@ async def delete_share_positions(
     cluster: ClusterClient, group: str, names: Iterable[str]
 ) -> dict[str, tuple[int, str | None]]:
     """Delete the group's offsets of whole topics. Returns the error code and message of each topic."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"deleting offsets of share group {group}"
-    topics = [DeleteShareGroupOffsetsRequestTopic(name) for name in sorted(names)]
-    response = await cluster.request(DeleteShareGroupOffsetsRequest(group, topics), node)
+    request = DeleteShareGroupOffsetsRequest(
+        group, [DeleteShareGroupOffsetsRequestTopic(name) for name in sorted(names)]
+    )
+    response = await ask_about_group(cluster, group, request, f"deleting offsets of share group {group}")
     check(f"group {group}", response.error_code, response.error_message)
     return {topic.topic_name: (topic.error_code, topic.error_message) for topic in response.responses}

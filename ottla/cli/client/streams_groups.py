@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.coordinator_requests import ask_about_group, first_group
 from ottla.cli.client.failures import check
 from ottla.cli.client.leaders import TopicPartition
 from ottla.protocol.messages.shared_structs import TaskIds
@@ -20,9 +21,9 @@ _INTERNAL = re.compile(
 
 async def describe_streams_group(cluster: ClusterClient, group: str) -> DescribedGroup:
     """Return the group as its coordinator describes it."""
-    node = await cluster.coordinator(group)
-    cluster.doing = f"describing streams group {group}"
-    found: DescribedGroup = (await cluster.request(StreamsGroupDescribeRequest([group]), node)).groups[0]
+    request = StreamsGroupDescribeRequest([group])
+    doing = f"describing streams group {group}"
+    found: DescribedGroup = await ask_about_group(cluster, group, request, doing, first_group)
     check(f"group {group}", found.error_code, found.error_message)
     return found
 

@@ -13,9 +13,9 @@ from starlette.routing import Route
 from ottla.cli.client import groups, share_groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
-from ottla.cli.client.group_kinds import SHARE, STREAMS, describe_any_group, kind_of
+from ottla.cli.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.cli.client.group_resets import reset_targets
-from ottla.cli.client.groups import GroupDescription
+from ottla.cli.client.groups import GroupDescription, kind_of
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.site import Site, number, query
