@@ -25,6 +25,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.primitives import new_uuid, uuid_to_str
 
 LATEST = -1
 EARLIEST = -2
@@ -55,6 +56,22 @@ async def create_topic(
     result: CreatableTopicResult = response.topics[0]
     check(f"topic {name}", result.error_code, result.error_message)
     return result
+
+
+async def create_own_topic(
+    cluster: ClusterClient, prefix: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> str:
+    """Create a topic of the command's own, with a random name, which is returned.
+
+    A topic of that name is this one: the response to a first attempt was lost, and the next broker says that it exists.
+    """
+    name = f"{prefix}{uuid_to_str(new_uuid(cluster.world.rng))}"
+    try:
+        await create_topic(cluster, name, partitions, replication_factor, configs)
+    except CommandFailed as refused:
+        if refused.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return name
 
 
 async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:

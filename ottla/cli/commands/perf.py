@@ -19,7 +19,6 @@ from ottla.cli.client.consumer import places_of
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.progress import Progress
-from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.protocol.records.compression import CODEC_IDS
 
 COLUMNS = (
@@ -138,9 +137,8 @@ async def _topic(
             await cluster.topic(name)
         yield name
         return
-    topic = f"{PREFIX}{uuid_to_str(new_uuid(cluster.world.rng))}"
     async with cluster.limit():
-        await topics.create_topic(cluster, topic, partitions, replication_factor, {})
+        topic = await topics.create_own_topic(cluster, PREFIX, partitions, replication_factor, {})
     note(f"topic {topic} (deleted at the end)")
     try:
         yield topic
