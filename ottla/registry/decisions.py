@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.registry import schema_records as records
+from ottla.registry import schema_records
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference, references_of
 from ottla.registry.errors import RegistryError
 from ottla.registry.registry_state import State
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def md5(self) -> bytes:
-        return records.fingerprint(self.text, self.references, self.metadata, self.rules)
+        return schema_records.fingerprint(self.text, self.references, self.metadata, self.rules)
 
 
 def asked_from(body: object) -> Asked:
@@ -152,15 +152,15 @@ def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Re
         asked.metadata,
         asked.rules,
     )
-    rows = [] if context == DEFAULT_CONTEXT or context in state.contexts else [records.context_record(context)]
+    rows = [] if context == DEFAULT_CONTEXT or context in state.contexts else [schema_records.context_record(context)]
     # A softly deleted version of the same schema gives way, unless others refer to it.
     rows += [
-        records.deleted_for_good(old)
+        schema_records.deleted_for_good(old)
         for old in all_versions
         if old.deleted and old.id == schema_id and old.version < made.version
         if not state.referrers(subject, old.version, deleted=True)
     ]
-    return made, [*rows, records.schema_record(made)]
+    return made, [*rows, schema_records.schema_record(made)]
 
 
 # -- Deleting ------------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def delete_version(state: State, subject: str, number: int, *, permanent: bool) 
     if permanent and not version.deleted:
         raise RegistryError("version_not_soft_deleted", subject, version.version)
     _check_referrers(state, version, deleted=permanent)
-    make = records.deleted_for_good if permanent else records.deleted_softly
+    make = schema_records.deleted_for_good if permanent else schema_records.deleted_softly
     return version.version, [make(version)]
 
 
@@ -197,10 +197,10 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list
         _check_referrers(state, version, deleted=permanent, besides=subject)
     if not permanent:
         mark = {"version": live[-1].version}
-        return [row.version for row in live], [records.subject_record("DELETE_SUBJECT", subject, mark)]
-    made = [records.deleted_for_good(row) for row in reversed(rows)]
-    made += [records.subject_record("MODE", subject, None)] if subject in state.modes else []
-    made += [records.subject_record("CONFIG", subject, None)] if subject in state.configs else []
+        return [row.version for row in live], [schema_records.subject_record("DELETE_SUBJECT", subject, mark)]
+    made = [schema_records.deleted_for_good(row) for row in reversed(rows)]
+    made += [schema_records.subject_record("MODE", subject, None)] if subject in state.modes else []
+    made += [schema_records.subject_record("CONFIG", subject, None)] if subject in state.configs else []
     return [row.version for row in rows], made
 
 
@@ -227,7 +227,7 @@ def set_config(state: State, subject: str, body: object) -> tuple[dict[str, Any]
             raise RegistryError("invalid_level")
     value = {**state.configs.get(subject, {}), **{CONFIG_FIELDS[name]: part for name, part in changed.items()}}
     kept = {name: part for name, part in value.items() if part is not None}
-    return changed, [records.subject_record("CONFIG", subject, kept)]
+    return changed, [schema_records.subject_record("CONFIG", subject, kept)]
 
 
 def delete_config(state: State, subject: str) -> tuple[dict[str, Any], list[Record]]:
@@ -235,7 +235,7 @@ def delete_config(state: State, subject: str) -> tuple[dict[str, Any], list[Reco
     old = state.configs.get(subject)
     if old is None and subject != GLOBAL:
         raise RegistryError("config", subject)
-    return old or {}, [records.subject_record("CONFIG", subject, None)]
+    return old or {}, [schema_records.subject_record("CONFIG", subject, None)]
 
 
 def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[dict[str, str], list[Record]]:
@@ -251,11 +251,11 @@ def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[
         for each in concerned:
             for version in state.versions(each, deleted=True):
                 _check_referrers(state, version, deleted=True, besides=each)
-                rows.append(records.deleted_for_good(version))
-    return {"mode": mode}, [*rows, records.subject_record("MODE", subject, {"mode": mode})]
+                rows.append(schema_records.deleted_for_good(version))
+    return {"mode": mode}, [*rows, schema_records.subject_record("MODE", subject, {"mode": mode})]
 
 
 def delete_mode(state: State, subject: str) -> tuple[dict[str, str], list[Record]]:
     if subject not in state.modes:
         raise RegistryError("mode", subject)
-    return {"mode": state.modes[subject]}, [records.subject_record("MODE", subject, None)]
+    return {"mode": state.modes[subject]}, [schema_records.subject_record("MODE", subject, None)]
