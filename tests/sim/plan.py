@@ -16,6 +16,7 @@ from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.storage.directories.log_dirs import read_meta_properties
+from ottla.storage.producers import producer_snapshots
 from tests.sim.cluster import CONTROLLER_PORT, SimCluster, SimNode
 from tests.sim.formatting import format_node
 
@@ -44,8 +45,12 @@ ALWAYS: Bounds = {
     (dead_letter_queue, "ATTEMPTS_MAX"): 1_000,
     (dead_letter_queue, "RETRY_MS_MAX"): 2_000,
 }
-#: What is done in a turn of the loop.
-SMALL_SLICES: Bounds = {(publisher, "UNITS_A_TURN"): 10, (leaving, "PARTITIONS_PER_TURN"): 1}
+#: What is done in a turn of the loop; and each truncation waits for a worker.
+SMALL_SLICES: Bounds = {
+    (publisher, "UNITS_A_TURN"): 10,
+    (leaving, "PARTITIONS_PER_TURN"): 1,
+    (producer_snapshots, "PRODUCERS_AT_ONCE"): 0,
+}
 
 
 @dataclass(frozen=True)

@@ -344,7 +344,7 @@ class LeaderFetcher:
 
     def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._delay(key, self._settings.timeout_ms)
+            self.session.truncating(key)
             self._world.spawn(self._find_offset(key, partition), f"offsets of {partition}")
         elif code in LEADERSHIP_ERRORS:
             self._delay(key, LEADERSHIP_RETRY_MS)
@@ -363,20 +363,19 @@ class LeaderFetcher:
             if not self._flush_first(partition):
                 self.session.changed(key)
             return
-        # The partition is not fetched until then, so nothing is appended.
-        self._delay(key, self._settings.timeout_ms)
+        self.session.truncating(key)
         truncation = truncate_after(self._world, job, partition, own_log, leader, partition.leader_epoch)
-        task = self._run_truncation(key, partition, truncation)
-        self._world.spawn(task, f"truncate {partition}")
+        self._world.spawn(self._run_truncation(key, partition, truncation), f"truncate {partition}")
 
     async def _run_truncation(self, key: Key, partition: Partition, truncation: Awaitable[None]) -> None:
-        delay_ms = 0
+        delay_ms = self._settings.backoff_ms
         try:
             await truncation
+            delay_ms = 0
         except StorageFailure as failure:
             log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
-            delay_ms = self._settings.backoff_ms
-        self._go_on(key, partition, delay_ms)
+        finally:
+            self._go_on(key, partition, delay_ms)
 
     def _go_on(self, key: Key, partition: Partition, delay_ms: int) -> None:
         """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile."""
@@ -385,13 +384,14 @@ class LeaderFetcher:
             self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
+        delay_ms = self._settings.backoff_ms
         try:
             await go_to_leaders_range(self._world, self.link.require(), self._settings.timeout_ms, partition)
+            delay_ms = 0
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
             log.info("%s could not find where to go on: %s", partition, failure)
-            self._go_on(key, partition, self._settings.backoff_ms)
-        else:
-            self._go_on(key, partition, 0)
+        finally:
+            self._go_on(key, partition, delay_ms)
 
 
 def kept(data: PartitionData) -> PartitionData:

@@ -8,6 +8,7 @@ newer position of that partition has been sent meanwhile.
     changed         the log has changed: the new offset must be sent to the leader
     delay           leave the partition out until a time
     await_flush     leave it out until `flushed`, whatever the metadata says meanwhile
+    truncating      leave it out until the next `delay`, whatever the metadata of this leader epoch says meanwhile
     reset           the connection or the session is gone: begin with a full request
 """
 
@@ -30,6 +31,7 @@ Key: TypeAlias = tuple[bytes, int]
 #: A request for each record that is replicated: see `maker`.
 new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
+NO_EPOCH = -1
 #: The bytes of a response for all partitions together that catch up, and the least for each. A response has those in sync as well, and
 #: producers wait for them: they would wait for megabytes, and with replica.fetch.response.max.bytes reached for several responses.
 CATCH_UP_BYTES = 1024 * 1024
@@ -72,6 +74,8 @@ class Followed:
     delayed_until_ms: int = NOT_DELAYED
     #: The log whose flush is awaited.
     flushing: Log | None = None
+    #: The leader epoch in which the log is being truncated.
+    truncating_in: int = NO_EPOCH
 
 
 @dataclass(slots=True)
@@ -97,7 +101,9 @@ class FollowerSession:
                 return  # only the ISR has changed: a request for it would interrupt the one that waits at the leader
             if followed.flushing is not None and followed.flushing is partition.log:
                 return  # `flushed` sends the new position
-            followed.delayed_until_ms, followed.flushing = NOT_DELAYED, None
+            if followed.truncating_in == partition.leader_epoch:
+                return  # one that another leader epoch has asked for changes nothing
+            followed.delayed_until_ms, followed.flushing, followed.truncating_in = NOT_DELAYED, None, NO_EPOCH
             self._delayed.pop(key, None)
         self._changed[key] = None
 
@@ -117,20 +123,30 @@ class FollowerSession:
         followed = self.followed.get(key)
         if followed is None or followed.flushing is not None:
             return
-        followed.delayed_until_ms = until_ms
+        followed.delayed_until_ms, followed.truncating_in = until_ms, NO_EPOCH
         self._delayed[key] = None
         self._changed.pop(key, None)
         if followed.sent is not None:
             followed.sent = None
             self._forgotten[key] = None
 
+    def truncating(self, key: Key) -> None:
+        """Leave the partition out until the next `delay`: what is appended beside the truncation would be truncated as well.
+
+        The leader may have acknowledged it by then. Metadata that changes only the ISR does not end this.
+        """
+        followed = self.followed.get(key)
+        if followed is not None and followed.flushing is None:
+            self.delay(key, NOT_DELAYED)
+            followed.truncating_in = followed.partition.leader_epoch
+
     def await_flush(self, key: Key, log: Log) -> bool:
         """Leave the partition out until `flushed`: its position would acknowledge records that a power loss can take back.
 
-        Returns False if that flush is awaited already.
+        Returns False if that flush is awaited already, or comes after a truncation.
         """
         followed = self.followed.get(key)
-        if followed is None or followed.flushing is log:
+        if followed is None or followed.flushing is log or followed.truncating_in != NO_EPOCH:
             return False
         followed.flushing = None
         self.delay(key, NOT_DELAYED)
@@ -151,8 +167,8 @@ class FollowerSession:
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
             followed = self.followed[key]
-            if followed.flushing is not None:
-                continue  # `flushed` ends this one
+            if followed.flushing is not None or followed.truncating_in != NO_EPOCH:
+                continue  # `flushed`, or the truncation, ends this one
             due_ms = followed.delayed_until_ms
             if due_ms <= now_ms:
                 del self._delayed[key]

@@ -286,6 +286,38 @@ def test_a_truncation_with_many_producers_has_their_snapshot_read_on_a_worker_an
     assert follower.asked[-1] == (SESSION, 2, [6])
 
 
+def test_metadata_that_changes_only_the_isr_ends_no_truncation(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition was fetched again beside the truncation, which diverged again: the second truncation took records that had been
+    appended, and acknowledged to the leader, after the first."""
+    follower = with_many_producers(log, monkeypatch)
+    follower.answer(diverging(6))
+    follower.partition.become_follower(log, LEADER, 1, 2, [1, 2], [1, 2, 3])
+    follower.follow()
+    follower.clock.advance(SETTINGS.timeout_ms)
+    assert not any(8 in offsets for *_, offsets in follower.asked[1:]), "asked beside the truncation"
+    follower.run_tasks()
+    assert log.log_end_offset == 6
+    follower.answer()
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [6]
+
+
+def test_metadata_that_changes_only_the_isr_does_not_ask_beside_the_search_for_the_leaders_range(log: Log) -> None:
+    log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+    follower = Follower(log)
+    follower.fetcher.link.channel = Offsets(0, 1)
+    follower.answer(PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    asked = len(follower.asked)
+    follower.partition.become_follower(log, LEADER, 1, 2, [1, 2], [1, 2, 3])
+    follower.follow()
+    follower.answer()
+    follower.clock.advance(SETTINGS.timeout_ms)
+    assert not any(offsets for *_, offsets in follower.asked[asked:])
+    follower.run_tasks()
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [1]
+
+
 def _noting(reads: list[str], follower: Follower) -> Callable[[OsFiles, str], bytes | None]:
     read = OsFiles.read
 
