@@ -4,7 +4,7 @@ First the stock consumers with their default settings, then one node, three node
 leaves one of the tables. `make bench ARGS=steady` is another run: what happens to a load beside accidents (benchmarks/steady).
 What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of docs/PERFORMANCE.md.
 The other benchmarks are modules of their own
-(docs/PERFORMANCE.md, "What measures what").
+(docs/dev/performance-log.md, "What measures what").
 """
 
 from __future__ import annotations
