@@ -379,8 +379,8 @@ class LeaderFetcher:
 
     def _go_on(self, key: Key, partition: Partition, delay_ms: int) -> None:
         """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile."""
+        self._delay(key, delay_ms)
         if delay_ms or not self._flush_first(partition):
-            self._delay(key, delay_ms)
             self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:

@@ -302,6 +302,24 @@ def test_metadata_that_changes_only_the_isr_ends_no_truncation(log: Log, monkeyp
     assert follower.asked[-1][2] == [6]
 
 
+def test_what_a_truncation_has_left_is_flushed_before_the_next_fetch_acknowledges_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition whose flush was not begun after a truncation was never fetched again (seed 166)."""
+    follower = with_many_producers(log, monkeypatch)
+    log.update_config(LogConfig(flush_messages=1))
+    follower.partition.update_config()
+    follower.answer(diverging(6))
+    follower.run_tasks()
+    assert log.log_end_offset == 6 and log.recovery_point < 6
+    assert not any(6 in offsets for *_, offsets in follower.asked)
+    follower.run_tasks()
+    assert log.recovery_point == 6
+    follower.answer()
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [6]
+
+
 def test_metadata_that_changes_only_the_isr_does_not_ask_beside_the_search_for_the_leaders_range(log: Log) -> None:
     log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
     follower = Follower(log)
