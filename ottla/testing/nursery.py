@@ -60,7 +60,8 @@ class ForkedNode:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and the nursery is about to say so
+                os.kill(self.pid, number)
 
     def spoil(self, faults: NodeFaults) -> None:
         """Give the faults to the node; returns when they are in force.

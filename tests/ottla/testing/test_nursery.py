@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from ottla.testing import Cluster
-from ottla.testing.nursery import Nursery
+from ottla.testing.nursery import ForkedNode, Nursery
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import ROOT
 
@@ -52,6 +53,21 @@ def test_the_exit_code_of_a_node_is_that_of_its_process(cluster: Cluster) -> Non
     os.kill(killed.pid, signal.SIGKILL)
     assert killed.wait(30) == -signal.SIGKILL
     cluster.start(1)
+
+
+def test_a_node_that_has_ended_while_its_nursery_has_not_said_so_yet_is_ended_without_a_failure() -> None:
+    """Two tests of three failed so at the end of their clusters, on a quiet machine."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    exit_fd, unwritten = os.pipe()
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with control, theirs, open(unwritten, "w") as exit_code:
+        node = ForkedNode(ended.pid, exit_fd, -1, -1, control)
+        node.terminate()
+        node.kill()
+        exit_code.write("-9")
+        exit_code.flush()
+        assert node.wait(5) == -signal.SIGKILL
 
 
 def test_a_property_that_cannot_be_ends_the_start_with_the_node_s_own_words() -> None:
