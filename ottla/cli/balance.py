@@ -70,7 +70,9 @@ def plan_balance(
     plan.empty_others()
     plan.spread_over_racks()
     plan.even_counts()
-    plan.even_bytes(tolerance)
+    # With racks an exchange may open the way for a replica that had none.
+    while plan.even_bytes(tolerance) and plan.even_counts():
+        pass
     plan.even_leaders()
     return Balance(plan.replicas, sorted(plan.stuck))
 
@@ -164,16 +166,18 @@ class _Plan:
 
     # -- 3, 4: the same for all brokers --------------------------------------------------------------------------------
 
-    def even_counts(self) -> None:
-        """Move replicas from the broker with the most to one with at least two less."""
+    def even_counts(self) -> bool:
+        """Move replicas from the broker with the most to one with at least two less. Returns whether one was moved."""
+        has_moved = False
         while True:
             order = sorted(self.held, key=lambda node: (self.count(node), self.bytes[node], node))
             for source in reversed(order):
                 found = self._moved_to_emptier(source, order)
                 if found:
+                    has_moved = True
                     break
             else:
-                return
+                return has_moved
 
     def _moved_to_emptier(self, source: int, order: list[int]) -> bool:
         for target in order:
@@ -186,20 +190,23 @@ class _Plan:
                 return True
         return False
 
-    def even_bytes(self, tolerance: float) -> None:
-        """Exchange a large replica of the fullest broker for a smaller one of another."""
+    def even_bytes(self, tolerance: float) -> bool:
+        """Exchange a large replica of the fullest broker for a smaller one of another. Returns whether one was exchanged."""
+        has_moved = False
         if not self.held:
-            return
+            return has_moved
         mean = sum(self.bytes[node] for node in self.held) / len(self.held)
         for _ in range(EXCHANGES_MAX):
             source = max(self.held, key=lambda node: (self.bytes[node], node))
             if self.bytes[source] <= mean * (1 + tolerance):
-                return
+                break
             for target in sorted(self.held, key=lambda node: (self.bytes[node], node)):
                 if target != source and self._exchanged(source, target):
+                    has_moved = True
                     break
             else:
-                return
+                break
+        return has_moved
 
     def _exchanged(self, source: int, target: int) -> bool:
         """Make the exchange that brings the two brokers nearest to each other; only one that does so counts."""
