@@ -76,6 +76,12 @@ bench: $(VENV)/dev
 compat: $(VENV)/dev
 	$(PY) -m tests.compat $(ARGS)
 
+ifneq ($(filter --short,$(ARGS)),)
+# Some minutes: 60 kills, and the tests of accidents as `make test` has them.
+chaos: $(VENV)/dev
+	$(PY) -m tests.chaos --cycles 60
+	$(PYTEST) -n 2 --dist loadfile tests/chaos
+else
 # 2,000 kills and 500 power losses in all, with all seeds and as many records as the clients can write.
 chaos: export OTTLA_CHAOS := 1
 chaos: $(VENV)/dev
@@ -91,6 +97,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 	$(PY) -m tests.pipeline.sink_chaos
+endif
 
 # Whole clusters in virtual time, by seed: docs/dev/SIMULATOR.md.
 sim: $(VENV)/dev
