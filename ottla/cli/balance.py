@@ -192,9 +192,9 @@ class _Plan:
 
     def even_bytes(self, tolerance: float) -> bool:
         """Exchange a large replica of the fullest broker for a smaller one of another. Returns whether one was exchanged."""
-        has_moved = False
         if not self.held:
-            return has_moved
+            return False
+        has_moved = False
         mean = sum(self.bytes[node] for node in self.held) / len(self.held)
         for _ in range(EXCHANGES_MAX):
             source = max(self.held, key=lambda node: (self.bytes[node], node))

@@ -344,7 +344,7 @@ class LeaderFetcher:
 
     def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.session.truncating(key)
+            self.session.await_truncation(key)
             self._world.spawn(self._find_offset(key, partition), f"offsets of {partition}")
         elif code in LEADERSHIP_ERRORS:
             self._delay(key, LEADERSHIP_RETRY_MS)
@@ -363,7 +363,7 @@ class LeaderFetcher:
             if not self._flush_first(partition):
                 self.session.changed(key)
             return
-        self.session.truncating(key)
+        self.session.await_truncation(key)
         truncation = truncate_after(self._world, job, partition, own_log, leader, partition.leader_epoch)
         self._world.spawn(self._run_truncation(key, partition, truncation), f"truncate {partition}")
 

@@ -4,12 +4,12 @@ The leader remembers the fetch positions of the session; a request has only thos
 because a second one may be sent while the first is delayed at the leader: a response is used for a partition only if no
 newer position of that partition has been sent meanwhile.
 
-    add, remove     the metadata says to follow, or not to
-    changed         the log has changed: the new offset must be sent to the leader
-    delay           leave the partition out until a time
-    await_flush     leave it out until `flushed`, whatever the metadata says meanwhile
-    truncating      leave it out until the next `delay`, whatever the metadata of this leader epoch says meanwhile
-    reset           the connection or the session is gone: begin with a full request
+    add, remove       the metadata says to follow, or not to
+    changed           the log has changed: the new offset must be sent to the leader
+    delay             leave the partition out until a time
+    await_flush       leave it out until `flushed`, whatever the metadata says meanwhile
+    await_truncation  leave it out until the next `delay`, whatever the metadata of this leader epoch says meanwhile
+    reset             the connection or the session is gone: begin with a full request
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class FollowerSession:
             followed.sent = None
             self._forgotten[key] = None
 
-    def truncating(self, key: Key) -> None:
+    def await_truncation(self, key: Key) -> None:
         """Leave the partition out until the next `delay`: what is appended beside the truncation would be truncated as well.
 
         The leader may have acknowledged it by then. Metadata that changes only the ISR does not end this.

@@ -215,13 +215,13 @@ class _Committed(NamedTuple):
 
 
 def _first_failed(response: OffsetCommitResponse) -> _Committed:
-    """Return the first partition with an error, or any: a coordinator that has moved refuses all of them alike."""
-    rows = [
+    """Return the first partition with an error: a coordinator that has moved refuses all of them alike."""
+    rows = (
         _Committed(topic.name, row.partition_index, row.error_code)
         for topic in response.topics
         for row in topic.partitions
-    ]
-    return next((row for row in rows if row.error_code), rows[0])
+    )
+    return next((row for row in rows if row.error_code), _Committed("", -1, ErrorCode.NONE))
 
 
 async def delete_offsets(

@@ -27,7 +27,7 @@ from ottla.protocol.messages.end_txn import EndTxnResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponseTopic
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from tests.manual_clock import ManualClock
 
@@ -47,7 +47,10 @@ def response_to(request: object, error: ErrorCode) -> object:
             return DescribeShareGroupOffsetsResponse(groups=[group])
         case "OffsetCommitRequest":
             rows = [PartitionErrorCode(partition_index=0, error_code=error)]
-            return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)])
+            asked = cast(OffsetCommitRequest, request).topics
+            return OffsetCommitResponse(
+                topics=[OffsetCommitResponseTopic(topic.name, partitions=rows) for topic in asked]
+            )
         case "InitProducerIdRequest":
             return InitProducerIdResponse(producer_id=7, producer_epoch=0)
         case "AddPartitionsToTxnRequest":
@@ -90,6 +93,10 @@ def test_offsets_are_committed_while_the_new_coordinator_still_loads_its_log() -
     brokers = Brokers(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     asyncio.run(commit_offsets(brokers, "g", {("t", 0): 5}))
     assert brokers.asked == [OLD, NEW]
+
+
+def test_a_commit_of_no_offsets_is_no_failure() -> None:
+    asyncio.run(commit_offsets(Brokers(), "g", {}))
 
 
 def test_a_group_is_deleted_and_a_share_groups_positions_are_read_wherever_their_coordinator_is() -> None:
