@@ -19,16 +19,16 @@ import cramjam
 import zstandard
 
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records import lz4_frames
+from ottla.protocol.records import frames
 from ottla.protocol.records.compression import CODEC_IDS, CODECS, DECOMPRESSED_BYTES_MAX, compress, decompress
-from ottla.protocol.records.growing import OverLimitError, grow
+from ottla.protocol.records.frames import OverLimitError, grow
 
 SIZES = {"1 KB": 1 << 10, "16 KB": 16 << 10, "256 KB": 256 << 10, "1 MB": 1 << 20}
 SLICES = 300
 SLICE_US = 200
 LZ4, ZSTD = CODEC_IDS["lz4"], CODEC_IDS["zstd"]
 READERS = {LZ4: cramjam.lz4.decompress_into, ZSTD: cramjam.zstd.decompress_into}
-CRAMJAM_BLOCKS = lz4_frames._of_cramjam()
+CRAMJAM_BLOCKS = frames._of_cramjam()
 BOMB_BYTES, LIMIT_BYTES = 512 << 20, 64 << 20
 BOMBS = ("lz4", "zstd", "zstd of unknown size")
 
@@ -61,12 +61,12 @@ def by_cramjam(codec: int, data: memoryview, limit: int = DECOMPRESSED_BYTES_MAX
 
 
 def lz4_by_cramjam(data: bytes) -> bytes:
-    ours = lz4_frames._loaded
-    lz4_frames._loaded = CRAMJAM_BLOCKS
+    ours = frames._lz4_blocks
+    frames._lz4_blocks = CRAMJAM_BLOCKS
     try:
         return compress(LZ4, data)
     finally:
-        lz4_frames._loaded = ours
+        frames._lz4_blocks = ours
 
 
 def best_us(*kinds: Callable[[], object]) -> list[float]:

@@ -16,13 +16,12 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import DiskJob
 from ottla.server.workers import ThreadWorkers
 from ottla.storage.cleaner.cleaner import Advance, Begin, clean, plan_for
-from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, PassProgress
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 
@@ -48,7 +47,7 @@ async def one_pass(log: Log, records: int) -> None:
     worker = threads.process()
     await worker.make(int)
     steps, answer, longest, pieces = clean(log, plan_for(log, 0, NOW_MS), NOW_MS), None, 0.0, 0
-    began, before = time.perf_counter(), log.size
+    began, before = time.perf_counter(), log.segments.size
     while True:
         step_began = time.perf_counter()
         try:
@@ -64,14 +63,14 @@ async def one_pass(log: Log, records: int) -> None:
                 await worker.make(CleaningPass, OsFiles(), job)
             case Advance(first_base):
                 answer = await worker.call("advance", first_base)
-                assert isinstance(answer, Progress)
+                assert isinstance(answer, PassProgress)
                 pieces += 1
             case DiskJob(_, function):
                 await threads.run(function)
     seconds = time.perf_counter() - began
     cpu = sum(map(int, read(f"/proc/{worker.pid}/stat").rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
     memory = [line.split() for line in read(f"/proc/{worker.pid}/status").splitlines() if line.startswith("RssAnon")]
-    print(f"{records:,} records, {before >> 20} MiB -> {log.size >> 20} MiB, clean until {clean_until:,}")
+    print(f"{records:,} records, {before >> 20} MiB -> {log.segments.size >> 20} MiB, clean until {clean_until:,}")
     print(f"{seconds:.1f} s, worker {cpu:.2f} CPU s: {records / cpu:,.0f} records/s of a core in {pieces} pieces")
     print(
         f"longest step on the loop {longest * 1000:.2f} ms; worker's own memory {int(memory[0][1]) >> 10} MiB at the end"

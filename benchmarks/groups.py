@@ -18,18 +18,19 @@ import statistics
 import struct
 import time
 from typing import Any
+from unittest.mock import Mock
 
 from benchmarks.usage import cpu_seconds
 from benchmarks.watched import Node
-from ottla.broker.groups.consumer.consumer_target import input_of, new_target
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.broker.groups.consumer.subscribe import plan
+from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup
+from ottla.broker.groups.target import target_records
 from ottla.controller.metadata.shared_map import Map
-from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.consumer_group_records import (
+from ottla.protocol.internal_topics.group_records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
 )
@@ -166,6 +167,7 @@ def assignment(members: int, partitions: int) -> None:
     topic = TopicImage("t", bytes(16), Map({n: PartitionRegistration((1,), (1,)) for n in range(partitions)}))
     topics = TopicsImage(Map({topic.id: topic}), Map({topic.name: topic.id}))
     for assignor in ("uniform", "range"):
+        shard = Mock(cluster=Mock(topics=lambda: topics), config=Mock(consumer_group_assignors=[assignor]))
         group = ConsumerGroup("g")
         taken_ms = []
         for round_ in range(5):
@@ -177,7 +179,7 @@ def assignment(members: int, partitions: int) -> None:
                 group.replay(ConsumerGroupMemberMetadataKey("g", f"m-{n}"), value)
             group.epoch += 1
             begin = time.perf_counter()
-            records = new_target(input_of(group, topics, assignor), 0)
+            records = target_records(group.group_id, group.epoch, group.targets.copy(), RECORDS, plan(shard, group), 0)
             taken_ms.append((time.perf_counter() - begin) * 1000)
             for key, new in records:
                 group.replay(key, new)

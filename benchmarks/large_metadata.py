@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.image import EMPTY, MetadataDelta, MetadataImage
 from ottla.controller.raft.batches import committed_batches
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
@@ -52,7 +51,7 @@ def _image_of(log: MetadataLog) -> MetadataImage:
     delta = MetadataDelta(EMPTY)
     offset = 0
     while offset < log.state.end_offset:
-        batches = committed_batches(bytes(log.read(offset, 1 << 20)))
+        batches = committed_batches(bytes(log.log.read(offset, max_bytes=1 << 20).records))
         for batch in batches:
             delta.replay_all(decode_record(value)[0] for value in batch.records)
         offset = batches[-1].last_offset + 1

@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 from benchmarks.scale_turns import BROKERS, Figures, due, topics
-from ottla.broker.all_topics import AllTopics, Rows, View
 from ottla.broker.api.metadata import encoder_of_topics
 from ottla.broker.broker_node import BrokerNode
-from ottla.broker.encoded_metadata import EncodedMetadata, metadata_encoder
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.publisher import new_turn
+from ottla.broker.encoded_metadata import AllTopics, EncodedMetadata, Rows, View, metadata_encoder
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import new_turn
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.protocol.primitives import Pieces
 from ottla.protocol.work import Work

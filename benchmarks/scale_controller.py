@@ -13,15 +13,12 @@ from typing import Any
 from benchmarks.scale_turns import BROKERS, Figures, due, topics
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import fence_records, register_broker, unfence_records
-from ottla.controller.decisions.control_settings import ControlSettings
-from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.control_state import ControlSettings, ControlState
 from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.leaving import Leaving
-from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.topics import create_topics, delete_topics
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.metadata.snapshots import writing_snapshot
 from ottla.controller.periodic import ScheduledTasks
@@ -50,7 +47,7 @@ class EncodedLog:
         self.log_end_offset = end_offset
         self.batches: list[bytes] = []
 
-    def append(self, records: list[bytes], epoch: int) -> int:
+    def append_atomic(self, records: list[bytes], *, epoch: int) -> int:
         self.batches.append(data_batch(records, base_offset=self.log_end_offset, epoch=epoch, now_ms=0))
         self.log_end_offset += len(records)
         return self.log_end_offset - 1
@@ -182,7 +179,7 @@ def brokers_come_and_go(figures: Figures, node: ActiveController) -> None:
     for broker_id in range(1, BROKERS + 1):
         for _ in node.fences(broker_id):
             pass
-    assert len(state.index.leaderless()) == sum(len(topic.partitions) for topic in state.image.topics)
+    assert len(state.index.leaderless_partitions) == sum(len(topic.partitions) for topic in state.image.topics)
     figures.turns("unclean elections are looked for, all leaders are gone", node.looks(elect_unclean_leaders))
     figures.turns("unfence of the last one after all were down", node.unfences(BROKERS))
     led = len(state.index.led_by(BROKERS))
@@ -191,7 +188,7 @@ def brokers_come_and_go(figures: Figures, node: ActiveController) -> None:
     for broker_id in range(BROKERS, 0, -1):
         for _ in node.unfences(broker_id):
             pass
-    assert not state.index.leaderless()
+    assert not state.index.leaderless_partitions
     figures.number("partitions with another leader than the preferred one", len(state.index.imbalanced))
     figures.turns("preferred leaders are looked for, none can be elected", node.looks(return_to_preferred_leaders))
     leader = max(range(1, BROKERS + 1), key=lambda each: len(state.index.led_by(each)))
@@ -228,11 +225,12 @@ def requests(figures: Figures, node: ActiveController) -> None:
     harness = DecisionHarness(1)
 
     def create(*wanted: CreatableTopic) -> Iterator[None]:
-        progress: Progress[Any] = Progress()
         return node.writes(
-            lambda state: create_topics(
-                state, wanted, harness.configs, node.controller.rng, validate_only=False,
-                describable=frozenset(topic.name for topic in wanted), progress=progress,
+            in_turns(
+                lambda state: create_topics(
+                    state, wanted, harness.configs, node.controller.rng, validate_only=False,
+                    describable=frozenset(topic.name for topic in wanted),
+                )
             )
         )  # fmt: skip
 

@@ -19,9 +19,8 @@ from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import LeaderFetcher
 from ottla.node.node import Node
 from ottla.node.process import GC_THRESHOLDS
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, encode_request_header
 from ottla.protocol.compile import decoder, encode
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -249,7 +248,7 @@ async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
     log = partition.leader_log
     assert log is not None
     now_ms = bench.components.world.clock.mono_ms()
-    partition.become_leader(log, partition.leader_epoch, partition.partition_epoch, (1, 2), (1, 2), now_ms)
+    partition.become_leader(log, partition.leader_epoch, partition.isr.partition_epoch, (1, 2), (1, 2), now_ms)
     records = memoryview(bytearray(one_record_batch(bytes(100))))
 
     def asked(session_id: int, epoch: int, offset: int) -> bytes:
@@ -296,7 +295,7 @@ async def fetcher_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
     log = partition.log
     assert log is not None
     epoch = partition.leader_epoch + 1
-    partition.become_follower(log, 2, epoch, partition.partition_epoch, (1, 2), (1, 2))
+    partition.become_follower(log, 2, epoch, partition.isr.partition_epoch, (1, 2), (1, 2))
     settings = FetcherSettings(1, 1, 500, 1 << 20, 10 << 20, 1_000, 30_000)
     fetcher = LeaderFetcher(bench.components.world, settings, 2, lambda: None, lambda: 7)
     protocol, sink = ChannelProtocol(bench.components.world, "steps"), Sink()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandFailed as failure:
         return _report(failure)
     except KeyboardInterrupt:
+        # It may end asyncio between the making of a coroutine and its first step, which Python would warn of.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has closed the pipe. Python would raise the error again when it closes stdout.

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+from collections import deque
 
 from ottla.cli.local_nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
 
 # Linux gives outgoing connections 32768 and up: one of those could be taken again before the node listens there.
 LOWEST, HIGHEST = 15_000, 32_000
+#: More than what lies between the first and the last port of one node, or of those of one call.
+SPAN = ADMIN_PORT_STEP + 100
+#: The last ports that were given: what is to listen on them may not have begun to. Few, so that hundreds in a row can be had.
+_given: deque[int] = deque(maxlen=30)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return consecutive ports on which no process listens now."""
+    """Return consecutive ports on which no process listens now, and that were not given just before."""
     while True:
-        first = random.SystemRandom().randrange(LOWEST, HIGHEST)
+        first = random.SystemRandom().choice(own_ports())
         ports = list(range(first, first + count))
-        if all(is_free(port) for port in ports):
+        if _take(ports):
             return ports
 
 
 def free_base_port() -> int:
     """Return a `--base-port` for one node of `ottla dev` that is stopped and started again with the same ports."""
     while True:
-        (port,) = free_ports(1)
-        if all(is_free(port + step) for step in (CONTROLLER_PORT_STEP, ADMIN_PORT_STEP)):
+        port = random.SystemRandom().choice(own_ports())
+        if _take([port, port + CONTROLLER_PORT_STEP, port + ADMIN_PORT_STEP]):
             return port
+
+
+def own_ports() -> range:
+    """The first ports that this worker of pytest-xdist may give.
+
+    The others have theirs: one of them would take a port between the look at it and its use, or while its node is stopped.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers
+    width = (HIGHEST - LOWEST) // workers
+    return range(LOWEST + number * width, LOWEST + (number + 1) * width - SPAN)
+
+
+def _take(ports: list[int]) -> bool:
+    if any(port in _given or not is_free(port) for port in ports):
+        return False
+    _given.extend(ports)
+    return True
 
 
 def is_free(port: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ottla.server.disk_queue import Priority
+from ottla.server.workers import Priority
 
 
 class OneQueue:

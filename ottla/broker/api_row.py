@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.authorization.guard import InHandler, Rule, guarded
-from ottla.broker.cluster.forwarding import forward
+from ottla.broker.authorization import InHandler, Rule, guarded
+from ottla.broker.cluster.channels import forward
 from ottla.broker.components import BrokerComponents
-from ottla.broker.many_names import ManyNames, in_parts
+from ottla.broker.long_work import ManyNames, in_parts
 from ottla.protocol.api import ApiKey
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import FastPath
+from ottla.server.network.context import FastPath, RequestContext
 from ottla.server.network.route import Encode, Handler, Route
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
@@ -31,7 +30,7 @@ class Answered(NamedTuple):
     encoder: Callable[[int], Encode] | None = None
     #: The names in a request, if there may be many of them.
     names: ManyNames | None = None
-    #: Makes the fast paths of connections, see server/network/fast_path.py.
+    #: Makes the fast paths of connections, see server/network/context.py.
     fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
 
 

@@ -1,4 +1,4 @@
-"""Wiring of a broker: its components, their dependencies, and the order in which they start and stop.
+"""Wiring of a broker: its components, their dependencies, how new metadata reaches them, and the order in which they start and stop.
 
     start      scheduled tasks; then the lifecycle registers at the controller and is unfenced once it has caught up
     stop       controlled shutdown moves leadership away, then nothing is acknowledged any more, then the logs are closed
@@ -9,46 +9,101 @@ It shares the world, the logs and the listeners with a controller in the same pr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 
-from ottla.broker.all_topics import AllTopics
 from ottla.broker.api.metadata import encoder_of_topics
 from ottla.broker.api_row import bound
-from ottla.broker.clock_jumps import HOLD, ClockJumps
 from ottla.broker.cluster.assumed_fencing import AssumedFencing, Led
-from ottla.broker.cluster.broker_channels import BrokerChannels
-from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.producer_ids import ProducerIds
-from ottla.broker.cluster.streams_topics import StreamsTopics
-from ottla.broker.cluster.topic_creation import TopicCreation
+from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.coordinator.coordinator import CoordinatorLeadership
-from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
-from ottla.broker.full_disks import FullDisks
-from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.group_wiring import group_coordinator, share_group_coordinator
+from ottla.broker.encoded_metadata import AllTopics
+from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.groups.group_wiring import (
+    EndOffsets,
+    group_coordinator,
+    persister,
+    share_coordinator,
+)
+from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.publisher import BrokerPublisher
-from ottla.broker.replication.replication_wiring import replicas
+from ottla.broker.replication.replicas import Replicas
 from ottla.broker.routes import ROUTES
-from ottla.broker.scheduled_tasks import ScheduledTasks
+from ottla.broker.scheduled_tasks import HOLD, ClockJumps, FullDisks, ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.share_wiring import ShareGroups, persister, share_coordinator
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import transactions
-from ottla.controller.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.protocol.work import Work
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
+from ottla.server.clock import TimerWheel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.directories.logs import Logs
+
+Listener = Callable[[MetadataDelta, MetadataImage], Work[None] | None]
+
+
+class BrokerPublisher:
+    """New metadata takes effect on a broker: roles, logs and configs, in the one order that is safe.
+
+        0  whose metadata is it        a process that was replaced by another of the same id stops leading, and applies no more
+        1  the cache                   clients see the new leaders
+        2  the broker's own configs    because the logs of step 3 take their defaults from them
+        3  replicas                    create, lead, follow, delete; this notifies the coordinators
+        4  topics' configs             for logs that were there before; new ones had them in step 3
+        5  the other listeners
+
+    One path for log and snapshot: a snapshot is a delta too. Steps 3 to 5 are done in slices where there are many partitions.
+    It is a `controller.metadata.loader.Publisher`.
+    """
+
+    def __init__(
+        self,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        replicas: Replicas,
+        is_replaced_in: Callable[[MetadataImage], bool],
+    ) -> None:
+        self._own = (ResourceType.BROKER.value, str(configs.node_id))
+        self._all_brokers = (ResourceType.BROKER.value, "")
+        self._configs = configs
+        self._metadata = metadata
+        self._replicas = replicas
+        self._is_replaced_in = is_replaced_in
+        self._replaced = False
+        self.listeners: list[Listener] = []
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+        if not self._replaced and self._is_replaced_in(image):
+            self._replaced = True
+            self._replicas.resign_all()
+        if self._replaced:
+            return
+        self._metadata.image = image
+        changed = {} if delta.configs is None else delta.configs.changed_resources
+        broker_configs_changed = self._own in changed or self._all_brokers in changed
+        if broker_configs_changed:
+            self._configs.update(image.configs)
+        yield from self._replicas.apply(delta, image)
+        if broker_configs_changed:
+            yield from self._replicas.update_all_configs()
+        else:
+            yield from self._replicas.update_configs(name for kind, name in changed if kind == ResourceType.TOPIC)
+        for listener in self.listeners:
+            if (work := listener(delta, image)) is not None:
+                yield from work
+
 
 #: Kafka gives each attempt the socket timeout of controllers, 30 s, and makes three; `ottla dev` kills after 30 s in all.
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000
@@ -76,22 +131,22 @@ class BrokerNode:
         self.lifecycle, self.controller = lifecycle, controller
         metadata = self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
-        self.replicas = replicas(
+        self.replicas = Replicas(
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
         )
         self.clock_jumps = ClockJumps(world.session_clock, configs.setting(HOLD))
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
-        self.replicas.listeners.append(CoordinatorLeadership(GROUP_METADATA_TOPIC, self.groups))
+        self.replicas.listeners.append(self.groups)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
         self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security, self._led)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
-        self.replicas.listeners.append(CoordinatorLeadership(TRANSACTION_STATE_TOPIC, self.transactions.coordinator))
+        self.replicas.listeners.append(self.transactions.coordinator)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(world, configs, metadata, self.replicas, self.groups.runtime.turns)
-        self.replicas.listeners.append(CoordinatorLeadership(SHARE_GROUP_STATE_TOPIC, self.share_coordinator))
+        self.replicas.listeners.append(self.share_coordinator)
         share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
         work = LongWork(world)
         self._share_locks = TimerWheel(world.session_clock)
@@ -111,12 +166,14 @@ class BrokerNode:
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
-            share=ShareGroups(self.share_coordinator, share_persister),
+            share_coordinator=self.share_coordinator,
             share_leaders=self.share_leaders,
-            share_groups=share_group_coordinator(
-                world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
+            share_groups=ShareGroupCoordinator(
+                self.groups,
+                share_persister,
+                lambda: metadata.image.topics,
+                EndOffsets(world, metadata, self.replicas, self.channels).find,
             ),
-            group_deletion=GroupDeletion(self.groups, share_persister),
             fetch_sessions=FetchSessionCache.of(configs, world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
@@ -142,7 +199,7 @@ class BrokerNode:
 
     def _led(self) -> Iterator[Led]:
         """The partitions that this broker leads, and another one could."""
-        return (Led(p.topic, p.index, p.leader_epoch) for p in self.replicas if p.is_leader and len(p.isr) > 1)
+        return (Led(p.topic, p.index, p.leader_epoch) for p in self.replicas if p.is_leader and len(p.isr.members) > 1)
 
     def _check_directories(self) -> None:
         """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
@@ -171,7 +228,7 @@ class BrokerNode:
         `introduce_publisher` introduces the publisher to the current metadata and all changes. It is called once the metadata has
         this broker's own registration: older metadata may still name it leader of records that were lost in a crash.
         """
-        self.publisher.listeners.append(Rejoining(self.replicas, self.components.fetch_sessions).on_metadata_update)
+        self.publisher.listeners.append(partial(self.components.fetch_sessions.rejoin, self.replicas))
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
         self.lifecycle.start()

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.broker.all_topics import AllTopics
-from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.channels import ControllerChannel
 from ottla.broker.cluster.producer_ids import ProducerIds
-from ottla.broker.cluster.streams_topics import StreamsTopics
-from ottla.broker.cluster.topic_creation import TopicCreation
+from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.encoded_metadata import AllTopics
 from ottla.broker.fetch.session_cache import FetchSessionCache
-from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.share_wiring import ShareGroups
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import Transactions
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
+from ottla.server.clock import TimerWheel
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 
 
@@ -44,9 +42,8 @@ class BrokerComponents:
     groups: GroupCoordinatorService
     transactions: Transactions
     share_leaders: ShareLeaders
-    share: ShareGroups
+    share_coordinator: ShareCoordinator
     share_groups: ShareGroupCoordinator
-    group_deletion: GroupDeletion
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, which every fetch reads.

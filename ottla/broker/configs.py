@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
-from ottla.protocol.releases import Advertised
+from ottla.protocol.features import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.config.topic import topic_values
+from ottla.server.config.resource_configs import topic_values
 from ottla.storage.log_config import LogConfig
 
 #: LogConfig has these from the broker alone.

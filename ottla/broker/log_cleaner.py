@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ottla.broker.clock_jumps import ClockJumps
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.scheduled_tasks import ClockJumps
 from ottla.protocol.work import DiskJob
-from ottla.server.clock import pause
-from ottla.server.disk_queue import Priority
-from ottla.server.turns import run_in_turns
+from ottla.server.clock import pause, run_in_turns
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
+from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.cleaner.cleaner import Advance, Begin, Cleaner, PassEnded, Step
-from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, PassProgress
 from ottla.storage.directories.logs import Logs
 
 log = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class LogCleaner:
             directory, began_ms = self._began
             log.info("Log cleaner pass over %s took %d ms", directory, self._world.clock.mono_ms() - began_ms)
 
-    async def _do(self, step: Step) -> Progress | None:
+    async def _do(self, step: Step) -> PassProgress | None:
         match step:
             case Begin(job):
                 self._began = (job.directory, self._world.clock.mono_ms())
@@ -97,12 +96,12 @@ class LogCleaner:
                 await self._world.workers.on_disk(directory, Priority.CHECKPOINT, function)
         return None
 
-    async def _advance(self, first_base: int) -> Progress:
+    async def _advance(self, first_base: int) -> PassProgress:
         """One slice of the pass, and the pause after it for log.cleaner.io.max.bytes.per.second."""
         clock = self._world.clock
         began_ns = clock.mono_ns()
         try:
-            progress: Progress = await self._process.call("advance", first_base)
+            progress: PassProgress = await self._process.call("advance", first_base)
         except WorkerEnded as error:
             raise PassEnded(str(error)) from error
         rate = self._configs["log.cleaner.io.max.bytes.per.second"]

@@ -12,15 +12,13 @@ does not: its leaders had moved before, and a tool that asks each broker of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ottla.broker.encoded_metadata import Metadata
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.server.clock import Clock
-from ottla.server.isolation import isolated
-from ottla.server.network.context import Peer
-from ottla.server.network.reply import Reply
-from ottla.server.timer_wheel import TimerWheel
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.server.clock import Clock, TimerWheel
+from ottla.server.network.context import Peer, Reply
+from ottla.server.tasks import isolated
 
 #: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but
 #: not in the same turn of each node's event loop. So questions of clients that have been here for a while are answered after this, if the
@@ -61,20 +59,17 @@ class DelayedMetadata:
 
     def delay(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
         """Delays `answer` until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
-        delayed = _Delayed(names_lost_leader, answer, self._release)
-        self._wait(delayed, DELAY_MS)
-        return delayed.reply
+        return self._wait(_Delayed(names_lost_leader, answer, self._release), DELAY_MS)
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
         """Delay a response that names no lost leader by SETTLE_MS: this node's view of a broken leader may lag the client's by milliseconds."""
-        delayed = _Delayed(names_lost_leader, answer, self._settled)
-        self._wait(delayed, SETTLE_MS)
-        return delayed.reply
+        return self._wait(_Delayed(names_lost_leader, answer, self._settled), SETTLE_MS)
 
-    def _wait(self, delayed: _Delayed, delay_ms: int) -> None:
+    def _wait(self, delayed: _Delayed, delay_ms: int) -> Reply[Metadata]:
         self._delayed[delayed] = None
         delayed.slot = self._wheel.add(delayed, delay_ms)
         delayed.reply.on_cancel = lambda: self._forget(delayed)
+        return delayed.reply
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
@@ -88,12 +83,12 @@ class DelayedMetadata:
             isolated(delayed.look)
 
     def _settled(self, delayed: _Delayed) -> None:
-        self._forget(delayed)
         if delayed.names_lost_leader():
+            self._forget(delayed)
             delayed.on_expiry = self._release
             self._wait(delayed, DELAY_MS)
         else:
-            delayed.answer(delayed.reply)
+            self._release(delayed)
 
     def _release(self, delayed: _Delayed) -> None:
         self._forget(delayed)
@@ -104,17 +99,13 @@ class DelayedMetadata:
         self._wheel.remove(delayed, delayed.slot)
 
 
+@dataclass(slots=True, eq=False)
 class _Delayed:
-    __slots__ = ("answer", "names_lost_leader", "on_expiry", "reply", "slot")
-
-    def __init__(
-        self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Delayed], None]
-    ) -> None:
-        self.names_lost_leader = names_lost_leader
-        self.answer = answer
-        self.on_expiry = on_expiry
-        self.reply: Reply[Metadata] = Reply()
-        self.slot = -1
+    names_lost_leader: Callable[[], bool]
+    answer: Answer
+    on_expiry: Callable[[_Delayed], None]
+    reply: Reply[Metadata] = field(default_factory=Reply)
+    slot: int = -1
 
     def look(self) -> None:
         """The metadata has changed."""

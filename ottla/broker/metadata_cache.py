@@ -9,11 +9,10 @@ node asked about is this one; for other nodes with the host they registered.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ottla.controller.metadata.brokers import BrokerRegistration
+from ottla.controller.metadata.cluster import BrokerRegistration
 from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from ottla.controller.metadata.topics import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext
@@ -22,14 +21,6 @@ NO_LEADER = -1
 #: A response with one of these errors names the present leader (KIP-951).
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 class MetadataCache:
@@ -44,14 +35,14 @@ class MetadataCache:
 
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
-    def endpoint(self, node_id: int, context: RequestContext) -> NodeAddress | None:
+    def endpoint(self, node_id: int, context: RequestContext) -> NodeEndpoint | None:
         """The address of a live broker as this client has to see it."""
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.fenced:
             return None
         return self.address(broker, context)
 
-    def address(self, broker: BrokerRegistration, context: RequestContext) -> NodeAddress | None:
+    def address(self, broker: BrokerRegistration, context: RequestContext) -> NodeEndpoint | None:
         connection = context.connection
         endpoint = broker.endpoint(connection.listener_name)
         if endpoint is None:
@@ -59,17 +50,12 @@ class MetadataCache:
         host, port = endpoint.host, endpoint.port
         if broker.id == self.node_id and (connection.listener_name in self.unadvertised or host in WILDCARDS):
             host, port = connection.local_host, connection.local_port
-        return NodeAddress(broker.id, host, port, broker.rack)
-
-    def addresses(self, context: RequestContext) -> list[NodeAddress]:
-        """All live brokers that have this client's listener, in order of their ids."""
-        found = (self.endpoint(node_id, context) for node_id in sorted(self.image.cluster.brokers))
-        return [address for address in found if address is not None]
+        return NodeEndpoint(broker.id, host, port, broker.rack)
 
     def node_endpoints(self, node_ids: Iterable[int], context: RequestContext) -> list[NodeEndpoint]:
-        """The addresses of the leaders that a response names (KIP-951)."""
+        """The addresses of those that live and have this client's listener, in order of their ids: leaders that a response names (KIP-951)."""
         found = (self.endpoint(node_id, context) for node_id in sorted(node_ids))
-        return [NodeEndpoint(each.node_id, each.host, each.port, each.rack) for each in found if each is not None]
+        return [address for address in found if address is not None]
 
     def live(self, listener_name: str) -> set[int]:
         """The brokers that clients of the listener can reach."""

@@ -1,4 +1,4 @@
-"""The scheduled tasks of a broker: retention, removal, checkpoints, flushes, expiration of producers.
+"""The scheduled tasks of a broker: retention, removal, checkpoints, flushes, expiration of producers, a look at full disks and the clock.
 
 Each scheduled task is a row: its interval and its function. What waits for a disk runs on a thread of it; what touches the
 logs' own state runs on the loop, because a log has one writer. A task that fails runs again after its interval: the storage
@@ -7,28 +7,161 @@ layer itself takes a failed directory offline.
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Never
 
-from ottla.broker.clock_jumps import LOOK_MS as CLOCK_LOOK_MS
-from ottla.broker.clock_jumps import ClockJumps
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.full_disks import LOOK_MS, FullDisks
-from ottla.broker.replication.group_flush import flush_log
+from ottla.broker.replication.disk_work import flush_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.work import DiskJob
-from ottla.server.clock import TimerHandle
-from ottla.server.disk_queue import Priority
-from ottla.server.turns import run_in_turns
+from ottla.server.clock import Clock, TimerHandle, run_in_turns
+from ottla.server.metrics import GAUGE, Family, Sample, gauge
+from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.retaining import retaining
-from ottla.storage.errors import StorageFailure
+from ottla.storage.directories.open_logs import OpenLogs, retaining
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import Files
 from ottla.storage.log.log import Log
+
+CLOCK_LOOK_MS = 1_000
+JUMP_MS = 60_000
+HOLD = "ottla.clock.jump.hold.ms"
+
+
+class ClockJumps:
+    """Watches the wall clock of a node for jumps against the monotonic one. What deletes by age does not go by one until it is confirmed:
+    `expiry_ms` is the time for that.
+
+    Retention by time compares the timestamps of records with the wall clock: one that an operator or a virtual machine's host sets ten
+    days ahead deletes ten days of records at the next check, in Kafka too. Both clocks go on equally unless the wall clock is set, so
+    that their difference shows a jump, and how large it is.
+
+        jump         the difference has changed by more than a minute since the last look
+        held         for what deletes, time goes on from before a jump ahead; after a jump back it is the wall clock's own
+        confirmed    the clock has stayed so for ottla.clock.jump.hold.ms (an hour), or the node was restarted
+        withdrawn    the clock has come back
+
+    A time server's corrections are slower than a minute a look, and are followed. A machine that was suspended looks as if its clock
+    had jumped ahead: retention is an hour late then.
+    """
+
+    def __init__(self, clock: Clock, hold_ms: int) -> None:
+        self._clock = clock
+        self._hold_ms = hold_ms
+        #: Wall-clock time minus monotonic time, as it was at the last look, and as what deletes goes by it.
+        self._seen_ms = self._trusted_ms = self._difference_ms()
+        self._jumped_ms: int | None = None
+
+    def _difference_ms(self) -> int:
+        return self._clock.wall_ms() - self._clock.mono_ms()
+
+    def expiry_ms(self) -> int:
+        """Return the wall-clock time in milliseconds, without a jump ahead that is not confirmed."""
+        self.look()
+        return self._clock.mono_ms() + min(self._seen_ms, self._trusted_ms)
+
+    def look(self) -> None:
+        """A scheduled task: notices a jump, and that one is confirmed or withdrawn."""
+        now_ms, difference_ms = self._clock.mono_ms(), self._difference_ms()
+        jump_ms = difference_ms - self._seen_ms
+        self._seen_ms = difference_ms
+        if abs(jump_ms) > JUMP_MS:
+            self._jumped_ms = now_ms
+            log.warning(
+                "The wall clock jumped by %+d s against the monotonic clock: retention and expirations do not go by it"
+                " until it has stayed so for %d s, has come back, or the node is restarted",
+                round(jump_ms / 1_000),  # the two clocks are read one after the other
+                self._hold_ms // 1_000,
+            )
+        if self._jumped_ms is not None:
+            if abs(difference_ms - self._trusted_ms) <= JUMP_MS:
+                log.info("The wall clock has come back: retention and expirations go by it again")
+            elif now_ms - self._jumped_ms >= self._hold_ms:
+                log.warning("The wall clock is taken for right: retention and expirations go by it again")
+            else:
+                return
+        self._trusted_ms, self._jumped_ms = difference_ms, None
+
+    def metrics(self) -> Iterator[Family]:
+        held_ms = 0 if self._jumped_ms is None else self._seen_ms - self._trusted_ms
+        yield gauge("ottla_wall_clock_jump_ms", "The jump of the wall clock that is not confirmed yet", held_ms)
+
+
+#: The interval of looking for appends that failed: 10,000 logs take a millisecond.
+LOOK_MS = 2_000
+REPEAT_MS = 60_000
+#: With so much room the next append most likely succeeds, unless it is a quota of the file system that ended the last one.
+ROOM_BYTES = 1 << 20
+
+
+class FullDisks:
+    """The log directories of a broker that refuse appends for lack of room, as operators see them: an ERROR each minute, a readiness check
+    that fails, and the free bytes of each log directory.
+
+    Nothing else shows it: a full disk is no failed disk, what is written stays readable, and each client is only answered
+    KAFKA_STORAGE_ERROR. A directory counts as full while an append to one of its logs has failed for lack of room, and as one that
+    has room again when such an append succeeds, or when `ROOM_BYTES` are free: producers may have gone elsewhere meanwhile.
+    """
+
+    def __init__(self, clock: Clock, files: Files, logs: OpenLogs) -> None:
+        self._clock = clock
+        self._files = files
+        self._logs = logs
+        #: Path -> what is wrong, for operators.
+        self.full: dict[str, str] = {}
+        self._written_ms: dict[str, int] = {}
+
+    def look(self) -> None:
+        """A scheduled task: finds full directories, and writes a line for each, once a minute."""
+        now_ms = self._clock.mono_ms()
+        for directory in self._logs.directories:
+            text = self._refusal(directory) if directory.online else None
+            if text is None:
+                if self.full.pop(directory.path, None) is not None:
+                    del self._written_ms[directory.path]
+                    log.info("Log directory %s has room again", directory.path)
+                continue
+            self.full[directory.path] = text
+            written_ms = self._written_ms.get(directory.path)
+            if written_ms is None or now_ms - written_ms >= REPEAT_MS:
+                self._written_ms[directory.path] = now_ms
+                log.error("%s", text)
+
+    def metrics(self) -> Iterator[Family]:
+        samples = []
+        for directory in self._logs.directories:
+            free = self._free(directory) if directory.online else None
+            if free is not None:
+                samples.append(Sample({"logdirectory": directory.path}, free))
+        yield Family("ottla_log_directory_free_bytes", GAUGE, "Free bytes of the volume of each log directory", samples)
+
+    def _refusal(self, directory: LogDir) -> str | None:
+        refused = [each for each in self._logs.in_directory(directory) if type(each.room.append_failure) is DiskFull]
+        free = self._free(directory) if refused else None
+        if free is None or (free >= ROOM_BYTES and not any(map(_is_over_quota, refused))):
+            return None
+        names = f"{refused[0].topic}-{refused[0].partition}"
+        if len(refused) > 1:
+            names += f" and {len(refused) - 1} more partitions"
+        return f"Cannot append to {names}: no space left in {directory.path} ({free} bytes free)"
+
+    def _free(self, directory: LogDir) -> int | None:
+        try:
+            return self._files.usable_bytes(directory.path)[1]
+        except StorageFailure:
+            return None
+
+
+def _is_over_quota(refused: Log) -> bool:
+    failure = refused.room.append_failure
+    return failure is not None and isinstance(failure.cause, OSError) and failure.cause.errno == errno.EDQUOT
+
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +290,7 @@ class ScheduledTasks:
         await self._world.workers.on_disk(directory.path, Priority.CHECKPOINT, write, directory)
 
     async def _retain_in(self, directory: LogDir) -> None:
-        work = retaining(self._logs, directory, self._clock_jumps.expiry_ms())
+        work = retaining(self._logs.open, directory, self._clock_jumps.expiry_ms())
         workers = self._world.workers
 
         def run(job: DiskJob) -> Awaitable[object]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from random import Random
 
 from ottla.protocol.internal_topics.metadata_records import UserScramCredentialRecord
-from ottla.server.sasl.scram_messages import (
+from ottla.server.sasl.scram import (
     HASHES,
     ITERATIONS_MAX,
     ITERATIONS_MIN,

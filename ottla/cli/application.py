@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal, Never, TypeVar
 
@@ -172,4 +174,34 @@ async def connect(
 
 
 def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
-    return asyncio.run(coroutine)
+    """Run it as asyncio.run does, but let Ctrl-C wait while the event loop is made or closed.
+
+    A loop that is half closed leaves tasks behind, of which asyncio would complain on standard error.
+    """
+    runner = asyncio.Runner()
+    try:
+        with _interrupt_held_back():
+            runner.get_loop()
+        return runner.run(coroutine)
+    except asyncio.CancelledError:  # an interrupt that came before the first step: asyncio forgets that it was one
+        raise KeyboardInterrupt from None
+    finally:
+        with _interrupt_held_back():
+            runner.close()
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """An interrupt that comes inside is raised at the end."""
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt

@@ -23,7 +23,7 @@ from ottla.cli.client.transactions import list_transactions
 from ottla.cli.client.users import describe_scram_users
 from ottla.cli.errors import CommandFailed
 from ottla.server.authorization.operations import ANY, CLUSTER, OPERATIONS, RESOURCE_TYPES
-from ottla.server.quotas.table import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
+from ottla.server.quotas.clients import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
 
 TIMEOUT_S = 1.0
 

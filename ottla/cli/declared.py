@@ -28,8 +28,8 @@ from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ALLOW, DENY, LITERAL, PREFIXED
 from ottla.server.extras import missing
-from ottla.server.quotas.table import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
-from ottla.server.sasl.scram_messages import HASHES
+from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
+from ottla.server.sasl.scram import HASHES
 
 T = TypeVar("T")
 

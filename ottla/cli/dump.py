@@ -175,9 +175,9 @@ def record_types(topic: str) -> RecordTypes | None:
     if topic == "__consumer_offsets":
         from ottla.protocol.internal_topics.group_records import GROUP_RECORDS as types
     elif topic == "__transaction_state":
-        from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS as types
+        from ottla.protocol.internal_topics.coordinator_records import TRANSACTION_RECORDS as types
     elif topic == "__share_group_state":
-        from ottla.protocol.internal_topics.share_records import SHARE_RECORDS as types
+        from ottla.protocol.internal_topics.coordinator_records import SHARE_RECORDS as types
     else:
         return None
     return types

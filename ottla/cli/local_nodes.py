@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes (ottla/node/child.py), or forks of this one (ottla/node/forked.py); this only plans, starts and
+The nodes are `ottla start` processes (ottla/node/child.py), or forks of this one (ottla/node/child.py); this only plans, starts and
 ends them. It imports nothing of the server, which a wrong argument must not wait for.
 """
 
@@ -151,7 +151,7 @@ def bootstrap(nodes: Sequence[Node]) -> str:
 
 
 class Birth(Protocol):
-    """Starts a node's process with the arguments of `ottla start` (ottla/node/child.py, ottla/node/forked.py)."""
+    """Starts a node's process with the arguments of `ottla start` (ottla/node/child.py, ottla/node/child.py)."""
 
     def __call__(self, arguments: Sequence[str], output: IO[bytes], /) -> ChildNode: ...
 

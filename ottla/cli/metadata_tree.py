@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.cli.dump import is_space_ahead, mapped_file
 from ottla.controller.metadata.configs import ResourceType
-from ottla.controller.metadata.delta import WITHOUT_STATE, MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import RECOVERED
+from ottla.controller.metadata.image import WITHOUT_STATE, MetadataDelta, MetadataImage
+from ottla.controller.metadata.topics import RECOVERED
 from ottla.protocol.features import METADATA_VERSION, metadata_version_name
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
@@ -22,10 +21,13 @@ from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.storage.files import Files
 
 if TYPE_CHECKING:
-    from ottla.controller.metadata.brokers import BrokerRegistration, FeatureRange, RegisteredEndpoint
-    from ottla.controller.metadata.cluster import ControllerRegistration
-    from ottla.controller.metadata.partitions import PartitionRegistration
-    from ottla.controller.metadata.topics import TopicImage
+    from ottla.controller.metadata.cluster import (
+        BrokerRegistration,
+        ControllerRegistration,
+        FeatureRange,
+        RegisteredEndpoint,
+    )
+    from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
     from ottla.server.authorization.acl import AccessControlEntry
 
 #: A directory, by names, or the text of a file.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 Matches = Callable[[Record], bool]
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import printable
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 #: The bytes that a record has in the output; it is called with topic, partition and record.
 Write = Callable[[str, int, Record], bytes]

@@ -14,7 +14,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
-from ottla.protocol.records import NewRecord, Record
+from ottla.protocol.records.record import NewRecord, Record
 
 _KNOWN = {"topic", "partition", "offset", "timestamp", "key", "value", "key_base64", "value_base64", "headers"}
 _INT64_MAX = 2**63 - 1

@@ -23,6 +23,7 @@ from ottla.protocol.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS,
+    Advertised,
     default_levels,
     metadata_version_level,
     metadata_version_name,
@@ -30,8 +31,7 @@ from ottla.protocol.features import (
 )
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.primitives import uuid_from_str
-from ottla.protocol.releases import Advertised
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import read_address
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties, write_meta_properties

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.record_view import Decoded
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
 #: A screen is given up after so many bytes or seconds: it shows what it has.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.cli.record_json import to_line
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 FORMS = ("auto", "json", "text", "hex")
 #: Of a key, value or header the page shows so much; a download has all of it.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ottla.container.settings import ContainerError, Resolution
 from ottla.server.authorization.authorizer import make_authorizer
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties

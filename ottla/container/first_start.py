@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.container.settings import Setting, User
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MIN, salted_password
+from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, salted_password
 
 SALT_BYTES = 32
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.server.config.broker import is_secret
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.own import OWN_CONFIGS
+from ottla.server.config.key import ConfigError
 from ottla.server.config.properties_file import read_properties
+from ottla.server.config.settings import OWN_CONFIGS
 
 #: Gives the bytes of a file, or None where there is none. Mapping is pure but for this.
 ReadFile = Callable[[str], bytes | None]

@@ -2,8 +2,8 @@
 `ControllerNode` adds the controller role: decisions, scheduled tasks, handlers.
 
     metadata = MetadataNode(world, raft_config, directory)
-    controller = ControllerNode(world, metadata, settings, schema, endpoints)     # only with the controller role
-    await metadata.start()                                                        # a quorum of one leads afterwards
+    controller = ControllerNode(world, metadata, settings, configs, endpoints)     # only with the controller role
+    await metadata.raft.start()                                                   # a quorum of one leads afterwards
     await metadata.introduce(...)                                                 # the broker's publisher, in its order
     routes = controller.routes()                                                  # for the controller's listeners
 
@@ -14,14 +14,16 @@ be written to as soon as the response to CreateTopics is sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
-from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.brokers import register_controller
+from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.controller.metadata.loader import MetadataLoader
-from ottla.controller.metadata.publisher import Publisher
+from ottla.controller.metadata.cluster import RegisteredEndpoint, listeners_of
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import MetadataLoader, Publisher
 from ottla.controller.metadata.snapshots import (
     BYTES_BETWEEN_SNAPSHOTS_MAX,
     SNAPSHOT_INTERVAL_MS_MAX,
@@ -35,10 +37,10 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader, read_bootstrap
-from ottla.controller.registration import ControllerRegistrar
 from ottla.controller.routes import controller_routes
 from ottla.controller.runtime import Controller
-from ottla.protocol.features import DEFAULT, KRAFT_VERSION, supported_levels
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import DEFAULT, KRAFT_VERSION, MV_CONTROLLER_REGISTRATION, Advertised, supported_levels
 from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -46,17 +48,99 @@ from ottla.protocol.internal_topics.metadata_records import (
     ZkMigrationStateRecord,
     decode_record,
 )
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.primitives import new_uuid
-from ottla.protocol.releases import Advertised
 from ottla.protocol.work import Work
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
+from ottla.server.clock import pause
 from ottla.server.handlers.api_versions import Features
+from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+
+
+class ControllerRegistrar:
+    """A publisher that registers this controller (KIP-919) with the active one, which may be itself, whenever the metadata lacks it.
+
+    By the registrations the active controller checks that every voter supports a feature before it raises the feature's level.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        controller: Controller,
+        incarnation_id: bytes,
+        endpoints: Sequence[RegisteredEndpoint],
+        connect: Callable[[], Channel | None],
+        features: Mapping[str, tuple[int, int]],
+    ) -> None:
+        """Takes `connect`, which returns a channel to the active controller, or None if that is unknown."""
+        self._world = world
+        self._controller = controller
+        self._incarnation_id = incarnation_id
+        self._connect = connect
+        self._running = False
+        self._stopped = False
+        self._request = ControllerRegistrationRequest(
+            controller_id=controller.node_id,
+            incarnation_id=incarnation_id,
+            listeners=listeners_of(endpoints),
+            features=[Feature(name, lowest, highest) for name, (lowest, highest) in features.items()],
+        )
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Registers unless that is done or in progress. It is called after each change of the metadata or the leader."""
+        if not self._running and not self._stopped and self._needed():
+            self._running = True
+            self._world.spawn(self._register(), "controller-registration")
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _needed(self) -> bool:
+        image = self._controller.image
+        if image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
+            return False
+        known = image.cluster.controllers.get(self._controller.node_id)
+        return known is None or known.incarnation_id != self._incarnation_id
+
+    async def _register(self) -> None:
+        try:
+            while self._needed() and not self._stopped:
+                if await self._attempt():
+                    return  # the metadata will contain the registration
+                await pause(self._world.clock, RETRY_MS)
+        finally:
+            self._running = False
+
+    async def _attempt(self) -> bool:
+        try:
+            if self._controller.is_active:
+                self._controller.write(lambda state: register_controller(state, self._request))
+                return True
+            channel = self._connect()
+            if channel is None:
+                return False
+            response = await channel.request(self._request)
+        except (KafkaError, ChannelClosed) as error:
+            log.info("Could not register this controller: %s", error)
+            return False
+        if response.error_code != ErrorCode.NONE:
+            log.info("Could not register this controller: %s", ErrorCode(response.error_code).name)
+        return bool(response.error_code == ErrorCode.NONE)
+
 
 LeaderWatcher = Callable[[int, int], None]
 
@@ -94,12 +178,6 @@ class MetadataNode:
             world, self, bytes_max=snapshot_bytes_max, interval_ms_max=snapshot_interval_ms_max
         )
 
-    async def start(self) -> None:
-        await self.raft.start()
-
-    async def stop(self) -> None:
-        await self.raft.stop()
-
     async def introduce(self, publisher: Publisher) -> None:
         """Introduces a publisher: it gets the current image as one delta from the empty image; later commits follow."""
         known = asyncio.Event()
@@ -110,11 +188,6 @@ class MetadataNode:
 
         self.raft.between_deliveries(introduction())
         await known.wait()
-
-    @property
-    def last_applied_offset(self) -> int:
-        """The last published offset, which a broker reports in its heartbeats."""
-        return self.loader.last_offset
 
     def features(self) -> Features:
         """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
@@ -152,30 +225,13 @@ class MetadataNode:
         self.raft.snapshot_created(OffsetAndEpoch(offset, epoch))
 
 
-class QuorumLog:
-    """The quorum for the controller (`controller.runtime.MetadataLog`): it appends a decision's records as one batch."""
-
-    def __init__(self, raft: RaftNode) -> None:
-        self._raft = raft
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._raft.log_end_offset
-
-    def append(self, records: list[bytes], epoch: int) -> int:
-        return self._raft.append_atomic(records, epoch=epoch)
-
-    def resign(self, epoch: int) -> None:
-        self._raft.resign(epoch)
-
-
 class ControllerNode:
     def __init__(
         self,
         world: World,
         metadata: MetadataNode,
         settings: ControlSettings,
-        schema: ConfigSchema,
+        configs: ConfigDecisions,
         endpoints: Sequence[RegisteredEndpoint],
         *,
         authorizer: Authorizer | None = None,
@@ -186,15 +242,13 @@ class ControllerNode:
         self.world = world
         self.metadata = metadata
         tokens = settings.delegation_tokens
-        self.controller = Controller(
-            settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
-        )
+        self.controller = Controller(settings.node_id, world.clock, world.rng, metadata.raft, metadata.loader, settings)
         self.scheduled_tasks = ScheduledTasks(self.controller)
         self.components = ControllerComponents(
             world=world,
             controller=self.controller,
             scheduled_tasks=self.scheduled_tasks,
-            configs=ConfigDecisions(schema),
+            configs=configs,
             quorum=metadata.raft,
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,

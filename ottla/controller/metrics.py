@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.controller.controller_node import MetadataNode
-from ottla.controller.metadata.brokers import BrokerRegistration
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.cluster import BrokerRegistration
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.topics import RECOVERED, RECOVERING, TopicImage
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import MS_PER_UNIT, Controller
 from ottla.server.clock import Clock
@@ -206,15 +204,15 @@ class RaftMetrics:
     def __call__(self) -> Iterator[Family]:
         raft = self.raft
         self._update_rates()
-        role = type(raft.state.role).__name__.lower()
+        role, voted = type(raft.state.role).__name__.lower(), raft.state.role.election.voted
         if role == "follower" and not raft.state.is_voter:
             role = "observer"
         yield gauge(f"{RAFT}_current_state", "The replica's role in the quorum", 1, current_state=role)
         gauges = (
-            ("current_leader", "Node id of the quorum's leader", raft.leader_id),
-            ("current_epoch", "Epoch of the quorum", raft.epoch),
-            ("current_vote", "Node id that this replica voted for", _vote(raft)),
-            ("high_watermark", "Everything below is committed", raft.high_watermark),
+            ("current_leader", "Node id of the quorum's leader", raft.state.leader_id),
+            ("current_epoch", "Epoch of the quorum", raft.state.epoch),
+            ("current_vote", "Node id that this replica voted for", -1 if voted is None else voted.id),
+            ("high_watermark", "Everything below is committed", raft.state.high_watermark),
             ("log_end_offset", "End of this replica's metadata log", raft.log_end_offset),
             ("number_of_voters", "Voters of the quorum", len(raft.state.voters.last.ids)),
             ("append_records_rate", "Records that this leader appends a second", self._rates["append"]),
@@ -232,8 +230,3 @@ class RaftMetrics:
             leads = self.raft.is_leader
             self._rates = {"append": rate if leads else 0.0, "fetch": 0.0 if leads else rate}
         self._last_ms, self._last_end_offset = now_ms, end
-
-
-def _vote(raft: RaftNode) -> int:
-    voted = raft.state.role.election.voted
-    return -1 if voted is None else voted.id

@@ -16,12 +16,12 @@ from ottla.controller.decisions.delegation_tokens import remove_expired
 from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.heartbeats import NEVER_MS
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.unsettled import (
+from ottla.controller.decisions.leaving import (
     PARTITIONS_PER_TURN,
     left_by_broker,
     settle,
 )
+from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.runtime import Controller, Decide, T
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.metadata_records import NoOpRecord
@@ -40,7 +40,7 @@ class ScheduledTasks:
         self._controller = controller
         self._timers: dict[str, TimerHandle] = {}
         self._expiry_ms = NEVER_MS
-        #: Brokers whose change of state left partitions for later turns (unsettled.py), and the partitions of the current one.
+        #: Brokers whose change of state left partitions for later turns (leaving.py), and the partitions of the current one.
         self._changed_brokers: dict[int, None] = {}
         self._unsettled: dict[TopicIdPartition, None] = {}
         controller.on_activated = self._start

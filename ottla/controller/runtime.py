@@ -21,23 +21,20 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ottla.controller.bootstrap import bootstrap_records, completed
-from ottla.controller.decisions.control_settings import ControlSettings
-from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.control_state import ControlSettings, ControlState
+from ottla.controller.decisions.features import bootstrap_records, completed_bootstrap
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord, MetadataRecord
 from ottla.protocol.work import Work
-from ottla.server.clock import Clock
+from ottla.server.clock import Clock, begin_in_turns
 from ottla.server.metrics import Histogram
-from ottla.server.network.reply import Reply
-from ottla.server.turns import begin_in_turns
+from ottla.server.network.context import Reply
 
 #: The histogram counts units of 1024 ns.
 UNIT_BITS = 10
@@ -78,7 +75,7 @@ class MetadataLog(Protocol):
     def log_end_offset(self) -> int:
         """The offset that the next appended record gets."""
 
-    def append(self, records: list[bytes], epoch: int) -> int:
+    def append_atomic(self, records: list[bytes], *, epoch: int) -> int:
         """Append one batch as leader of the epoch and give its last offset; an exception means that nothing was."""
 
     def resign(self, epoch: int) -> None: ...
@@ -221,11 +218,6 @@ class Controller:
         else:
             reply.complete(response)
 
-    def resign(self) -> None:
-        """Hand the leadership over before stopping."""
-        if self.is_active:
-            self._log.resign(self.epoch)
-
     def stop(self) -> None:
         self._stop_indexing()
         if self.is_active:
@@ -243,7 +235,7 @@ class Controller:
         image = delta.apply(first + len(records) - 1, self.epoch)
         values = encode_metadata(records, image.features.metadata_version)
         try:
-            last = self._log.append(values, self.epoch)
+            last = self._log.append_atomic(values, epoch=self.epoch)
         except KafkaError:
             raise  # RECORD_LIST_TOO_LARGE: this node is the active controller all the same, and nothing has been changed
         except Exception:
@@ -332,7 +324,7 @@ class Controller:
 
     def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:
         """Write the records that a new cluster begins with, if its directory was formatted with other values than the defaults."""
-        self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
+        self._bootstrap = completed_bootstrap(list(records), self.settings.min_insync_replicas)
 
     def _deactivate(self) -> None:
         log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)

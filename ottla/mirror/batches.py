@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from ottla.protocol.records import BatchView, NewRecord, Record, build_batch
 from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -23,8 +22,11 @@ from ottla.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
+    BatchView,
+    crc32c,
 )
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import NewRecord, Record
 
 #: Smaller batches are joined with their neighbours, up to so many bytes.
 JOINED_BYTES = 256 * 1024

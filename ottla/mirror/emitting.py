@@ -11,7 +11,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.mirror.formats import OffsetSync, heartbeat_record
 from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.syncs import SyncWriter
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 
 #: Between two writes of pairs: those of a partition that waits for records are due then.
 EMIT_S = 1.0

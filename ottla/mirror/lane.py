@@ -24,7 +24,7 @@ from ottla.mirror.positions import Positions, position_record
 from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 from ottla.server.clock import Clock
 
 #: What waits in a lane of one partition; it is read on when there is less.

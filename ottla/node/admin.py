@@ -1,52 +1,157 @@
-"""Administration of a node: the admin listener, and every source of metrics of the node."""
+"""Administration of a node: the admin listener, the checks that it answers, and every source of metrics of the node."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable, Iterator
 
 from ottla import __version__
 from ottla.broker.broker_node import BrokerNode
-from ottla.broker.coordinator.partitions import hashes
-from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, transaction_metrics
-from ottla.broker.metrics.partitions import partition_metrics
-from ottla.broker.metrics.replicas import IsrChangeCounts
-from ottla.broker.metrics.share import share_metrics
-from ottla.broker.metrics.traffic import Traffic
-from ottla.broker.metrics.unflushed import UnflushedAges
+from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.coordinator.coordinator import hashes
+from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, share_metrics, transaction_metrics
+from ottla.broker.metrics.replicas import IsrChangeCounts, Traffic, UnflushedAges, partition_metrics
+from ottla.broker.replication.partition import Partition
 from ottla.controller.controller_node import ControllerNode, MetadataNode
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
-from ottla.node.checks import NodeChecks
-from ottla.server.admin import AdminServer, read_address
-from ottla.server.config.errors import ConfigError
+from ottla.node.loop_watch import LoopMetrics
+from ottla.server.admin import AdminServer, Check, read_address
+from ottla.server.client_bounds import kept_metrics
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.kept import kept_metrics
-from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Family, Registry, gauge
 from ottla.server.world import World
+from ottla.storage.directories.logs import Logs
 
 ADMIN_LISTENER = "ottla.admin.listener"
 METRICS_PORT = "ottla.metrics.port"
 PARTITIONS_MAX = "ottla.metrics.partitions.max"
+#: The property of the longest time for which replicas that are not in sync keep a node from being ready.
+IN_SYNC_TIMEOUT = "ottla.ready.in.sync.timeout.ms"
+
+
+class InSyncOnce:
+    """Remembers when a broker's replicas have all been in sync once since its start: afterwards a follower that lags is no matter of readiness.
+
+    Before that, stopping the next node may take partitions below min.insync.replicas. An orchestrator that updates node by node
+    (a StatefulSet) goes on as soon as the node before is ready. A broker is unfenced, and so can be used, seconds before its
+    followers have fetched what was written while it was down. With replication factor 3 and min.insync.replicas 2 producers
+    were then answered NOT_ENOUGH_REPLICAS until the fetchers had caught up.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        """After `timeout_ms` nothing is missed any more: a replica that never catches up, because its leader's disk fails, must not stop an
+        update for good."""
+        self._timeout_ms = timeout_ms
+        self._is_done = False
+        self._since_ms = -1
+
+    def missing(self, node_id: int, partitions: Iterable[Partition], image: MetadataImage, now_ms: int) -> int:
+        """Returns the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
+
+        Partitions without a leader do not count: there is nothing to catch up with. Replicas that a reassignment is adding are not missed either,
+        and those of a failed log directory come back by another way.
+        """
+        if self._is_done:
+            return 0
+        if self._since_ms < 0:
+            self._since_ms = now_ms
+        count = sum(_is_behind(node_id, each, image) for each in partitions)
+        self._is_done = not count or now_ms - self._since_ms >= self._timeout_ms
+        return 0 if self._is_done else count
+
+
+def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
+    topic = image.topics.by_id(local.topic_id)
+    partition = None if topic is None else topic.partitions.get(local.index)
+    return (
+        partition is not None
+        and local.log is not None
+        and partition.leader != NO_LEADER
+        and node_id in partition.replicas
+        and node_id not in partition.isr
+        and node_id not in partition.adding_replicas
+    )
+
+
+class NodeChecks:
+    """What the admin listener answers about a node, which says here what it has started so far."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self._world, self._config = world, config
+        self._in_sync = InSyncOnce(config.own[IN_SYNC_TIMEOUT])
+        self._logs: Logs | None = None
+        self._metadata: MetadataNode | None = None
+        self._broker: BrokerNode | None = None
+
+    def logs_are_made(self, logs: Logs) -> None:
+        self._logs = logs
+
+    def metadata_runs(self, metadata: MetadataNode) -> None:
+        """The metadata log is open, and its replica runs."""
+        self._metadata = metadata
+
+    def broker_is_made(self, broker: BrokerNode) -> None:
+        self._broker = broker
+
+    def live(self) -> Iterator[Check]:
+        """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
+        yield Check("event loop", True)
+        if self._metadata is not None:
+            failure = self._metadata.raft.failure
+            yield Check("metadata log", failure is None, "" if failure is None else str(failure))
+        if self._logs is not None:
+            usable = [directory.path for directory in self._logs.directories if directory.online]
+            yield Check("log directories", bool(usable), f"{len(usable)} of {len(self._logs.directories)} usable")
+
+    def ready(self) -> Iterator[Check]:
+        """Readiness: the checks that must pass before clients are routed to this node."""
+        yield from self.live()
+        if self._metadata is None:
+            yield Check("start", False, "the metadata log is not open yet")
+            return
+        raft = self._metadata.raft
+        where = f"node {raft.state.leader_id} leads" if raft.state.leader_id >= 0 else "no leader is known"
+        yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
+        if not self._config.is_broker:
+            return
+        broker = self._broker_check(self._metadata)
+        yield broker
+        if broker.passed and self._broker is not None:
+            image, now_ms = self._metadata.loader.image, self._world.clock.mono_ms()
+            missing = self._in_sync.missing(self._config.node_id, self._broker.replicas, image, now_ms)
+            full = self._broker.full_disks.full
+            yield Check("disk space", not full, "; ".join(full.values()))
+            yield Check("replicas", not missing, f"{missing} not in sync since the start" if missing else "")
+
+    def _broker_check(self, metadata: MetadataNode) -> Check:
+        state = self._broker.lifecycle.state if self._broker is not None else BrokerState.NOT_RUNNING
+        if state is not BrokerState.RUNNING:
+            return Check("broker", False, state.name)
+        if self._broker is not None and self._broker.assumed_fencing.is_assumed:
+            return Check("broker", False, "assumes that it was fenced: the log says why")
+        # The image may be outdated if the quorum cannot be reached, which another check reports.
+        registered = metadata.loader.image.cluster.brokers.get(self._config.node_id)
+        if registered is None or registered.fenced:
+            return Check("broker", False, "fenced: the controller gives it no partition to lead")
+        return Check("broker", True, state.name)
 
 
 def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: NodeChecks) -> list[AdminServer]:
     """Return a server for each of the two properties that is set: they say where the same pages are served."""
     addresses = []
     if text := config.own[ADMIN_LISTENER]:
-        addresses.append(_address(text))
+        try:
+            addresses.append(read_address(text))
+        except ValueError as error:
+            raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644") from None
     if (metrics_port := config.own[METRICS_PORT]) is not None:
         addresses.append(("127.0.0.1", metrics_port))
     if addresses:
         metrics.add(LoopMetrics(world.clock, config.is_controller))
     return [AdminServer(world, host, port, metrics, checks.live, checks.ready) for host, port in addresses]
-
-
-def _address(text: str) -> tuple[str, int]:
-    try:
-        return read_address(text)
-    except ValueError as error:
-        message = f"Invalid value {text} for configuration {ADMIN_LISTENER}: {error}"
-        raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644", message=message) from None
 
 
 def build_info(release: str) -> Family:
@@ -80,4 +185,4 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))
-    registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
+    registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share_coordinator))

@@ -23,7 +23,8 @@ from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.node.settings import registered_host
-from ottla.protocol.primitives import ZERO_UUID, new_uuid, uuid_to_str
+from ottla.protocol.primitives import new_uuid, uuid_to_str
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import (
     LOCK,

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType
 
+from ottla.server.clock import Clock
 from ottla.server.metrics import COUNTER, GAUGE, Family, Sample, gauge, quantile_of_buckets
 
 log = logging.getLogger(__name__)
@@ -147,3 +150,46 @@ def is_ours(frame: FrameType) -> bool:
 def short_name(path: str) -> str:
     """Return the last two parts of a path, as in `api/metadata.py`."""
     return "/".join(path.rsplit("/", 2)[-2:])
+
+
+# Kafka's threads have an idle ratio: the one loop does the work of all, so it is under the names of each.
+
+DOC = "Share of time in which the event loop is idle"
+POOLS = (
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle",
+    "kafka_network_socketserver_networkprocessoravgidle",
+)
+#: KIP-1190 and KIP-1229: the thread of the controller's events, which only controllers have, and the thread that loads metadata.
+CONTROLLER_THREAD = "kafka_controller_controllereventmanager_avgidleratio"
+LOADER_THREAD = "kafka_server_metadataloader_avgidleratio"
+
+
+@dataclass(slots=True)
+class LoopMetrics:
+    """The share of time between two scrapes in which the loop's thread used no CPU; a source that is called on it.
+
+    Both spellings of the names are exported, because exporters differ in how they write "percent".
+    """
+
+    clock: Clock
+    is_controller: bool = False
+    _last_cpu_s: float = -1.0
+    _last_ms: int = -1
+    _idle: float = 1.0
+
+    def __call__(self) -> Iterator[Family]:
+        usage = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+        cpu_s, now_ms = usage.ru_utime + usage.ru_stime, self.clock.mono_ms()
+        if self._last_ms >= 0 and now_ms > self._last_ms:
+            busy = (cpu_s - self._last_cpu_s) * 1000 / (now_ms - self._last_ms)
+            self._idle = min(1.0, max(0.0, 1.0 - busy))
+        self._last_cpu_s, self._last_ms = cpu_s, now_ms
+        for name in POOLS:
+            yield gauge(f"{name}_percent", DOC, self._idle)
+            yield gauge(f"{name}percent", DOC, self._idle)
+        yield gauge(LOADER_THREAD, DOC, self._idle)
+        if self.is_controller:
+            yield gauge(CONTROLLER_THREAD, DOC, self._idle)
+        yield gauge(
+            "kafka_network_requestchannel_requestqueuesize", "Requests are handled as they come: there is no queue", 0
+        )

@@ -13,51 +13,39 @@ import logging
 from collections.abc import Mapping
 
 from ottla.broker.broker_node import BrokerNode
-from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.cluster.lifecycle import BrokerLifecycle
-from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRejected
+from ottla.broker.cluster.channels import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle, RegistrationRejected
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.controller.controller_node import ControllerNode, MetadataNode
-from ottla.controller.decisions.config_schema import TableSchema
-from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.controller.metadata.publisher import AclPublisher, QuotaPublisher
+from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.metadata.cluster import RegisteredEndpoint
+from ottla.controller.metadata.loader import AclPublisher, QuotaPublisher
 from ottla.controller.raft.agreement import QuorumDisagreement
-from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers, build_info
-from ottla.node.checks import NodeChecks
-from ottla.node.closing import close_logs
+from ottla.node.admin import NodeChecks, add_broker_sources, add_metadata_sources, admin_servers, build_info
 from ottla.node.formatting import prepare
-from ottla.node.loading import load_logs
-from ottla.node.logins import NodeUsers, logins_of
-from ottla.node.security import NodeSecurity
-from ottla.node.settings import (
-    authorizer,
-    client_quotas,
-    control_settings,
-    detoured,
-    raft_config,
-    registered,
-)
+from ottla.node.load_and_close import close_logs, load_logs
+from ottla.node.security import NodeSecurity, NodeUsers, logins_of
+from ottla.node.settings import authorizer, client_quotas, control_settings, detoured, raft_config, registered
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
-from ottla.server.config.errors import ConfigError
+from ottla.server.client_bounds import kept_metrics
+from ottla.server.clock import TimerWheel
+from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig, log_ignored
-from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
-from ottla.server.kept import kept_metrics
+from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.metrics import Registry
-from ottla.server.network.client_gate import ClientGate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Listener
+from ottla.server.network.listener import ClientGate, Listener
 from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
-from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.pauses import RequestBytes
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.quotas.connections import ConnectionQuotas
-from ottla.server.quotas.metrics import quota_metrics
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.quotas.clients import quota_metrics
+from ottla.server.quotas.rate import ConnectionQuotas
 from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir, open_log_dirs
 from ottla.storage.directories.logs import Logs
@@ -176,13 +164,15 @@ class Node:
         self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
             raft, loader = self.metadata.raft, self.metadata.loader
-            loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.high_watermark))
+            loader.add_publisher(
+                AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.state.high_watermark)
+            )
         if config.is_controller:
             self.controller = ControllerNode(
                 self.world,
                 self.metadata,
                 control_settings(config, self.cluster_id),
-                TableSchema(config.node_id, config.values, config.static, config.advertised.release),
+                ConfigDecisions(config.node_id, config.values, config.static, config.advertised.release),
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
@@ -195,7 +185,7 @@ class Node:
             await self.metadata.raft.begin()
             await self._accept([listener for listener in listeners if listener not in early])
         else:
-            await self.metadata.start()
+            await self.metadata.raft.start()
         add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
         self.started_metadata = True
         self.checks.metadata_runs(self.metadata)
@@ -234,7 +224,7 @@ class Node:
                 features=self.metadata.supported_levels,
             ),
             heartbeats,
-            lambda: self.metadata.last_applied_offset,
+            lambda: self.metadata.loader.last_offset,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
@@ -287,7 +277,7 @@ class Node:
         endpoint = self.metadata.raft.state.leader_endpoint
         if endpoint is None:
             return None
-        return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
+        return ControllerAddress(self.metadata.raft.state.leader_id, endpoint.host, endpoint.port)
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> tuple[list[Listener], Dispatcher]:
         """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
@@ -296,8 +286,8 @@ class Node:
             [
                 *routes,
                 Route(ApiKey.API_VERSIONS, api_versions),
-                Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
-                Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
+                Route(ApiKey.SASL_HANDSHAKE, sasl_handshake),
+                Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate),
             ],
             self.config.advertised,
         )
@@ -383,7 +373,7 @@ class Node:
         if self.controller is not None:
             await self.controller.stop()
         if self._metadata is not None:
-            await self._metadata.stop()
+            await self._metadata.raft.stop()
         for listener in self.listeners:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()

@@ -16,7 +16,7 @@ from ottla.node.child import LOG_FILE_VARIABLE, inherited_pipes, report_ready
 from ottla.node.loop_watch import LoopWatch
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.server import log_setup
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.world import RealWorld, World
 from ottla.storage.errors import FULL, StorageFailure
 

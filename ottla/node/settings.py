@@ -7,20 +7,20 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ottla.controller.decisions.control_settings import ControlSettings, DelegationTokenSettings
-from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.controller.decisions.control_state import ControlSettings, DelegationTokenSettings
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.controller.raft.raft_config import NO_VOTERS, RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
-from ottla.server.config.errors import ConfigError
+from ottla.server.authorization.authorizer import Authorizer, make_authorizer
+from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.settings import read
-from ottla.server.network.detours import Detours, read_ways
 from ottla.server.principal import ANONYMOUS
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
 from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY
+from ottla.server.transport import Detours, read_ways
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,6 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         cluster_id=cluster_id,
         advertised=config.advertised,
         delegation_tokens=tokens,
-        properties=config.static,
     )
 
 
@@ -118,7 +117,7 @@ def detoured(world: World, config: NodeConfig) -> World:
     return replace(world, network=Detours(world.network, ways))
 
 
-def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:
+def authorizer(config: NodeConfig) -> Authorizer:
     """Nodes ask each other for ClusterAction like everybody; without authentication they are all User:ANONYMOUS."""
     made = make_authorizer(config["authorizer.class.name"], config.static)
     open_names = [

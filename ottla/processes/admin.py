@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.server.admin import AdminServer, Answer, Check, verdict
-from ottla.server.metrics import Registry
-from ottla.server.prometheus import CONTENT_TYPE
+from ottla.server.metrics import CONTENT_TYPE, Registry
 from ottla.server.world import World
 
 
@@ -54,7 +53,7 @@ def _labelled(sample: str, label: str) -> str:
 
 #: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
 ANSWER_TIMEOUT_S = 2.0
-#: A scrape is made in slices on the process's event loop (server/prometheus.py); Prometheus itself waits for 10 s.
+#: A scrape is made in slices on the process's event loop (server/metrics.py); Prometheus itself waits for 10 s.
 SCRAPE_TIMEOUT_S = 5.0
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 from ottla.processes.plan import BROKER_FOLDER, PlannedProcess
 from ottla.protocol.primitives import new_uuid, uuid_to_str
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.server.admin import read_address
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.validators import PORT_MAX
 

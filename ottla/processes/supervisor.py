@@ -25,7 +25,7 @@ from ottla.processes.one_log import OneLog
 from ottla.processes.plan import ADMIN_LISTENER, PlannedProcess, plan
 from ottla.server import log_setup
 from ottla.server.admin import read_address
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.world import RealWorld
 from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles

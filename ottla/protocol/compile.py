@@ -9,11 +9,11 @@ import linecache
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.protocol.decoding import decoder_source
-from ottla.protocol.encoding import encoder_source
-from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.decoding import Decoding
+from ottla.protocol.encoding import Encoding
+from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.primitives import Buffer, Pieces
-from ottla.protocol.schema import info_of
+from ottla.protocol.schema import check_version
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def encoder(cls: type[T], version: int) -> Callable[[T, Pieces], None]:
     """Returns a function (object, pieces) that appends the object's bytes to the list of pieces."""
     known = _encoders.get((cls, version))
     if known is None:
-        known = _encoders[cls, version] = _compile("encode", encoder_source, cls, version)
+        known = _encoders[cls, version] = _compile("encode", Encoding, cls, version)
     return known
 
 
@@ -33,7 +33,7 @@ def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T,
     """Returns a function (buffer, position, end) that returns the object and the position after it."""
     known = _decoders.get((cls, version))
     if known is None:
-        known = _decoders[cls, version] = _compile("decode", decoder_source, cls, version)
+        known = _decoders[cls, version] = _compile("decode", Decoding, cls, version)
     return known
 
 
@@ -44,19 +44,17 @@ def encode(obj: Any, version: int) -> bytes:
     return b"".join(pieces)
 
 
-def decode(cls: type[T], data: Buffer, version: int) -> T:
-    """Decodes an object that must fill all of `data`."""
-    obj, position = decoder(cls, version)(data, 0, len(data))
+def decode(cls: type[T], data: Buffer, version: int, start: int = 0) -> T:
+    """Decodes an object that must fill all of `data` from `start` on."""
+    obj, position = decoder(cls, version)(data, start, len(data))
     if position != len(data):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(data) - position} bytes left over")
     return obj
 
 
-def _compile(what: str, generate: Callable[..., tuple[str, dict[str, object]]], cls: type[object], version: int) -> Any:
-    info = info_of(cls)
-    if version not in info.versions:
-        raise UnsupportedVersion(f"{cls.__name__} has versions {info.versions}, not {version}")
-    source, scope = generate(cls, version, version in info.flexible)
+def _compile(what: str, kind: type[Encoding | Decoding], cls: type[Any], version: int) -> Any:
+    writer = kind(cls, version, version in check_version(cls, version).flexible)
+    source, scope = writer.whole(), writer.scope
     filename = f"<{what} {cls.__module__}.{cls.__name__} v{version}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), scope)

@@ -13,7 +13,7 @@ import struct
 
 from ottla.protocol import primitives
 from ottla.protocol.errors import MalformedMessage
-from ottla.protocol.schema import FIXED, Field, Struct, WireType, fields
+from ottla.protocol.schema import FIXED, ZERO_UUID, Field, Struct, WireType, fields
 from ottla.protocol.source import NUMBERS, Source, default_expression, least_size, present, run_size
 
 
@@ -30,7 +30,7 @@ def _tag_overrun(where: str) -> None:
 
 
 _SCOPE: dict[str, object] = {
-    "ZERO_UUID": primitives.ZERO_UUID,
+    "ZERO_UUID": ZERO_UUID,
     "MalformedMessage": MalformedMessage,
     "struct_error": struct.error,
     "uvarint": primitives.read_uvarint,
@@ -47,7 +47,7 @@ _SCOPE: dict[str, object] = {
 
 
 #: Of one request, in all of its arrays together. To decode and to answer so many takes 2 to 5 us each, and what does not work in parts
-#: (broker/many_names.py) does it in one turn of the event loop. Numbers and ids count as an eighth, but for those of partitions: each
+#: (broker/long_work.py) does it in one turn of the event loop. Numbers and ids count as an eighth, but for those of partitions: each
 #: of these has its part in the answer.
 ELEMENTS_MAX = 10_000
 #: Of what is about topics or partitions: 10,000 topics of a partition each. Members of groups that work with Apache Kafka stay below it:
@@ -92,17 +92,13 @@ def is_cheap(field: str) -> bool:
     return "partition" not in field
 
 
-def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
-    """Returns the text of decode(buf, pos, end) -> (object, position after it), and the names it uses."""
-    writer = _Decoding(cls, version, flexible)
-    return writer.whole(), writer.scope
+class Decoding(Source):
+    """The source of decode(buf, pos, end) -> (object, position after it)."""
 
+    names = _SCOPE
 
-class _Decoding(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
-        super().__init__(dict(_SCOPE))
-        self.cls, self.version, self.flexible = cls, version, flexible
-        self.where = cls.__name__
+        super().__init__(cls, version, flexible)
         self.null = "< 0"
         #: What peers answer, and what is on the disk, is bounded by what was asked for.
         self.has_budget = cls.__name__.endswith("Request")
@@ -131,16 +127,12 @@ class _Decoding(Source):
         codes = "".join(code for code, _ in self.run)
         targets = ", ".join(target for _, target in self.run)
         self.run = []
-        if codes == "B":
-            self.line(f"{targets} = buf[pos]")
-            self.line("pos += 1")
-        elif codes == "?":
-            self.line(f"{targets} = buf[pos] != 0")
-            self.line("pos += 1")
+        if codes in ("B", "?"):
+            value = "buf[pos]" if codes == "B" else "buf[pos] != 0"
         else:
-            comma = "," if "," not in targets else ""
-            self.line(f"{targets}{comma} = {self.codec(codes, 'unpack_from')}(buf, pos)")
-            self.line(f"pos += {run_size(codes)}")
+            targets += "," if "," not in targets else ""
+            value = f"{self.codec(codes, 'unpack_from')}(buf, pos)"
+        self.line(f"{targets} = {value}", f"pos += {run_size(codes)}")
 
     def prefix(self, code: str, name: str) -> str:
         """Read a length or presence byte at the end of the run; gives the variable that holds it."""
@@ -183,31 +175,23 @@ class _Decoding(Source):
             self.compact(kind, target, nullable)
         else:
             count = self.prefix("h" if kind == "str" else "i", "n")
-            self.line(f"if {count} >= 0:")
-            self.line(f"    stop = pos + {count}")
-            self.line(f"    {target} = {self.slice(kind)}")
-            self.line("    pos = stop")
+            self.sliced(f"if {count} >= 0:", f"pos + {count}", kind, target)
             self.otherwise_null(target, nullable or kind == "Records")
 
-    def slice(self, kind: str) -> str:
-        if kind == "str":
-            return 'str(buf[pos:stop], "utf-8")'
-        return "bytes(buf[pos:stop])" if kind == "bytes" else "memoryview(buf)[pos:stop]"
+    def sliced(self, test: str, stop: str, kind: str, target: str) -> None:
+        text = {"str": 'str(buf[pos:stop], "utf-8")', "bytes": "bytes(buf[pos:stop])"}
+        value = text.get(kind, "memoryview(buf)[pos:stop]")
+        self.line(test, f"    stop = {stop}", f"    {target} = {value}", "    pos = stop")
 
     def compact(self, kind: str, target: str, nullable: bool) -> None:
         count = self.prefix("B", "n")
         more = "more_string" if kind == "str" else "more"
-        self.line(f"if {count} > 127:")
-        self.line(f"    {count}, pos = {more}(buf, pos, {count})")
-        self.line(f"if {count}:")
-        self.line(f"    stop = pos + {count} - 1")
-        self.line(f"    {target} = {self.slice(kind)}")
-        self.line("    pos = stop")
+        self.line(f"if {count} > 127:", f"    {count}, pos = {more}(buf, pos, {count})")
+        self.sliced(f"if {count}:", f"pos + {count} - 1", kind, target)
         self.otherwise_null(target, nullable)
 
     def otherwise_null(self, target: str, nullable: bool) -> None:
-        self.line("else:")
-        self.line(f"    {target} = None" if nullable else f"    null({self.where!r})")
+        self.line("else:", f"    {target} = None" if nullable else f"    null({self.where!r})")
 
     def struct_value(self, wire_type: WireType, target: str, nullable: bool) -> None:
         assert wire_type.struct is not None
@@ -216,14 +200,11 @@ class _Decoding(Source):
             self.line(f"{target} = {obj}")
             return
         null = self.null
-        self.line(f"if {self.prefix('b', 'n')} {null}:")
-        self.line(f"    {target} = None")
-        self.line("else:")
-        self.depth += 1
-        obj = self.struct(wire_type.struct)
-        self.flush()
-        self.line(f"{target} = {obj}")
-        self.depth -= 1
+        self.line(f"if {self.prefix('b', 'n')} {null}:", f"    {target} = None")
+        with self.block("else:"):
+            obj = self.struct(wire_type.struct)
+            self.flush()
+            self.line(f"{target} = {obj}")
 
     def array(self, wire_type: WireType, target: str, nullable: bool) -> None:
         """The count, its check against the bytes that are there, the elements."""
@@ -231,25 +212,19 @@ class _Decoding(Source):
         assert item is not None
         count = self.prefix("B" if self.flexible else "i", "n")
         if self.flexible:
-            self.line(f"if {count} > 127:")
-            self.line(f"    {count}, pos = more(buf, pos, {count})")
+            self.line(f"if {count} > 127:", f"    {count}, pos = more(buf, pos, {count})")
             self.line(f"{count} -= 1")
         size = max(1, least_size(item, self.version, self.flexible))
         factor = "" if size == 1 else f" * {size}"
-        self.line(f"if {count} > 0:")
-        self.depth += 1
-        self.line(f"if {count}{factor} > end - pos or {count} > {primitives.ARRAY_ITEMS_MAX}:")
-        self.line(f"    too_many({self.where!r}, {count})")
-        if self.has_budget:
-            is_number = item.name in NUMBERS or item.name == "uuid"
-            share = f"{count} >> 3" if is_number and is_cheap(self.where.rpartition(".")[2]) else count
-            self.line(f"left -= {share}")
-            self.line("if left < 0:")
+        with self.block(f"if {count} > 0:"):
+            self.line(f"if {count}{factor} > end - pos or {count} > {primitives.ARRAY_ITEMS_MAX}:")
             self.line(f"    too_many({self.where!r}, {count})")
-        self.items(item, target, count)
-        self.depth -= 1
-        self.line(f"elif {count} == 0:")
-        self.line(f"    {target} = []")
+            if self.has_budget:
+                is_number = item.name in NUMBERS or item.name == "uuid"
+                share = f"{count} >> 3" if is_number and is_cheap(self.where.rpartition(".")[2]) else count
+                self.line(f"left -= {share}", "if left < 0:", f"    too_many({self.where!r}, {count})")
+            self.items(item, target, count)
+        self.line(f"elif {count} == 0:", f"    {target} = []")
         self.otherwise_null(target, nullable)
 
     def items(self, item: WireType, target: str, count: str) -> None:
@@ -262,45 +237,30 @@ class _Decoding(Source):
             return
         items = self.name("items")
         self.line(f"{target} = {items} = []")
-        self.line(f"for _ in range({count}):")
-        self.depth += 1
-        if item.struct is not None:
-            element = self.struct(item.struct)
-        else:
-            element = self.name("item")
-            self.value(item, element, False)
-        self.flush()
-        self.line(f"{items}.append({element})")
-        self.depth -= 1
+        with self.block(f"for _ in range({count}):"):
+            if item.struct is not None:
+                element = self.struct(item.struct)
+            else:
+                element = self.name("item")
+                self.value(item, element, False)
+            self.flush()
+            self.line(f"{items}.append({element})")
 
     def tags(self, tagged: list[Field], obj: str) -> None:
         count = self.prefix("B", "tags")
         if not tagged:
-            self.line(f"if {count}:")
-            self.line(f"    pos = skip_tags(buf, pos, end, {count})")
+            self.line(f"if {count}:", f"    pos = skip_tags(buf, pos, end, {count})")
             return
         tag, stop = self.name("tag"), self.name("stop")
-        self.line(f"if {count}:")
-        self.depth += 1
-        self.line(f"if {count} > 127:")
-        self.line(f"    {count}, pos = more(buf, pos, {count})")
-        self.line(f"if {count} > {primitives.TAGGED_FIELDS_MAX}:")
-        self.line(f"    too_many({self.where!r}, {count})")
-        self.line(f"for _ in range({count}):")
-        self.depth += 1
-        self.line(f"{tag}, pos = uvarint(buf, pos)")
-        self.line(f"{stop}, pos = uvarint(buf, pos)")
-        self.line(f"{stop} += pos")
-        self.line(f"if {stop} > end:")
-        self.line(f"    tag_overrun({self.where!r})")
-        for number, field in enumerate(tagged):
-            self.line(f"{'elif' if number else 'if'} {tag} == {field.tag}:")
-            self.depth += 1
-            self.field(field, f"{obj}.{field.name}")
-            self.flush()
-            self.line(f"if pos != {stop}:")
-            self.line(f"    tag_overrun({self.where!r})")
-            self.depth -= 1
-        self.line("else:")
-        self.line(f"    pos = {stop}")
-        self.depth -= 2
+        with self.block(f"if {count}:"):
+            self.line(f"if {count} > 127:", f"    {count}, pos = more(buf, pos, {count})")
+            self.line(f"if {count} > {primitives.TAGGED_FIELDS_MAX}:", f"    too_many({self.where!r}, {count})")
+            with self.block(f"for _ in range({count}):"):
+                self.line(f"{tag}, pos = uvarint(buf, pos)", f"{stop}, pos = uvarint(buf, pos)", f"{stop} += pos")
+                self.line(f"if {stop} > end:", f"    tag_overrun({self.where!r})")
+                for number, field in enumerate(tagged):
+                    with self.block(f"{'elif' if number else 'if'} {tag} == {field.tag}:"):
+                        self.field(field, f"{obj}.{field.name}")
+                        self.flush()
+                        self.line(f"if pos != {stop}:", f"    tag_overrun({self.where!r})")
+                self.line("else:", f"    pos = {stop}")

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from ottla.protocol import primitives
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
-from ottla.protocol.schema import FIXED, Field, Struct, WireType
+from ottla.protocol.schema import FIXED, ZERO_UUID, Field, Struct, WireType
 from ottla.protocol.source import NUMBERS, Source, differs_from_default, present
 
 
@@ -23,7 +23,7 @@ def _null(where: str) -> NoReturn:
 
 
 _SCOPE: dict[str, object] = {
-    "ZERO_UUID": primitives.ZERO_UUID,
+    "ZERO_UUID": ZERO_UUID,
     "uvarint": primitives.uvarint,
     "string_length": primitives.string_length,
     "numbers": primitives.numbers,
@@ -32,17 +32,13 @@ _SCOPE: dict[str, object] = {
 }
 
 
-def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
-    """Returns the text of encode(obj, out), and the names it uses."""
-    writer = _Encoding(cls, version, flexible)
-    return writer.whole(), writer.scope
+class Encoding(Source):
+    """The source of encode(obj, out)."""
 
+    names = _SCOPE
 
-class _Encoding(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
-        super().__init__(dict(_SCOPE))
-        self.cls, self.version, self.flexible = cls, version, flexible
-        self.where = cls.__name__
+        super().__init__(cls, version, flexible)
         self.null = b"\xff"
         self.out, self.write = "out", "write"  # the list that takes the pieces, and its append
 
@@ -106,8 +102,7 @@ class _Encoding(Source):
         local = self.name({"str": "s", "struct": "o"}.get(kind, "a"))
         self.line(f"{local} = {value}")
         if may_be_none and not nullable:
-            self.line(f"if {local} is None:")
-            self.line(f"    null({self.where!r})")
+            self.line(f"if {local} is None:", f"    null({self.where!r})")
         if kind == "struct":
             self.struct_value(wire_type, local, nullable)
         elif kind == "list":
@@ -123,12 +118,10 @@ class _Encoding(Source):
         plus = " + 1" if self.flexible else ""
         encoded = [f"{local} = {local}.encode()"] if kind == "str" else []
         if nullable:
-            self.line(f"if {local} is None:")
-            self.line(f"    {count} = {0 if self.flexible else -1}")
+            self.line(f"if {local} is None:", f"    {count} = {0 if self.flexible else -1}")
             self.line("else:")
             self.depth += 1
-        for text in [*encoded, f"{count} = len({local}){plus}"]:
-            self.line(text)
+        self.line(*encoded, f"{count} = len({local}){plus}")
         if kind == "str" and not self.flexible:
             self.line(f"if {count} > {primitives.STRING_BYTES_MAX}:")
             self.line(f"    string_length({count} + 1)")  # raises; a Struct would do so with an error of its own
@@ -136,8 +129,7 @@ class _Encoding(Source):
             self.depth -= 1
         self.prefix(count, "h" if kind == "str" else "i", "string_length" if kind == "str" else "uvarint")
         if nullable:
-            self.line(f"if {local}:")
-            self.line(f"    {self.write}({local})")
+            self.line(f"if {local}:", f"    {self.write}({local})")
         else:
             self.line(f"{self.write}({local})")
 
@@ -147,14 +139,10 @@ class _Encoding(Source):
         plus = " + 1" if self.flexible else ""
         self.line(f"if {local} is None:")
         self.line(f"    {count} = {0 if self.flexible else -1}" if nullable else f"    null({self.where!r})")
-        self.line(f"elif {local}.__class__ is list:")
-        self.line(f"    {count} = sum(map(len, {local})){plus}")
-        self.line("else:")
-        self.line(f"    {count} = len({local}){plus}")
-        self.line(f"    {local} = ({local},)")
+        self.line(f"elif {local}.__class__ is list:", f"    {count} = sum(map(len, {local})){plus}")
+        self.line("else:", f"    {count} = len({local}){plus}", f"    {local} = ({local},)")
         self.prefix(count, "i")
-        self.line(f"if {local}:")
-        self.line(f"    {self.out}.extend({local})")
+        self.line(f"if {local}:", f"    {self.out}.extend({local})")
 
     def struct_value(self, wire_type: WireType, local: str, nullable: bool) -> None:
         assert wire_type.struct is not None
@@ -162,14 +150,11 @@ class _Encoding(Source):
             self.struct(wire_type.struct, local)
             return
         self.flush()
-        self.line(f"if {local} is None:")
-        self.line(f"    {self.write}({self.null!r})")
-        self.line("else:")
-        self.depth += 1
-        self.run.append(("b", "1"))
-        self.struct(wire_type.struct, local)
-        self.flush()
-        self.depth -= 1
+        self.line(f"if {local} is None:", f"    {self.write}({self.null!r})")
+        with self.block("else:"):
+            self.run.append(("b", "1"))
+            self.struct(wire_type.struct, local)
+            self.flush()
 
     def array(self, wire_type: WireType, local: str, nullable: bool) -> None:
         item = wire_type.item
@@ -181,18 +166,15 @@ class _Encoding(Source):
         self.prefix(count, "i")
         if item.name in NUMBERS or item.name == "uuid":
             pieces = f"numbers({NUMBERS[item.name]!r}, {local})" if item.name in NUMBERS else f'b"".join({local})'
-            self.line(f"if {local}:")
-            self.line(f"    {self.write}({pieces})")
+            self.line(f"if {local}:", f"    {self.write}({pieces})")
             return
         element = self.name("e")
-        self.line(f"for {element} in {local} or ():" if nullable else f"for {element} in {local}:")
-        self.depth += 1
-        if item.struct is not None:
-            self.struct(item.struct, element)
-        else:
-            self.value(item, element, False, False)
-        self.flush()
-        self.depth -= 1
+        with self.block(f"for {element} in {local} or ():" if nullable else f"for {element} in {local}:"):
+            if item.struct is not None:
+                self.struct(item.struct, element)
+            else:
+                self.value(item, element, False, False)
+            self.flush()
 
     def tags(self, tagged: list[Field], obj: str) -> None:
         """Writes the tag section: nearly always the single byte 0, which then ends the run."""
@@ -204,34 +186,23 @@ class _Encoding(Source):
             local = self.name("t")
             self.line(f"{local} = {obj}.{field.name}")
             tests.append((field, local, differs_from_default(self, field, local)))
-        self.line(f"if {' or '.join(test for _, _, test in tests)}:")
-        self.depth += 1
-        run = self.run
-        self.run = []
-        count = " + ".join(f"(1 if {test} else 0)" for _, _, test in tests)
-        if run:
-            codes = "".join(code for code, _ in run)
-            arguments = ", ".join(expression for code, expression in run if code != "x")
-            self.line(f"{self.write}({self.codec(codes, 'pack')}({arguments}))")
-        self.line(f"{self.write}(uvarint({count}))")
-        for field, local, test in tests:
-            self.line(f"if {test}:")
-            self.depth += 1
-            self.tagged(field, local)
-            self.depth -= 1
-        self.depth -= 1
+        with self.block(f"if {' or '.join(test for _, _, test in tests)}:"):
+            run = [*self.run]
+            self.flush()
+            count = " + ".join(f"(1 if {test} else 0)" for _, _, test in tests)
+            self.line(f"{self.write}(uvarint({count}))")
+            for field, local, test in tests:
+                with self.block(f"if {test}:"):
+                    self.tagged(field, local)
         self.run = [*run, ("x", "")]
-        self.line("else:")
-        self.depth += 1
-        self.flush()
-        self.depth -= 1
+        with self.block("else:"):
+            self.flush()
 
     def tagged(self, field: Field, local: str) -> None:
         """Tag, size, value; the size is known only when the value's pieces are."""
         outer = self.out, self.write
         self.out, self.write = self.name("part"), self.name("write")
-        self.line(f"{self.out} = []")
-        self.line(f"{self.write} = {self.out}.append")
+        self.line(f"{self.out} = []", f"{self.write} = {self.out}.append")
         self.field(field, local)
         self.flush()
         part = self.out

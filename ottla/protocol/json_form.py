@@ -11,8 +11,7 @@ from typing import Any
 
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.primitives import uuid_to_str
-from ottla.protocol.ranges import Versions
-from ottla.protocol.schema import WireType, fields, info_of
+from ottla.protocol.schema import WireType, check_version, fields
 from ottla.protocol.source import default_value
 
 # Names from whose snake_case form Kafka's spelling cannot be derived.
@@ -31,14 +30,8 @@ def json_name(name: str) -> str:
 
 def to_json(obj: Any, version: int) -> dict[str, object]:
     """Returns the message as an object of the json module."""
-    _check_version(obj.__plain__, version)
+    check_version(obj.__plain__, version)
     return _struct_to_json(obj, version)
-
-
-def _check_version(cls: type[object], version: int) -> None:
-    versions: Versions = info_of(cls).versions
-    if version not in versions:
-        raise UnsupportedVersion(f"{cls.__name__} has versions {versions}, not {version}")
 
 
 def _struct_to_json(obj: Any, version: int) -> dict[str, object]:

@@ -17,8 +17,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 #: The bytes of an encoded message. Records are pieces of their own, so that they are not copied.
 Pieces: TypeAlias = list[Buffer]
 
-ZERO_UUID = bytes(16)
-
 # Kafka 4.4 rejects larger arrays and tag sections than these, however long the message is.
 ARRAY_ITEMS_MAX = 1_000_000
 TAGGED_FIELDS_MAX = 10_000

@@ -19,11 +19,57 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
 from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.ranges import ALL, NONE, OPEN_END, Versions, parse
+from ottla.protocol.errors import UnsupportedVersion
+
+#: What a field of type uuid is by default: no topic, no directory.
+ZERO_UUID = bytes(16)
+OPEN_END = 32767  # versions are int16 on the wire, so this is the largest there can be
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; it is empty when `low` is above `high`."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    def __bool__(self) -> bool:
+        return self.low <= self.high
+
+    def __str__(self) -> str:
+        if not self:
+            return "none"
+        if self.high == OPEN_END:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+    def all(self) -> range:
+        """Every version of the range, lowest first."""
+        return range(self.low, self.high + 1)
+
+
+NONE = Versions(0, -1)
+ALL = Versions(0, OPEN_END)
+
+
+@cache
+def parse_versions(text: str) -> Versions:
+    """Reads a range as Kafka writes it: "3+", "0-4", "2" or "none"."""
+    if text == "none":
+        return NONE
+    low, separator, high = text.partition("-")
+    if separator:
+        return Versions(int(low), int(high))
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), OPEN_END)
+    return Versions(int(text), int(text))
+
 
 int8: TypeAlias = int
 int16: TypeAlias = int
@@ -144,22 +190,14 @@ def api_message(key: int) -> Callable[[type[T]], type[T]]:
     api = APIS[ApiKey(key)]
     flexible = NONE if api.flexible_from is None else Versions(api.flexible_from, OPEN_END)
     info = MessageInfo(key, Versions(api.min_version, api.max_version), flexible)
-
-    def declare(cls: type[T]) -> type[T]:
-        return _slotted(cls, info)
-
-    return declare
+    return lambda cls: _slotted(cls, info)
 
 
 @dataclass_transform(field_specifiers=(v,))
 def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
     """Declares a record, or a header: the record's key, its versions, and which of them are flexible."""
-    info = MessageInfo(key, parse(versions), parse(flexible))
-
-    def declare(cls: type[T]) -> type[T]:
-        return _slotted(cls, info)
-
-    return declare
+    info = MessageInfo(key, parse_versions(versions), parse_versions(flexible))
+    return lambda cls: _slotted(cls, info)
 
 
 @dataclass_transform(field_specifiers=(v,))
@@ -198,6 +236,14 @@ def info_of(cls: type[object]) -> MessageInfo:
     return info
 
 
+def check_version(cls: type[object], version: int) -> MessageInfo:
+    """Returns the arguments of @message for the class; raises UnsupportedVersion if it does not have the version."""
+    info = info_of(cls)
+    if version not in info.versions:
+        raise UnsupportedVersion(f"{cls.__name__} has versions {info.versions}, not {version}")
+    return info
+
+
 _fields: dict[type[object], tuple[Field, ...]] = {}
 
 
@@ -217,10 +263,10 @@ def _field(name: str, annotation: str, declared: object, scope: dict[str, Any]) 
         declared = Declared(None, declared, None, None, False)
     text = annotation.removesuffix(" | None")
     wire_type = _wire_type(text, scope)
-    versions = ALL if declared.versions is None else parse(declared.versions)
+    versions = ALL if declared.versions is None else parse_versions(declared.versions)
     nullable = NONE
     if text != annotation:
-        nullable = versions if declared.nullable is None else parse(declared.nullable)
+        nullable = versions if declared.nullable is None else parse_versions(declared.nullable)
     default = declared.default
     if default is UNSET or default == []:
         default = _ZERO.get(wire_type.name, UNSET)

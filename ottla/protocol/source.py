@@ -7,26 +7,41 @@ one struct.Struct. The length prefix of what follows, when it is one byte or an 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import FIXED, UNSET, Field, Struct, WireType, fields, has_list, shared_default
+from ottla.protocol.schema import FIXED, UNSET, ZERO_UUID, Field, Struct, WireType, fields, has_list, shared_default
 
 # The struct codes of array elements; one call reads or writes such an array.
 NUMBERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I", "float64": "d"}
 
 
 class Source:
-    """The function that is being generated, the objects that it refers to, and the open run."""
+    """The function that is being generated for a version of a message, the objects that it refers to, and the open run."""
 
-    def __init__(self, scope: dict[str, object]) -> None:
-        self.scope = scope
+    #: What the function refers to, whatever the message is.
+    names: ClassVar[dict[str, object]]
+
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        self.cls, self.version, self.flexible = cls, version, flexible
+        self.where = cls.__name__  # the field that is being read or written, for errors
+        self.scope = dict(self.names)
         self.lines: list[str] = []
         self.depth = 1
         self.run: list[tuple[str, str]] = []  # (struct code, expression or target)
         self._names = 0
 
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
+    def line(self, *texts: str) -> None:
+        self.lines += ["    " * self.depth + text for text in texts]
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Writes a line, and behind it, indented, what is written meanwhile."""
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     def name(self, prefix: str) -> str:
         """Returns a new, unused name of a local variable."""

@@ -19,7 +19,7 @@ from ottla.cli.client.failures import NO_SUCH_TOPIC
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 from ottla.registry.errors import RegistryError
 from ottla.registry.registry_state import State
 from ottla.registry.schema_records import Record, noop_record

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 from ottla.registry.client import AVRO, JSON_SCHEMA, RegistryClient, RegistryFailed, Schema
 
 MAGIC_ID = 0

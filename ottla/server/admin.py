@@ -1,7 +1,7 @@
 """The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for orchestrators and Prometheus.
 
 It runs on the node's own event loop, so that a response proves that the loop is not blocked. A scrape is made in slices
-(prometheus.py), one at a time, and its result is shared by all requests that arrived meanwhile. It is not a web server: it
+(metrics.py), one at a time, and its result is shared by all requests that arrived meanwhile. It is not a web server: it
 has GET and HEAD, no bodies, no TLS, no authentication. It belongs on an address that only operators can reach, and is off
 unless configured.
 """
@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from ottla.server.clock import TimerHandle
-from ottla.server.metrics import Registry
-from ottla.server.prometheus import CONTENT_TYPE, scrape
+from ottla.server.metrics import CONTENT_TYPE, Registry, scrape
 from ottla.server.transport import Server
 from ottla.server.world import World
 
@@ -193,7 +192,7 @@ class AdminConnection(asyncio.Protocol):
             return
         self._task = self._server.world.spawn(self._serve(request), "admin request")
 
-    async def _serve(self, request: Request) -> None:
+    async def _serve(self, request: HttpRequest) -> None:
         try:
             answer = await self._server.answer(request.path)
         except Exception:
@@ -222,13 +221,13 @@ class AdminConnection(asyncio.Protocol):
             transport.close()
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     path: str
     head: bool
     keep: bool
 
 
-def read_request(head: bytes) -> Request | Answer:
+def read_request(head: bytes) -> HttpRequest | Answer:
     """Parses a request's head (without its empty line); returns the request, or the error response."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
@@ -243,7 +242,7 @@ def read_request(head: bytes) -> Request | Answer:
         return Answer(400, b"no body is expected\n")
     connection = headers.get("connection", "")
     keep = connection != "close" if words[2] == "HTTP/1.1" else connection == "keep-alive"
-    return Request(words[1].partition("?")[0], words[0] == "HEAD", keep)
+    return HttpRequest(words[1].partition("?")[0], words[0] == "HEAD", keep)
 
 
 def read_address(text: str) -> tuple[str, int]:

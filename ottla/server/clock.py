@@ -1,11 +1,37 @@
-"""The only module that reads the clock. Other modules get a `Clock`, which the simulator implements with virtual time."""
+"""Time: the only module that reads the clock, timers of thousands of operations, and work in turns of the event loop.
+
+Other modules get a `Clock`, which the simulator implements with virtual time. What takes long is a generator (`protocol.work`), and goes on
+in the next turn where it yields:
+
+    run_in_turns     awaited, with a budget of time for each turn; it also does what the work asks for, on workers
+    begin_in_turns   without a task: the first slice at once, so that short work is done when the call returns
+
+Some things go on in the next turn by themselves, because they are no work of one owner with an end:
+
+    network/pauses.py, coordinator/turns.py   a budget that many owners share, and the queue of those that wait for it
+    wakeups.py, state_persister.py (broker)   gather what one turn asks for, and do it together in the next
+    replication/fetcher.py                    a response that fits into one turn, as most do, needs no generator
+    network/tls_stream.py, and calls of a single function that must not run inside their caller
+
+Nothing else runs between two slices of one turn. Between two turns everything may: the state that the work reads can change.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Generator, Hashable
+from heapq import heappop, heappush
+from typing import Any, Protocol, TypeVar
+
+from ottla.protocol.work import Work
+from ottla.server.tasks import isolated
+
+T = TypeVar("T")
+
+#: The longest delay of an expiry. Kafka's wheel ticks every millisecond. The shortest waits of clients are librdkafka's
+#: fetch.wait.max.ms of 100, compared with which 5 ms are short, and they save an idle node most of its wake-ups.
+TICK_MS = 5
 
 
 class TimerHandle(Protocol):
@@ -48,3 +74,147 @@ async def pause(clock: Clock, delay_ms: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
+
+
+class Expiring(Hashable, Protocol):
+    """An entry of the wheel."""
+
+    def expire(self) -> None: ...
+
+
+class TimerWheel:
+    """Time-outs of a node behind one timer of the clock, cheap to add and to remove; `add` returns a slot, which is an argument of `remove`.
+
+    Most operations complete before their deadline: an acks=all produce with a 30 s timeout completes within a millisecond. So a
+    removed entry leaves its slot at once, and does not stay until its expiry. Entries expire a little late, never early.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._slots: dict[int, dict[Expiring, None]] = {}
+        self._order: list[int] = []  # heap of the used slots
+        self._armed_slot = -1
+        self._handle: TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return sum(len(entries) for entries in self._slots.values())
+
+    def add(self, entry: Expiring, delay_ms: int) -> int:
+        """Schedules a call of `entry.expire()` after `delay_ms`."""
+        slot = (self._clock.mono_ms() + delay_ms) // TICK_MS + 1
+        entries = self._slots.get(slot)
+        if entries is not None:
+            entries[entry] = None
+            return slot
+        self._slots[slot] = {entry: None}
+        heappush(self._order, slot)
+        if self._armed_slot < 0 or slot < self._armed_slot:
+            self._arm()
+        return slot
+
+    def remove(self, entry: Expiring, slot: int) -> None:
+        """Removes the entry; without effect if it has expired already."""
+        entries = self._slots.get(slot)
+        if entries is not None:
+            entries.pop(entry, None)
+
+    def close(self) -> None:
+        """Removes all entries."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._armed_slot = -1
+        self._slots.clear()
+        self._order.clear()
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._armed_slot = -1
+        if self._order:
+            self._armed_slot = self._order[0]
+            delay_ms = max(0, self._armed_slot * TICK_MS - self._clock.mono_ms())
+            self._handle = self._clock.call_later(delay_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._handle = None
+        self._armed_slot = -1
+        now_ms = self._clock.mono_ms()
+        expired: list[Expiring] = []
+        while self._order and self._order[0] * TICK_MS <= now_ms:
+            expired.extend(self._slots.pop(heappop(self._order)))
+        self._arm()
+        for entry in expired:
+            isolated(entry.expire)
+
+
+async def run_in_turns(
+    clock: Clock,
+    work: Generator[Any, Any, T],
+    budget_ns: int = 0,
+    do: Callable[[Any], Awaitable[object]] | None = None,
+) -> T:
+    """Runs the work and returns its result. Without a budget each slice is a turn of its own: the work counts for itself.
+
+    `do` does what the work yields, and its result is sent back; a failure of it is thrown into the work, which decides whether
+    it ends by it.
+    """
+    turn_ends_ns = clock.mono_ns() + budget_ns
+    answer: object = None
+    failure: Exception | None = None
+    while True:
+        try:
+            asked = work.send(answer) if failure is None else work.throw(failure)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = failure = None
+        if asked is not None:
+            assert do is not None, f"nothing does {asked}"
+            try:
+                answer = await do(asked)
+            except Exception as error:
+                failure = error
+        elif clock.mono_ns() >= turn_ends_ns:
+            await pause(clock, 0)
+            turn_ends_ns = clock.mono_ns() + budget_ns
+
+
+def begin_in_turns(
+    clock: Clock,
+    work: Work[T],
+    done: Callable[[T], object] | None = None,
+    failed: Callable[[Exception], object] | None = None,
+) -> None:
+    """Runs the first slice, and each other one in a turn of its own; `done` gets the result in the turn of the last.
+
+    An error of the first slice is raised here. `failed` gets that of a later one; without it the event loop logs the error.
+    """
+
+    def next_turn() -> None:
+        try:
+            ended = _advance(work)
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(error)
+        else:
+            go_on(ended)
+
+    def go_on(ended: StopIteration | None) -> None:
+        if ended is None:
+            clock.call_later(0, next_turn)
+        elif done is not None:
+            done(ended.value)
+
+    go_on(_advance(work))
+
+
+def _advance(work: Work[T]) -> StopIteration | None:
+    """Runs one slice. Returns the end of the work, with its result, or None if there is more."""
+    try:
+        next(work)
+    except StopIteration as end:
+        return end
+    return None

@@ -1,6 +1,10 @@
 """Logging: one line per event in Kafka's form, written by a thread, so that a slow terminal or pipe never blocks the event loop.
 
 [2026-11-21 09:00:00,123] INFO [PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092. (ottla.server.network.listener)
+
+The levels of a node's loggers are a BROKER_LOGGER resource, described and changed while the node runs (KIP-412). A level lives as long
+as the process, as in Kafka. Kafka's own logger names are accepted for the part of this node that does the same; a class of Kafka that has
+no counterpart here is a logger that logs nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +16,13 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Protocol
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
 
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
@@ -64,9 +73,9 @@ class OneLine(logging.Formatter):
 class Enqueue(logging.handlers.QueueHandler):
     """Queues events for the writing thread, and counts those that are dropped because the queue is full."""
 
-    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None]) -> None:
-        super().__init__(events)
-        self._events = events
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
+        super().__init__(self.events)
         self.dropped = 0
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
@@ -75,17 +84,15 @@ class Enqueue(logging.handlers.QueueHandler):
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        if self._events.qsize() >= QUEUED_MAX:
+        if self.events.qsize() >= QUEUED_MAX:
             self.dropped += 1
             return
         if len(record.msg) > LINE_LENGTH_MAX and record.exc_info is None:
             record.msg = f"{record.msg[:LINE_LENGTH_MAX]}... ({len(record.msg)} characters)"
-        self._events.put(record)
-        if self.dropped and self._events.qsize() < QUEUED_MAX // 2:
+        self.events.put(record)
+        if self.dropped and self.events.qsize() < QUEUED_MAX // 2:
             dropped, self.dropped = self.dropped, 0
-            logging.getLogger(__name__).warning(
-                "%d events were not logged: they came faster than they can be written", dropped
-            )
+            log.warning("%d events were not logged: they came faster than they can be written", dropped)
 
 
 class BatchWriter(logging.handlers.QueueListener):
@@ -95,16 +102,20 @@ class BatchWriter(logging.handlers.QueueListener):
     to wait to get it back.
     """
 
-    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None], stream: Stream) -> None:
-        super().__init__(events)
-        self._events = events
+    def __init__(self, enqueue: Enqueue, stream: Stream) -> None:
+        super().__init__(enqueue.events)
+        self._enqueue = enqueue
+        self._events = enqueue.events
         self._stream = stream
         self._formatter = OneLine(FORMAT, DATE_FORMAT)
         self._stopping = threading.Event()
 
-    def stop(self) -> None:
-        self._stopping.set()
-        super().stop()
+    def close(self) -> None:
+        """Write the remaining events, and take no more."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            logging.getLogger().removeHandler(self._enqueue)
+            self.stop()
 
     def _monitor(self) -> None:
         """Replaces the loop of `QueueListener`, whose `stop` queues None."""
@@ -129,30 +140,101 @@ class BatchWriter(logging.handlers.QueueListener):
                 traceback.print_exc()
 
 
-class LogWriter:
-    """The result of `set_up`; `close` writes the remaining events."""
-
-    def __init__(self, enqueue: Enqueue, listener: BatchWriter) -> None:
-        self._enqueue = enqueue
-        self._listener = listener
-        self._closed = False
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            logging.getLogger().removeHandler(self._enqueue)
-            self._listener.stop()
-
-
-def set_up(level: str = "INFO", stream: Stream | None = None) -> LogWriter:
+def set_up(level: str = "INFO", stream: Stream | None = None) -> BatchWriter:
     """Starts logging to `stream`, by default to standard output."""
-    events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
-    enqueue = Enqueue(events)
-    listener = BatchWriter(events, stream if stream is not None else sys.stdout)
+    enqueue = Enqueue()
+    writer = BatchWriter(enqueue, stream if stream is not None else sys.stdout)
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.addHandler(enqueue)
-    listener.start()
-    opened = LogWriter(enqueue, listener)
-    atexit.register(opened.close)
-    return opened
+    writer.start()
+    atexit.register(writer.close)
+    return writer
+
+
+ROOT = "root"
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+#: Kafka's level names, and those of Python.
+LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
+
+#: The loggers that are always described, by the name in requests.
+LOGGERS = {
+    ROOT: None,
+    "ottla": "ottla",
+    "ottla.broker": "ottla.broker",
+    "ottla.broker.groups": "ottla.broker.groups",
+    "ottla.broker.replication": "ottla.broker.replication",
+    "ottla.broker.transactions": "ottla.broker.transactions",
+    "ottla.controller": "ottla.controller",
+    "ottla.protocol": "ottla.protocol",
+    "ottla.server": "ottla.server",
+    "ottla.storage": "ottla.storage",
+    "kafka": "ottla",
+    "kafka.authorizer.logger": "kafka.authorizer.logger",
+    "kafka.cluster": "ottla.broker.replication",
+    "kafka.controller": "ottla.controller",
+    "kafka.coordinator.transaction": "ottla.broker.transactions",
+    "kafka.log": "ottla.storage",
+    "kafka.network": "ottla.server.network",
+    "kafka.server": "ottla.server",
+    "kafka.server.ControllerServer": "ottla.controller",
+    "kafka.server.KafkaApis": "ottla.broker.api",
+    "kafka.server.ReplicaManager": "ottla.broker.replication",
+    "org.apache.kafka": "ottla",
+    "org.apache.kafka.controller": "ottla.controller",
+    "org.apache.kafka.coordinator.group": "ottla.broker.groups",
+    "org.apache.kafka.raft": "ottla.controller.raft",
+    "org.apache.kafka.storage.internals.log": "ottla.storage",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.log_cleaner",
+    "state.change.logger": "ottla.broker.cluster",
+}
+_OF_KAFKA = ("kafka.", "org.apache.kafka.")
+
+
+def levels() -> Iterator[tuple[str, str]]:
+    """Returns the loggers with their effective levels, in Kafka's names of levels."""
+    for name in LOGGERS | dict.fromkeys(sorted(_set)):
+        number = _logger(name).getEffectiveLevel()
+        yield name, _NAMES.get(number, logging.getLevelName(number))
+
+
+def change_level(name: str, operation: int, level: str | None, *, validate_only: bool) -> None:
+    """Sets a logger's level, or removes it, so that the logger has that of its parent.
+
+    Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an operation that levels do not have.
+    """
+    if operation not in (SET, DELETE):
+        verb = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}.get(operation, f"Unknown operation type {operation}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+    if name not in LOGGERS and not name.startswith(_OF_KAFKA) and name not in logging.Logger.manager.loggerDict:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if operation == SET and level not in LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. Valid log levels are "
+            + ", ".join(sorted(LEVELS)),
+        )
+    if operation == DELETE and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    if validate_only:
+        return
+    _set.add(name)
+    _logger(name).setLevel(LEVELS[level] if operation == SET and level else logging.NOTSET)
+    log.warning("The log level of %s is now %s", name, level if operation == SET else "that of its parent")
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(LOGGERS.get(name, name))
+
+
+#: The loggers whose levels were changed, which are described, too.
+_set: set[str] = set()

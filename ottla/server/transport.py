@@ -8,7 +8,7 @@ import logging
 import resource
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
@@ -26,6 +26,10 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 LISTEN_BACKLOG = 1024
 #: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
 ACCEPTS_PER_TURN = 64
+#: The part of all descriptors that a listener may hold for sockets without a connection. One is made, and counted, two turns after the
+#: socket was accepted, and the older one that makes way for it is closed a turn later: of 64 a turn that was 192 above the limit. A
+#: process with more descriptors than 1,536 accepts as many as before.
+ARRIVING_PART = 8
 #: The pause of accepting when this process has no descriptor or memory left for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
 #: The loop is woken for the rest of a frame when so many bytes of it are there, or all: fewer than the first are not worth a system
@@ -133,11 +137,7 @@ class Network(Protocol):
         """How many connections of clients fit beside the node's files."""
 
     async def listen(
-        self,
-        host: str,
-        port: int,
-        protocol_factory: ProtocolFactory,
-        options: SocketOptions = DEFAULT_OPTIONS,
+        self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> Server: ...
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport: ...
@@ -156,13 +156,17 @@ class TcpServer:
         sock: socket.socket,
         protocol_factory: ProtocolFactory,
         options: SocketOptions,
+        arriving_max: int,
     ) -> None:
+        """Takes in `arriving_max` how many accepted sockets may be without their connection at a time."""
         self.port: int = sock.getsockname()[1]
         self._loop = loop
         self._spawn = spawn
         self._sock = sock
         self._protocol_factory = protocol_factory
         self._options = options
+        self._arriving_max = arriving_max
+        self._arriving = 0
         self._held: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -190,7 +194,7 @@ class TcpServer:
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(min(ACCEPTS_PER_TURN, self._arriving_max - self._arriving)):
             if self._held is not None or self._closed:
                 return
             try:
@@ -204,6 +208,7 @@ class TcpServer:
                 self.hold(OUT_OF_DESCRIPTORS_S)
                 return
             protocol = self._protocol_factory()
+            self._arriving += 1
             self._spawn(self._serve(accepted, protocol), "accept")
 
     async def _serve(self, accepted: socket.socket, protocol: asyncio.BaseProtocol) -> None:
@@ -216,6 +221,8 @@ class TcpServer:
         except OSError as failure:
             log.debug("A connection was gone before it was served: %s", failure)
             accepted.close()
+        finally:
+            self._arriving -= 1
 
     def _set_options(self, accepted: socket.socket) -> None:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -225,6 +232,12 @@ class TcpServer:
         ):
             if size >= 0:
                 accepted.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def descriptors() -> int:
+    """Returns how many descriptors this process may have."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def descriptors_reserved(limit: int) -> int:
@@ -255,19 +268,16 @@ class TcpNetwork:
 
     @property
     def room(self) -> int:
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return sys.maxsize if limit == resource.RLIM_INFINITY else limit - descriptors_reserved(limit)
+        limit = descriptors()
+        return limit - descriptors_reserved(limit)
 
     async def listen(
-        self,
-        host: str,
-        port: int,
-        protocol_factory: ProtocolFactory,
-        options: SocketOptions = DEFAULT_OPTIONS,
+        self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> TcpServer:
         """An empty host is every address of the machine, with one socket for IPv4 and IPv6 where there is IPv6."""
         sock = _listening_socket(host, port)
-        return TcpServer(self._loop, self._spawn, sock, protocol_factory, options)
+        arriving_max = max(1, descriptors() // ARRIVING_PART)
+        return TcpServer(self._loop, self._spawn, sock, protocol_factory, options, arriving_max)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
         transport, _ = await self._loop.create_connection(protocol_factory, host, port)
@@ -311,3 +321,43 @@ def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:
     if not name:
         return "", 0
     return name[0].removeprefix("::ffff:"), name[1]
+
+
+Address = tuple[str, int]
+
+
+class Detours:
+    """A network that connects to the addresses in `ways` instead; listening is unchanged. For tests: what stands there can be cut."""
+
+    def __init__(self, network: Network, ways: Mapping[Address, Address]) -> None:
+        self._network = network
+        self._ways = dict(ways)
+
+    @property
+    def room(self) -> int:
+        return self._network.room
+
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
+    ) -> Server:
+        return await self._network.listen(host, port, protocol_factory, options)
+
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
+        host, port = self._ways.get((host, port), (host, port))
+        return await self._network.connect(host, port, protocol_factory)
+
+
+def read_ways(text: str) -> dict[Address, Address]:
+    """Parses `HOST:PORT=HOST:PORT,...`. Raises ValueError for other text."""
+    ways = {}
+    for pair in filter(None, text.split(",")):
+        target, _, way = pair.partition("=")
+        ways[_address(target)] = _address(way)
+    return ways
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)

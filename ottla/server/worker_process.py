@@ -54,17 +54,17 @@ class WorkerProcess(Protocol):
         """Ends a running call, and the process. Later calls start another process."""
 
 
-class Thread(Protocol):
-    """The thread pool in which blocking calls run (`ThreadWorkers`)."""
+class RunOnThread(Protocol):
+    """Calls a function on a thread (`Workers.run`)."""
 
-    async def run(self, function: Callable[..., T], *args: object) -> T: ...
+    async def __call__(self, function: Callable[..., T], *args: object) -> T: ...
 
 
 class OwnProcess:
-    """A `WorkerProcess` of its own. `thread` only waits for the pipes."""
+    """A `WorkerProcess` of its own. The thread of `run` only waits for the pipes."""
 
-    def __init__(self, thread: Thread) -> None:
-        self._thread = thread
+    def __init__(self, run: RunOnThread) -> None:
+        self._run = run
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,16 +72,16 @@ class OwnProcess:
         return self._process.pid if self._process is not None else None
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
-        await self._thread.run(self._exchange, (factory, args))
+        await self._run(self._exchange, (factory, args))
 
     async def call(self, method: str, *args: object) -> Any:
-        return await self._thread.run(self._exchange, (method, args))
+        return await self._run(self._exchange, (method, args))
 
     async def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.kill()  # it has no state to save, and the thread that waits for it returns at once
-            await self._thread.run(_reap, process)
+            await self._run(_reap, process)
 
     def _exchange(self, request: tuple[object, tuple[object, ...]]) -> object:
         process = self._process

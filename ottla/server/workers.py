@@ -1,6 +1,13 @@
 """Threads for functions that release the GIL: fsync, compression, directory scans, password hashing.
 
 Long work in Python does not belong on a thread, because it would take the event loop's time. It has a process of its own.
+
+The work that waits for one disk has one queue for each log directory, with threads of its own. Without it a disk that hangs kept all
+threads of the node, and with them the flushes of the other disks; and 1,000 directories that are unlinked stood before a flush that a
+client waits for.
+
+    urgent       ACKNOWLEDGE, ROLL, READ, FLUSH    four at a time, the most urgent first
+    background   CHECKPOINT, RETENTION, REMOVAL    one at a time, beside the urgent ones, so that each makes progress
 """
 
 from __future__ import annotations
@@ -8,10 +15,93 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
+from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
-from ottla.server.disk_queue import THREADS_OF_A_DISK, DiskQueues, Priority
-from ottla.server.worker_process import OwnProcess, WorkerProcess
+from ottla.server.worker_process import OwnProcess, RunOnThread, WorkerProcess
+
+#: Concurrent syncs share a journal commit, but what waits behind them waits longer.
+URGENT_AT_ONCE = 4
+BACKGROUND_AT_ONCE = 1
+THREADS_OF_A_DISK = URGENT_AT_ONCE + BACKGROUND_AT_ONCE
+
+
+class Priority(IntEnum):
+    """What a call is for. Of those that wait, the first of the lowest value runs next."""
+
+    ACKNOWLEDGE = 0  # a flush or a checkpoint that a client or a leader waits for
+    ROLL = 1  # an append waits for it, and its connection does
+    READ = 2  # bytes that are not in memory
+    FLUSH = 3  # by flush.ms, or to bound the recovery after a crash
+    CHECKPOINT = 4
+    RETENTION = 5
+    REMOVAL = 6
+
+
+class DiskQueue:
+    """The calls for one disk, which `run` carries out. It belongs to the event loop."""
+
+    def __init__(self, run: RunOnThread) -> None:
+        self._run = run
+        self._urgent = _Lane(URGENT_AT_ONCE)
+        self._background = _Lane(BACKGROUND_AT_ONCE)
+
+    async def run(self, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        """Calls the function on a thread when it is its turn; returns its result, or raises its exception."""
+        lane = self._urgent if priority < Priority.CHECKPOINT else self._background
+        await lane.enter(priority)
+        try:
+            return await self._run(function, *args)
+        finally:
+            lane.leave()
+
+
+class DiskQueues:
+    """The queue of each log directory; `runner(directory)` makes what runs the calls of one."""
+
+    def __init__(self, runner: Callable[[str], RunOnThread]) -> None:
+        self._runner = runner
+        self._queues: dict[str, DiskQueue] = {}
+
+    async def run(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        queue = self._queues.get(directory)
+        if queue is None:
+            queue = self._queues[directory] = DiskQueue(self._runner(directory))
+        return await queue.run(priority, function, *args)
+
+
+class _Lane:
+    """A number of places, which are given to those who wait in the order of their priorities."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[Priority, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    async def enter(self, priority: Priority) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        self._count += 1
+        turn = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (priority, self._count, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # the place had been given already
+            raise
+
+    def leave(self) -> None:
+        """Gives the place to the next, unless the next one's task has been cancelled."""
+        while self._waiting:
+            turn = heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
 
 T = TypeVar("T")
 
@@ -27,7 +117,7 @@ class Workers(Protocol):
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        """Runs a function that waits for the disk of this log directory, by its own queue and threads (`disk_queue.py`)."""
+        """Runs a function that waits for the disk of this log directory, by its own queue and threads."""
 
     def process(self) -> WorkerProcess:
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
@@ -54,7 +144,7 @@ class ThreadWorkers:
         return await self._disks.run(directory, priority, function, *args)
 
     def process(self) -> OwnProcess:
-        return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
+        return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process").run)
 
     def apart(self, name: str) -> ThreadWorkers:
         return self._of(name, 1)

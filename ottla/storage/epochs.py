@@ -11,7 +11,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from threading import Lock
 
-from ottla.storage.checkpoint import read_pairs, write_pairs
+from ottla.storage.checkpoint import read_lines, write_lines
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.files import Files
 
@@ -46,7 +46,10 @@ class LeaderEpochs:
         Raises:
             CorruptFile: the text is not valid, or the entries do not grow.
         """
-        entries = read_pairs(self._files, self.path)
+        try:
+            entries = [(int(epoch), int(start)) for epoch, start in read_lines(self._files, self.path)]
+        except ValueError as error:
+            raise CorruptFile(self.path, "an entry is not two whole numbers") from error
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if next_epoch <= epoch or next_start < start:
                 raise CorruptFile(self.path, f"epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}")
@@ -119,10 +122,6 @@ class LeaderEpochs:
             self._set([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
             self._outdated = True
 
-    def clear(self) -> None:
-        if self.entries:
-            self._replace([])
-
     def replace(self, entries: list[tuple[int, int]], assigned: int) -> None:
         """Takes over the epochs of another log with the same batches. The next flush writes them."""
         self._set(list(entries))
@@ -171,7 +170,7 @@ class LeaderEpochs:
         self.assigned = self.latest
 
     def _write(self, entries: list[tuple[int, int]]) -> None:
-        write_pairs(self._files, self.path, entries, sync=False)
+        write_lines(self._files, self.path, (f"{epoch} {start}" for epoch, start in entries), sync=False)
         self._unsynced = True
 
     def _set(self, entries: list[tuple[int, int]]) -> None:

@@ -3,20 +3,21 @@
 Paths are `str`. A failed call raises `StorageFailure` (`DiskFull` if there was no room and nothing was changed). A missing
 file is a result (None, False), not a failure.
 
-A file that has a second name is never written: shared_files.py.
+The node's mappings are limited (`Mappings`). A file that has a second name is never written: `mapped_file.own`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sys
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure, failure_of
-from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
-from ottla.storage.shared_files import own
+from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors, own
 
 
 class MappedFile(Protocol):
@@ -26,8 +27,6 @@ class MappedFile(Protocol):
     buffer: memoryview
     size: int
 
-    @property
-    def capacity(self) -> int: ...
     def ensure(self, size: int) -> None: ...
     def fill_holes(self, start: int) -> None: ...
     def prefault(self, start: int, end: int) -> None: ...
@@ -135,20 +134,14 @@ class OsFiles:
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        try:
-            with _failing(path):
-                os.unlink(path)
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), _failing(path):
+            os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        try:
-            with _failing(path):  # loading it needs descriptors, too
-                import shutil  # brings bz2 and lzma along, which command line tools never use
+        with suppress(FileNotFoundError), _failing(path):  # loading it needs descriptors, too
+            import shutil  # brings bz2 and lzma along, which command line tools never use
 
-                shutil.rmtree(path)
-        except FileNotFoundError:
-            pass
+            shutil.rmtree(path)
 
     def list_dir(self, path: str) -> list[str]:
         with _failing(path):
@@ -273,3 +266,57 @@ def _sync(path: str) -> None:
         raise StorageFailure(path, error) from error
     finally:
         os.close(fd)
+
+
+MAPPED_SEGMENTS_MAX = 8192
+
+
+class Mapped(Protocol):
+    """The file of a segment (`segment_file.SegmentFile`)."""
+
+    recently_used: bool
+
+    def unmap(self) -> None: ...
+
+
+class Mappings:
+    """The mapped files of a node, whose number is limited: 10,000 idle partitions must not exceed the kernel's map count (65,530).
+
+    Beyond the limit the oldest is unmapped, unless it was used since the last check (second chance).
+
+    If readers hold views of a mapping, it ends with the last of these.
+    """
+
+    __slots__ = ("_open", "limit")
+
+    def __init__(self, limit: int = MAPPED_SEGMENTS_MAX) -> None:
+        assert limit >= 1
+        self.limit = limit
+        self._open: OrderedDict[int, Mapped] = OrderedDict()
+
+    def opened(self, file: Mapped) -> None:
+        """Registers a newly mapped file; others are unmapped to stay within the limit."""
+        self._open[id(file)] = file
+        file.recently_used = True
+        while len(self._open) > self.limit:
+            key, oldest = self._open.popitem(last=False)
+            if oldest.recently_used and oldest is not file:
+                oldest.recently_used = False
+                self._open[key] = oldest
+            elif oldest is file:
+                self._open[key] = oldest  # it is checked again after all others have had their second chance
+            else:
+                oldest.unmap()
+
+    def shrink(self) -> None:
+        """Unmaps half of the files, the oldest first, because there is no address space for another mapping."""
+        for _ in range(max(len(self._open) // 2, 1)):
+            if self._open:
+                self._open.popitem(last=False)[1].unmap()
+
+    def lift_limit(self) -> None:
+        """From now on no file is unmapped for another one's sake."""
+        self.limit = sys.maxsize
+
+    def closed(self, file: Mapped) -> None:
+        self._open.pop(id(file), None)

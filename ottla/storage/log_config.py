@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ottla.protocol.records.builder import TARGET_CODECS
 from ottla.protocol.records.compression import GZIP, LZ4, ZSTD
+from ottla.protocol.records.validate import RecordRules
 
 NEVER = 2**63 - 1
 
@@ -71,6 +73,21 @@ class LogConfig:
             LZ4: self.compression_lz4_level,
             ZSTD: self.compression_zstd_level,
         }.get(codec)
+
+    def record_rules(self) -> RecordRules:
+        """The requirements on produced records."""
+        codec = TARGET_CODECS[self.compression_type]
+        return RecordRules(
+            max_message_bytes=self.max_message_bytes,
+            log_append_time=self.log_append_time,
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            compacted=self.compact,
+            check_records=self.validate_records,
+            max_decompressed_bytes=self.max_decompressed_message_bytes,
+            codec=codec,
+            level=None if codec is None else self.compression_level(codec),
+        )
 
     @classmethod
     def from_topic_configs(cls, values: Mapping[str, Any]) -> LogConfig:

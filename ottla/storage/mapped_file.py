@@ -6,6 +6,11 @@ nothing until it is touched) and the file grows below it, so views handed out st
 10,000 open logs hold no descriptors. The hazard: access to a page beyond the end of the file kills the process (SIGBUS).
 So `ensure` must be called before every write, and a file is cut only after `cut_views` (truncation writes zeros). A page that
 the disk cannot read has the same effect, so `populate` must be called before reads of cold bytes.
+
+Files with a second name belong to a snapshot of the cluster as well (docs/SNAPSHOTS.md), and are never written. Whatever would write
+to one gives the name a file of its own first (`own`): files that are mapped for writing call it, and so do writes at a position and
+truncations. Other writes replace whole files. Recovery makes pages dirty by the bytes that they have (`Files.touch`), which changes no
+file: so it copies none of the segments that it checks.
 """
 
 from __future__ import annotations
@@ -17,10 +22,11 @@ import os
 import sys
 import weakref
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
 
 from ottla.storage.errors import StorageFailure, failure_of
-from ottla.storage.shared_files import own
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED = 1, 2, 1, 0x10
@@ -51,9 +57,6 @@ class WriteDescriptors:
     def __init__(self, limit: int = WRITE_DESCRIPTORS_MAX) -> None:
         self.limit = limit
         self._open: OrderedDict[OsMappedFile, int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     def of(self, file: OsMappedFile) -> int:
         fd = self._open.get(file)
@@ -87,18 +90,9 @@ class OsMappedFile:
         self._arrays: list[weakref.ref[ctypes.Array[ctypes.c_char]]] = []
         if writable and not in_place:
             own(path)
-        fd = _open(path, os.O_RDWR if writable else os.O_RDONLY)
-        try:
+        with _opened(path, os.O_RDWR if writable else os.O_RDONLY) as fd:
             self.size = os.fstat(fd).st_size
             self._map(fd, max(capacity, self.size))
-        except OSError as error:
-            raise failure_of(path, error) from error
-        finally:
-            os.close(fd)
-
-    @property
-    def capacity(self) -> int:
-        return len(self.buffer)
 
     def ensure(self, size: int) -> None:
         """Makes the file at least `size` bytes long with blocks behind every one of them.
@@ -109,19 +103,17 @@ class OsMappedFile:
         if size <= self.size:
             return
         assert self._writable
-        fd = _open(self.path, os.O_RDWR)
-        try:
-            _allocate(fd, self.size, size)
-            if size > self.capacity:
-                self._map(fd, size)
-                self._prefaulted = 0
-        except OSError as error:
-            # ext4 keeps the blocks of a failed allocation, which other files would then lack.
-            with suppress(OSError):
-                os.ftruncate(fd, self.size)
-            raise failure_of(self.path, error) from error
-        finally:
-            os.close(fd)
+        with _opened(self.path, os.O_RDWR) as fd:
+            try:
+                _allocate(fd, self.size, size)
+                if size > len(self.buffer):
+                    self._map(fd, size)
+                    self._prefaulted = 0
+            except OSError:
+                # ext4 keeps the blocks of a failed allocation, which other files would then lack.
+                with suppress(OSError):
+                    os.ftruncate(fd, self.size)
+                raise
         self.size = size
 
     def fill_holes(self, start: int) -> None:
@@ -132,13 +124,8 @@ class OsMappedFile:
         """
         if start >= self.size:
             return
-        fd = _open(self.path, os.O_RDWR)
-        try:
+        with _opened(self.path, os.O_RDWR) as fd:
             _allocate(fd, start, self.size)
-        except OSError as error:
-            raise failure_of(self.path, error) from error
-        finally:
-            os.close(fd)
 
     def prefault(self, start: int, end: int) -> None:
         """Asks the kernel to put writable pages under [start, end): seven times cheaper than faulting one by one."""
@@ -201,14 +188,9 @@ class OsMappedFile:
 
     def _read_through(self, start: int, end: int) -> None:
         """Populates the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
-        fd = _open(self.path, os.O_RDONLY)
-        try:
+        with _opened(self.path, os.O_RDONLY) as fd:
             for position in range(start, end, len(ZEROS)):
                 os.pread(fd, min(len(ZEROS), end - position), position)
-        except OSError as error:
-            raise failure_of(self.path, error) from error
-        finally:
-            os.close(fd)
 
     def zero(self, start: int, end: int) -> None:
         """Overwrites [start, end) with zeros, from the end: after a crash the bytes before the first zeroed one are unchanged.
@@ -260,13 +242,11 @@ class OsMappedFile:
 
     def flush(self) -> None:
         """Syncs all bytes written so far. It releases the GIL while it waits."""
-        fd = _open(self.path, os.O_RDWR)
-        try:
-            os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
-        except OSError as error:
-            raise StorageFailure(self.path, error) from error
-        finally:
-            os.close(fd)
+        with _opened(self.path, os.O_RDWR) as fd:
+            try:
+                os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
+            except OSError as error:
+                raise StorageFailure(self.path, error) from error
 
     def close(self) -> None:
         """Drops the reference to the mapping. The kernel's mapping ends with the last view of it."""
@@ -322,6 +302,18 @@ def _open(path: str, flags: int) -> int:
         raise failure_of(path, error) from error
 
 
+@contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    """A descriptor for some calls. A failure of one of them means that nothing has changed."""
+    fd = _open(path, flags)
+    try:
+        yield fd
+    except OSError as error:
+        raise failure_of(path, error) from error
+    finally:
+        os.close(fd)
+
+
 def _allocate(fd: int, start: int, end: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, start, end - start)
@@ -329,3 +321,51 @@ def _allocate(fd: int, start: int, end: int) -> None:
     zeros = bytes(min(end - start, 1 << 20))  # macOS has no posix_fallocate: real zeros reserve the blocks
     while start < end:
         start += os.pwrite(fd, zeros[: end - start], start)
+
+
+#: Of a copy that is being made: recovery removes it.
+COPY_SUFFIX = ".own.tmp"
+COPY_BYTES = 8 << 20
+_copying = Lock()
+
+
+def own(path: str) -> None:
+    """Replaces a file that has further names by a copy, which is on the disk before it takes this name. Others are left as they are.
+
+    Raises:
+        StorageFailure, DiskFull: nothing has changed.
+    """
+    if not _is_shared(path):
+        return
+    with _copying:  # a flush on another thread may need the same file
+        if _is_shared(path):
+            try:
+                _copy(path, path + COPY_SUFFIX)
+            except OSError as error:
+                with suppress(OSError):
+                    os.unlink(path + COPY_SUFFIX)
+                raise failure_of(path, error) from error
+
+
+def _is_shared(path: str) -> bool:
+    try:
+        return os.stat(path).st_nlink > 1
+    except OSError:
+        return False  # the call itself will say what is wrong
+
+
+def _copy(path: str, new: str) -> None:
+    with open(path, "rb") as shared, open(new, "wb") as copy:
+        while piece := shared.read(COPY_BYTES):
+            copy.write(piece)
+        was = os.fstat(shared.fileno())
+        copy.flush()
+        os.fchmod(copy.fileno(), was.st_mode)
+        os.utime(copy.fileno(), ns=(was.st_atime_ns, was.st_mtime_ns))
+        os.fsync(copy.fileno())
+    os.replace(new, path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -19,7 +19,7 @@ from ottla.cli.client.producer import Producer
 from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
 from ottla.cli.record_json import Incoming, from_line
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 from ottla.testing.connection import CLIENT_ID
 
 if TYPE_CHECKING:

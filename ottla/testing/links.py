@@ -26,6 +26,8 @@ CHUNK_BYTES = 256 * 1024
 QUEUE_MAX = 64
 #: All clients, in place of a node's id.
 CLIENTS = 0
+#: Of the thread that moves the bytes: what is asked of it takes milliseconds, where it gets the processor.
+ANSWER_SECONDS_MAX = 60.0
 
 
 class Direction(NamedTuple):
@@ -115,7 +117,7 @@ class Links:
 
     def _call(self, coroutine: Coroutine[object, Never, None]) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        done.result(10)
+        done.result(ANSWER_SECONDS_MAX)
 
     async def _listen(self) -> None:
         for dialler, target in self._ways_of:
@@ -144,9 +146,11 @@ class Links:
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A connection that is being accepted adds a task while others end.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accepted(
         self, dialler: int, target: int, port: int

@@ -64,13 +64,19 @@ class ForkedNode:
                 os.kill(self.pid, number)
 
     def spoil(self, faults: NodeFaults) -> None:
-        """Give the faults to the node; returns when they are in force.
+        """Give the faults to the node; returns when they are in force, or the node has ended.
 
         Raises:
             TimeoutError: it does not answer.
         """
-        self._control.sendall(faults.encoded())
-        self._control.recv(16)
+        with suppress(ConnectionRefusedError):  # as in `send_signal`
+            self._control.sendall(faults.encoded())
+            answer_fd = self._control.fileno()
+            said = select.select([answer_fd, self._exit_fd], [], [], ANSWER_SECONDS_MAX)[0]
+            if not said:
+                raise TimeoutError(f"node process {self.pid} does not take its faults")
+            if answer_fd in said:
+                self._control.recv(16)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import threading
 from contextlib import suppress
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,6 +65,8 @@ class SharedClusters:
         while True:
             try:
                 connection = self._listener.accept()
+            except (EOFError, ConnectionError, AuthenticationError):  # a worker that ended while it asked
+                continue
             except OSError:  # closed
                 return
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()

@@ -19,7 +19,7 @@ from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.server.authorization.operations import ALLOW, ANY, LITERAL
-from ottla.server.sasl.scram_messages import salted_password
+from ottla.server.sasl.scram import salted_password
 from ottla.testing.connection import Connection
 
 SCRAM_SHA_512, DIGEST, ITERATIONS = 2, "sha512", 4096

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker import all_topics
-from ottla.broker.all_topics import PARTITIONS_PER_TURN, VIEWS_MAX, AllTopics, Rows, View
-from ottla.broker.encoded_metadata import EncodedMetadata, encode_in_pieces, encode_topic, metadata_encoder
+from ottla.broker import encoded_metadata
+from ottla.broker.encoded_metadata import (
+    PARTITIONS_PER_TURN,
+    VIEWS_MAX,
+    AllTopics,
+    EncodedMetadata,
+    Rows,
+    View,
+    encode_in_pieces,
+    encode_topic,
+    metadata_encoder,
+)
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.compile import encode
@@ -23,6 +33,7 @@ from tests.manual_clock import ManualClock
 
 VIEW = View(12, "PLAINTEXT")
 PARTITIONS, TOPICS = 100, 12
+TOPIC = MetadataResponseTopic(name="t", topic_id=b"i" * 16)
 
 
 @pytest.mark.parametrize("count", [0, 1, 200])
@@ -49,6 +60,21 @@ def test_topics_that_are_bytes_already_make_the_same_answer(version: int, count:
     plain: list[bytes] = []
     metadata_encoder(version)(answer, plain)
     assert plain == parts or b"".join(plain) == b"".join(parts)
+
+
+@pytest.mark.parametrize("version", [0, 3, 13])
+def test_a_client_that_is_throttled_has_the_time_and_others_do_not(version: int) -> None:
+    head = MetadataResponse(cluster_id="c", controller_id=2)
+    encoded = encode_topic(TOPIC, version)
+    answer = EncodedMetadata(head, Rows([("t", encoded)], encoded))
+    throttled = copy.copy(answer)
+    throttled.throttle_time_ms = 250
+    assert (throttled.throttle_time_ms, answer.throttle_time_ms) == (250, 0)
+    for each, wait_ms in ((throttled, 250), (answer, 0)):
+        parts: list[bytes] = []
+        metadata_encoder(version)(each, parts)
+        whole = MetadataResponse(throttle_time_ms=wait_ms, cluster_id="c", controller_id=2, topics=[TOPIC])
+        assert b"".join(parts) == encode(whole, version)
 
 
 class Cluster:
@@ -192,8 +218,8 @@ def test_topics_that_are_kept_already_are_looked_through_in_turns_too(monkeypatc
     cluster.ask()
     while cluster.turn():
         pass
-    monkeypatch.setattr(all_topics, "PARTITIONS_PER_TURN", 1)
-    monkeypatch.setattr(all_topics, "KEPT_PER_PARTITION", 4)
+    monkeypatch.setattr(encoded_metadata, "PARTITIONS_PER_TURN", 1)
+    monkeypatch.setattr(encoded_metadata, "KEPT_PER_PARTITION", 4)
     cluster.controller.fence(3)
     cluster.publish()
     cluster.ask()
@@ -202,4 +228,4 @@ def test_topics_that_are_kept_already_are_looked_through_in_turns_too(monkeypatc
     while len(cluster.answers) < 2:
         cluster.turn()
         turns += 1
-    assert turns > TOPICS // all_topics.KEPT_PER_PARTITION
+    assert turns > TOPICS // encoded_metadata.KEPT_PER_PARTITION

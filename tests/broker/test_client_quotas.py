@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +34,8 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
-from tests.broker.wire import Wire
+from tests.broker.wire import TIMEOUT_S, Wire
+from tests.ports import free_ports
 
 SetQuota = Callable[..., None]
 DEFAULT = ""  # in these tests: the default entity
@@ -141,27 +141,31 @@ def test_a_producer_above_its_quota_is_answered_at_once_and_then_not_read_for_th
 ) -> None:
     node.create("throttled")
     quota(client_id="greedy", producer_byte_rate=20_000)
-    with node.wire("greedy") as wire, node.wire("modest") as other:
+    quota(client_id="greedier", producer_byte_rate=500)
+    with node.wire("greedy") as wire, node.wire("greedier") as patient, node.wire("modest") as other:
         assert wire.request(produced("throttled", 10_000), 9).throttle_time_ms == 0
         began = time.monotonic()
         answer = wire.request(produced("throttled", 24_000), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
-        assert 300 < answer.throttle_time_ms <= 800
-        assert time.monotonic() - began < 0.3, "the answer comes first (KIP-219)"
+        assert 150 < answer.throttle_time_ms <= 800, "a burst is one second's bytes, and the rest is owed"
         assert other.request(produced("throttled", 30_000), 9).throttle_time_ms == 0
         wire.request(ApiVersionsRequest(), 0)
         assert time.monotonic() - began >= answer.throttle_time_ms / 1_000 - 0.01
+        answer = patient.request(produced("throttled", 24_000), 9)
+        assert answer.throttle_time_ms > 4_000 * TIMEOUT_S, (
+            "the answer comes first (KIP-219), or it would not be in time"
+        )
 
 
 def test_pipelined_requests_of_a_throttled_producer_are_all_answered(node: Node, quota: SetQuota) -> None:
     node.create("pipelined")
     quota(client_id="pipelined", producer_byte_rate=50_000)
     with node.wire("pipelined") as wire:
-        for acks in (1, -1, 1, -1, 1, -1):
-            wire.send(produced("pipelined", 12_000, acks), 9)
+        for acks, size in zip((1, -1, 1, -1, 1, -1), (12_000,) * 5 + (60_000,), strict=True):
+            wire.send(produced("pipelined", size, acks), 9)
         answers: list[ProduceResponse] = [wire.receive(ApiKey.PRODUCE, 9) for _ in range(6)]
     assert [a.responses[0].partition_responses[0].base_offset for a in answers] == list(range(6))
-    assert answers[-1].throttle_time_ms > 0
+    assert answers[-1].throttle_time_ms > 0, "it alone is more than a second's bytes"
 
 
 def test_a_producer_without_answers_is_muted_too(node: Node, quota: SetQuota) -> None:
@@ -187,30 +191,37 @@ def test_a_consumer_above_its_quota_gets_nothing_and_then_what_it_asked_for(node
         (data,) = first.responses[0].partitions
         assert len(data.records or b"") > 30_000, "a batch above the quota still comes whole"
         began = time.monotonic()
-        empty = fetched(wire, "fetched", session_epoch=1, session_id=first.session_id)
-        assert empty.responses == []
+        epoch = 1
+        while (empty := fetched(wire, "fetched", session_epoch=epoch, session_id=first.session_id)).responses:
+            began, epoch = time.monotonic(), epoch + 1  # it came when the machine was so late that nothing was owed
         assert empty.session_id == first.session_id
         assert empty.error_code == 0
-        assert empty.throttle_time_ms > 200
-        again = fetched(wire, "fetched", session_epoch=2, session_id=first.session_id)
+        assert 0 < empty.throttle_time_ms <= 1_600
+        again = fetched(wire, "fetched", session_epoch=epoch + 1, session_id=first.session_id)
         assert time.monotonic() - began >= empty.throttle_time_ms / 1_000 - 0.01
         assert again.throttle_time_ms == 0
         assert again.responses[0].partitions[0].records
     with node.wire("reader") as wire:
-        opening = fetched(wire, "fetched", session_epoch=0)
+        while (opening := fetched(wire, "fetched", session_epoch=0)).responses:
+            pass  # as above
         assert (opening.session_id, opening.responses, opening.throttle_time_ms > 0) == (0, [], True)
 
 
-def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota) -> None:
-    quota(client_id="busy", request_percentage=0.01)
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [(ApiVersionsRequest(), 2), (MetadataRequest(topics=None), 12)],
+    ids=["in an answer that is made for one client", "in the metadata of all topics, encoded for many"],
+)
+def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota, asked: object, version: int) -> None:
+    quota(client_id="busy", request_percentage=0.001)  # of a second the time for not even one request
     with node.wire("busy") as wire:
-        waits = [wire.request(ApiVersionsRequest(), 2).throttle_time_ms for _ in range(4)]
+        waits = [wire.request(asked, version).throttle_time_ms for _ in range(3)]
     assert max(waits) > 0
     assert max(waits) <= 1_000
 
 
 def test_a_client_of_the_controllers_listener_has_its_quotas_too(node: Node, quota: SetQuota) -> None:
-    quota(client_id="operator", request_percentage=0.01)
+    quota(client_id="operator", request_percentage=0.001)
     metadata = [TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])]
     with node.wire() as wire:
         port = wire.request(DescribeQuorumRequest(metadata), 2).nodes[0].listeners[0].port
@@ -233,7 +244,7 @@ def test_a_quota_of_the_user_holds_for_all_its_clients_and_the_more_exact_one_co
     quota(user="ANONYMOUS", producer_byte_rate=20_000)
     quota(user="ANONYMOUS", client_id="free", producer_byte_rate=1e9)
     with node.wire("one") as one, node.wire("two") as two, node.wire("free") as free:
-        assert one.request(produced("users", 30_000), 9).throttle_time_ms > 0
+        assert one.request(produced("users", 400_000), 9).throttle_time_ms > 1_000 * TIMEOUT_S
         assert two.request(produced("users", 100), 9).throttle_time_ms > 0
         assert free.request(produced("users", 100_000), 9).throttle_time_ms == 0
 
@@ -329,11 +340,11 @@ def test_stock_clients_keep_to_their_quotas_which_change_under_load(node: Node, 
     thread.start()
     try:
         eventually(lambda: sent[0] > 2_000_000, "the burst to be over")
-        assert 0.7e6 < rate(3) < 1.3e6
+        eventually(lambda: 0.7e6 < rate(3) < 1.3e6, "three seconds in which the machine is not late")
         alter(node, {"producer_byte_rate": 3e6}, client_id="stock")
         before = sent[0]
         eventually(lambda: sent[0] > before + 4_000_000, "the new quota to count")
-        assert 2.1e6 < rate(3) < 3.9e6
+        eventually(lambda: 2.1e6 < rate(3) < 3.9e6, "three seconds in which the machine is not late")
         alter(node, {"producer_byte_rate": None}, client_id="stock")
         eventually(lambda: rate(0.5) > 6e6, "no quota to count")
     finally:
@@ -352,29 +363,36 @@ def test_stock_clients_keep_to_their_quotas_which_change_under_load(node: Node, 
     consumer.subscribe(["stock"])
     try:
         eventually(lambda: consumer.poll(1.0) is not None, "records")
-        began, received = time.monotonic(), 0
-        while time.monotonic() - began < 4:
-            received += sum(len(message.value() or b"") for message in consumer.consume(100, 0.1))
-        assert 1.3e6 < received / 4 < 3.2e6  # the burst and a second of prefetched records are in it
+
+        def received() -> float:
+            began, size = time.monotonic(), 0
+            while time.monotonic() - began < 4:
+                size += sum(len(message.value() or b"") for message in consumer.consume(100, 0.1))
+            return size / (time.monotonic() - began)
+
+        # The burst and a second of prefetched records are in it.
+        eventually(lambda: 1.3e6 < received() < 3.2e6, "four seconds in which the machine is not late")
     finally:
         consumer.close()
 
 
 def test_forwarded_requests_of_a_client_above_its_mutation_quota_are_refused(node: Node, quota: SetQuota) -> None:
     quota(client_id="mutator", controller_mutation_rate=1)
+    quota(client_id="old mutator", controller_mutation_rate=1)
 
-    def create(name: str, partitions: int, version: int) -> tuple[ErrorCode, int]:
+    def create(wire: Wire, name: str, partitions: int, version: int) -> tuple[ErrorCode, int]:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         answer = wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version)
         return ErrorCode(answer.topics[0].error_code), answer.throttle_time_ms
 
     with node.wire("mutator") as wire:
-        assert create("m1", 12, 7) == (ErrorCode.NONE, 0)
-        code, throttle_ms = create("m2", 1, 7)
+        assert create(wire, "m1", 20, 7) == (ErrorCode.NONE, 0)
+        code, throttle_ms = create(wire, "m2", 1, 7)
         assert code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert 0 < throttle_ms <= 1_000
+        assert 0 < throttle_ms <= 9_000
+    with node.wire("old mutator") as wire:
         began = time.monotonic()
-        code, throttle_ms = create("m3", 1, 5)
+        code, throttle_ms = create(wire, "m3", 12, 5)
         assert code == ErrorCode.NONE, "versions before KIP-599 are served, and held back afterwards"
         assert throttle_ms > 0
         wire.request(ApiVersionsRequest(), 0)
@@ -395,8 +413,7 @@ def test_topics_that_a_metadata_request_creates_count_in_the_clients_mutation_qu
 
 
 def test_metrics_have_kafkas_names_and_say_who_is_throttled(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     node = start_node(tmp_path, ottla_admin_listener=f"127.0.0.1:{port}")
     try:
         node.create("measured")
@@ -404,7 +421,7 @@ def test_metrics_have_kafkas_names_and_say_who_is_throttled(tmp_path: Path) -> N
         eventually(lambda: described(node, client_id="measured"), "the quota to be published")
         with node.wire("measured") as wire:
             throttle_ms = wire.request(produced("measured", 3_000), 9).throttle_time_ms
-        text = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        text = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
     finally:
         stop_node(node)
     labels = '{client_id="measured",user=""}'

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.broker.clock_jumps import JUMP_MS, ClockJumps
+from ottla.broker.scheduled_tasks import JUMP_MS, ClockJumps
 from tests.manual_clock import ManualClock
 
 DAY_MS = 86_400_000

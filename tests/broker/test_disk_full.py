@@ -67,7 +67,7 @@ def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_the
 
     def readiness() -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/readyz", timeout=30) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as refused:
             return refused.read().decode()
@@ -115,7 +115,7 @@ def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
             fill(wire)
         take_the_rest(small_disk)
         bootstrap = f"127.0.0.1:{node.port}"
-        produced = ottla("produce", TOPIC, "-b", bootstrap, "--timeout", "2", stdin=f"{'x' * 300_000}\n")
+        produced = ottla("produce", TOPIC, "-b", bootstrap, "--timeout", "8", stdin=f"{'x' * 300_000}\n")
         assert produced.returncode == TIMED_OUT
         assert f"producing to partition {TOPIC}-0, which is answered KAFKA_STORAGE_ERROR" in produced.stderr
         health = ottla("cluster", "health", "-b", bootstrap)

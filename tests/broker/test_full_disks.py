@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.broker.full_disks import REPEAT_MS, ROOM_BYTES, FullDisks
+from ottla.broker.scheduled_tasks import REPEAT_MS, ROOM_BYTES, FullDisks
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from tests.manual_clock import ManualClock
 

@@ -188,7 +188,7 @@ def test_a_topic_is_created_while_a_checkpoint_of_its_disk_is_being_written(
         assert offsets(wire.request(produced("kept", list(range(PARTITIONS))), 9)) == [0] * PARTITIONS
         disk.hang()
         assert timed_out(wire, "kept", logs_in(node, "/b", "kept")[0].partition)
-        assert any("log-start-offset-checkpoint" in call for call in disk.waiting)
+        eventually(lambda: any("log-start-offset-checkpoint" in call for call in disk.waiting), "its worker to begin")
         create(wire, "later")
         assert logs_in(node, "/b", "later"), "some of its partitions are on the disk that hangs"
         there = [log.partition for log in logs_in(node, "/a", "later")]

@@ -18,8 +18,7 @@ from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.ports import free_ports
 
-FIRST_PORT = 25060
-INSIDE, OUTSIDE, ANYWHERE, CONTROLLER = range(FIRST_PORT, FIRST_PORT + 4)
+NAMES = ("INSIDE", "OUTSIDE", "ANYWHERE", "CONTROLLER")
 
 
 def accepts(port: int) -> bool:
@@ -45,15 +44,20 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def three_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """Start a node with three listeners for clients; return the port of each listener by its name."""
+    ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+    hosts = {name: "" if name == "ANYWHERE" else "127.0.0.1" for name in NAMES}
     properties = {
-        "listeners": f"INSIDE://127.0.0.1:{INSIDE},OUTSIDE://127.0.0.1:{OUTSIDE},ANYWHERE://:{ANYWHERE},CONTROLLER://127.0.0.1:{CONTROLLER}",
-        "advertised.listeners": f"INSIDE://inside.example:1111,OUTSIDE://outside.example:2222,CONTROLLER://127.0.0.1:{CONTROLLER}",
+        "listeners": ",".join(f"{name}://{hosts[name]}:{port}" for name, port in ports.items()),
+        "advertised.listeners": (
+            f"INSIDE://inside.example:1111,OUTSIDE://outside.example:2222,CONTROLLER://127.0.0.1:{ports['CONTROLLER']}"
+        ),
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,ANYWHERE:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INSIDE",
     }
     process = start(tmp_path_factory.mktemp("listeners"), properties, "Kafka Server started")
-    yield
+    yield ports
     stop(process)
 
 
@@ -63,27 +67,24 @@ def advertised(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
         return broker.host, broker.port
 
 
-@pytest.mark.usefixtures("three_listeners")
 @pytest.mark.parametrize(
-    ("port", "expected"), [(INSIDE, ("inside.example", 1111)), (OUTSIDE, ("outside.example", 2222))]
+    ("listener", "expected"), [("INSIDE", ("inside.example", 1111)), ("OUTSIDE", ("outside.example", 2222))]
 )
 def test_an_advertised_address_is_returned_to_the_clients_of_its_own_listener(
-    port: int, expected: tuple[str, int]
+    ports: dict[str, int], listener: str, expected: tuple[str, int]
 ) -> None:
-    assert advertised(port) == expected
+    assert advertised(ports[listener]) == expected
 
 
-@pytest.mark.usefixtures("three_listeners")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.7"])
-def test_without_an_advertised_address_a_client_gets_the_one_it_connected_to(host: str) -> None:
-    assert advertised(ANYWHERE, host) == (host, ANYWHERE)
+def test_without_an_advertised_address_a_client_gets_the_one_it_connected_to(ports: dict[str, int], host: str) -> None:
+    assert advertised(ports["ANYWHERE"], host) == (host, ports["ANYWHERE"])
 
 
-@pytest.mark.usefixtures("three_listeners")
-def test_the_controllers_listener_serves_no_produce() -> None:
+def test_the_controllers_listener_serves_no_produce(ports: dict[str, int]) -> None:
     from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
-    with Wire(CONTROLLER) as wire:
+    with Wire(ports["CONTROLLER"]) as wire:
         answer = wire.request(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
         keys = {key.api_key for key in answer.api_keys}
     assert 0 not in keys

@@ -12,7 +12,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.loggers import APPEND, DELETE, SET
+from ottla.server.log_setup import APPEND, DELETE, SET
 from tests.broker.conftest import Node, eventually
 from tests.broker.wire import Wire
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 from ottla.broker.long_work import LongWork
 from ottla.protocol.work import DiskJob, Work
 from ottla.server.clock import SystemClock
-from ottla.server.disk_queue import Priority
+from ottla.server.workers import Priority
 
 
 class HeldWorkers:

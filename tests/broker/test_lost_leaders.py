@@ -9,9 +9,9 @@ import pytest
 
 from ottla.broker.lost_leaders import LISTED_MS, DelayedMetadata
 from ottla.controller.decisions.brokers import controlled_shutdown_records, fence_records, unfence_records
-from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataDelta
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.clock import TimerWheel
 from tests.controller.harness import DecisionHarness
 from tests.manual_clock import ManualClock
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.records.batch import BatchView
+from ottla.server.network.limits import UNKNOWN_NS
 from tests.broker.conftest import ROOT, Node, eventually, start_node, stop_node
 
 
@@ -43,8 +45,8 @@ def read_all(node: Node, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
-    deadline = time.monotonic() + 10
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    deadline = time.monotonic() + 40
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
     while len(values) < max(end, count) and time.monotonic() < deadline:
         for message in consumer.consume(500, 0.2):
             assert message.error() is None, message.error()
@@ -55,11 +57,10 @@ def read_all(node: Node, topic: str, count: int) -> list[bytes]:
 
 def gone(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return True
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_clean_restart_keeps_records_topics_and_ids(nodes: list[Node], tmp_path: Path) -> None:
@@ -156,8 +157,8 @@ def test_retention_removes_old_segments_and_moves_the_start(nodes: list[Node], t
         producer.flush(10)
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "x"})
     where = TopicPartition("aging", 0)
-    eventually(lambda: consumer.get_watermark_offsets(where, timeout=5)[0] > 0, "the first segment to go")
-    low, high = consumer.get_watermark_offsets(where, timeout=5)
+    eventually(lambda: consumer.get_watermark_offsets(where, timeout=30)[0] > 0, "the first segment to go")
+    low, high = consumer.get_watermark_offsets(where, timeout=30)
     assert 0 < low < high == 40
     consumer.close()
     log_dir = node.dir / "data" / "aging-0"
@@ -183,7 +184,8 @@ def test_a_slow_reader_gets_all_it_asked_for_although_the_files_are_deleted_mean
         assert len(wire.sock.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)) == 4, "the response has begun"
         with node.wire() as other:
             other.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="vanishing")], timeout_ms=5000))
-        eventually(lambda: not list((node.dir / "data").rglob("vanishing*/*.log")), "the files to go")
+        files = f"{node.dir}/data/vanishing*/*.log"  # Path.glob fails when a folder goes while it looks into it
+        eventually(lambda: not glob(files), "the files to go")
         records = memoryview(wire.receive(*fetched).responses[0].partitions[0].records)
     received, position = [], 0
     while position < len(records):
@@ -277,9 +279,30 @@ def test_idle_sockets_take_no_descriptor_from_the_files_and_keep_no_client_out(t
         assert stop_node(node) == 0
 
 
+def test_a_crowd_that_came_while_a_full_node_was_stopped_takes_no_descriptor_from_the_files(tmp_path: Path) -> None:
+    """The idle ones of before had had their time: each made way for another, faster than the loop closes sockets."""
+    node = start_node(tmp_path, open_files=(128, 400))
+    idle: list[socket.socket] = []
+    try:
+        for count in (200, 300):
+            os.kill(node.pid, signal.SIGSTOP)
+            for _ in range(count):
+                idle.append(socket.socket())
+                idle[-1].setblocking(False)
+                idle[-1].connect_ex(("127.0.0.1", node.port))
+            time.sleep(UNKNOWN_NS / 1e9 + 0.2)
+            os.kill(node.pid, signal.SIGCONT)
+            eventually(lambda: reaches(node), "a client's connection that is served")
+        assert node.process.poll() is None and "Too many open files" not in (node.dir / "server.log").read_text()
+    finally:
+        for sock in idle:
+            sock.close()
+        assert stop_node(node) == 0
+
+
 def reaches(node: Node) -> bool:
     try:
         with node.wire() as wire:
             return bool(wire.request(MetadataRequest(topics=[]), 12))
-    except (OSError, AssertionError):
+    except OSError:
         return False

@@ -17,9 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.node.node import Node
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, response_header_version
 from ottla.protocol.compile import decoder
-from ottla.protocol.headers import response_header_version
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -137,12 +136,12 @@ def test_a_produce_that_is_compressed_twice_keeps_its_place_before_the_next(
         log = log_of(node.server, "t", 0)
         sent = [wire.send(produce("t", {0: size}), PRODUCE_VERSION) for size in (900_000, 1)]
         gate.wait()
-        before = log.preparation
+        before = log.rules
         change = AlterableConfig(name="retention.ms", config_operation=0, value="86400000")
         resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
         admin.request(IncrementalAlterConfigsRequest(resources=[resource]))
         deadline = time.monotonic() + 10
-        while log.preparation is before:
+        while log.rules is before:
             assert time.monotonic() < deadline
         gate.open()
         gate.wait()  # the second time

@@ -13,7 +13,7 @@ import pytest
 from ottla.node.settings import control_settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from ottla.server.config.node_config import NodeConfig
 from tests.broker.conftest import ROOT, Node, start_node, stop_node
 from tests.broker.records import batch

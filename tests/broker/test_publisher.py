@@ -9,9 +9,8 @@ import pytest
 
 from ottla.broker.broker_node import BrokerNode
 from ottla.broker.replication.replicas import CHANGE_UNITS, CREATE_UNITS, LOOK_UNITS, Replicas
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import UNITS_A_TURN
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
     PartitionChangeRecord,

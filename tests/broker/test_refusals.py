@@ -21,6 +21,8 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -50,6 +52,8 @@ def refusing(node: Node) -> Node:
         for key_type in (GROUP_KEY, TRANSACTION_KEY):
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
             eventually(lambda request=request: not wire.request(request).coordinators[0].error_code, "coordinators")
+        for listing in (ListGroupsRequest(), ListTransactionsRequest()):
+            eventually(lambda listing=listing: not wire.request(listing).error_code, "all of them to be loaded")
     return node
 
 

@@ -63,7 +63,7 @@ def test_topics_that_take_more_than_a_turn_are_answered_as_others_are(
         at_once = named(wire, version, *names, ids=ids)
         monkeypatch.setattr("ottla.broker.api.metadata.PARTITIONS_PER_TURN", 2)
         monkeypatch.setattr("ottla.broker.api._metadata_topics.PARTITIONS_PER_TURN", 2)
-        monkeypatch.setattr("ottla.broker.all_topics.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("ottla.broker.encoded_metadata.PARTITIONS_PER_TURN", 2)
         assert named(wire, version, *names, ids=ids) == at_once
         found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in at_once}
         assert (found["wide"], found["other"], found["hidden"]) == ((0, 7), (0, 1), (TOPIC_REFUSED, 0))

@@ -6,9 +6,8 @@ import socket
 import struct
 from typing import Any
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, request_header_version, response_header_version
 from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.headers import request_header_version, response_header_version
 from ottla.protocol.schema import info_of
 
 TIMEOUT_S = 10.0
@@ -55,7 +54,8 @@ class Wire:
 
     def receive(self, api_key: ApiKey, version: int) -> Any:
         frame = self.receive_frame()
-        assert frame is not None, "the connection was closed"
+        if frame is None:
+            raise ConnectionResetError("the connection was closed")
         pos = 5 if response_header_version(api_key, version) == 1 else 4
         response, end = decoder(APIS[api_key].response, version)(bytearray(frame), pos, len(frame))
         assert end == len(frame), "bytes behind the response"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ottla.testing import Cluster
 from tests.chaos.group_history import Group
-from tests.chaos.history import PARTITIONS, TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.history import IN_SYNC_SECONDS_MAX, PARTITIONS, TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.roles import active_controller, follower_of, leader_of
 
 SINGLE = ("leader", "follower", "controller")
@@ -89,16 +89,16 @@ def run(cycles: int, seed: int, kinds: Sequence[str] = EVERYTHING) -> Verdict:
             if len(killed) == 1 and rng.random() < 0.7:
                 rng.choice(loads).wait_for_acknowledgements(rng.randint(1, 200))  # two nodes go on alone
             verdict.start_seconds.append(cluster.start(*killed))
-            verdict.isr_seconds.append(cluster.wait_isr(TOPIC))
+            verdict.isr_seconds.append(cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX))
         for load in loads:
             load.stop()
         group.stop(loads)
         verdict.acknowledged = sum(len(load.acknowledged) for load in loads)
         verdict.delivered, verdict.assignments = group.delivered, group.assignments
-        places = read_everything(cluster.bootstrap)
+        places = read_everything(cluster.bootstrap, leaders_change=True)
         verdict.read = len(places)
         verdict.problems = judge(loads, places) + group.problems[:20]
-        cluster.wait_isr(TOPIC)
+        cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX)
         for node_id in cluster.nodes:
             cluster.stop(node_id)
         verdict.problems += replicas_differ(cluster)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.testing import Cluster
+from tests.chaos.history import IN_SYNC_SECONDS_MAX
 from tests.chaos.message_copiers import (
     CALL_SECONDS_MAX,
     LIBRDKAFKA,
@@ -99,7 +100,7 @@ def run(
                 application.wait_for_commits(rng.randint(1, 5))  # the others go on alone
             cluster.start(victim)
             for topic in (TARGET, OFFSETS, TRANSACTIONS):
-                cluster.wait_isr(topic)
+                cluster.wait_isr(topic, seconds=IN_SYNC_SECONDS_MAX)
         verdict.problems = application.problems()
         verdict.committed, verdict.aborted = application.committed, application.aborted
         verdict.recoveries = application.recoveries
@@ -115,7 +116,7 @@ def fill(cluster: Cluster, count: int) -> None:
     replicas = len(cluster.nodes)
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=replicas) for name in (SOURCE, TARGET)]
     for created in admin.create_topics(topics).values():
-        created.result(10)
+        created.result(CALL_SECONDS_MAX)
     # All of them at once: librdkafka's queue takes 100,000 by default, and a slow machine writes none meanwhile.
     settings = {"enable.idempotence": True, "queue.buffering.max.messages": max(count, 100_000)}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})

@@ -36,10 +36,6 @@ AFTER_SECONDS = 2.0
 #: A gap that began a moment before the signal was sent is the accident's, too: in-flight requests are not answered any more.
 MARGIN_SECONDS = 0.1
 DECISION_MS_MAX = 20_000
-#: A session ends 9 s after the last heartbeat, and there is one every 2 s: a failover takes 7 s at least where the hint of
-#: lost connections is not heeded. What is promised is much less, but a disk that others keep busy answers a flush after a
-#: second, and an election waits for several.
-WITHOUT_THE_HINT_SECONDS = 6.5
 
 
 #: A sleeping broker keeps its connections, and for a minute librdkafka waits for an answer: that is not what is measured.
@@ -94,7 +90,7 @@ def create_topic(cluster: Cluster, name: str, first_replica: int | None = None) 
 
 def problems_of(cluster: Cluster, load: Load) -> list[str]:
     """What was acknowledged has to be there, each record once and where it was said to be."""
-    return judge([load], read_everything(cluster.bootstrap, load.topic, partitions=1))
+    return judge([load], read_everything(cluster.bootstrap, load.topic, partitions=1, leaders_change=True))
 
 
 Accident = Callable[[Cluster, int], None]

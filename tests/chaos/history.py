@@ -1,6 +1,6 @@
 """What clients wrote and what is in the log afterwards, and the judge of both: invariants 1, 2, 26 and 27.
 
-Each record says who wrote it and as the how manieth, so that what is lost, doubled or out of order has a name.
+Each record says who wrote it and which of the records of this producer it is, so that what is lost, doubled or out of order has a name.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tests.chaos.producer_epochs import producer_epoch
 from tests.effort import RECORDS_PER_SECOND
 
 TOPIC = "chaos"
@@ -18,8 +19,9 @@ PARTITIONS = 4
 DELIVERY_SECONDS_MAX = 120
 FLUSH_SECONDS_MAX = 60
 READ_SECONDS_MAX = 120
+IN_SYNC_SECONDS_MAX = 90
 _VALUE = struct.Struct(">iq")
-UNKNOWN_OFFSET = -1
+UNKNOWN_OFFSET = UNKNOWN_EPOCH = -1
 #: A client that is back soon after each of many accidents.
 IMPATIENT = {
     "linger.ms": 1,
@@ -31,8 +33,7 @@ IMPATIENT = {
     # A sleeping or cut-off broker keeps its connections: how long its answer is awaited is the client's matter.
     "socket.timeout.ms": 3000,
 }
-#: With one request at a time to each broker. With more, one behind a failed one is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER, as it has
-#: to be; librdkafka then raises its epoch, and what the failed one had written is written once more (its issue 4953).
+#: With one request at a time to each broker: it raises its producer epoch less often (tests/chaos/producer_epochs.py).
 ONE_IN_FLIGHT = {**IMPATIENT, "max.in.flight.requests.per.connection": 1}
 
 
@@ -43,11 +44,12 @@ class Record(NamedTuple):
 
 class Place(NamedTuple):
     """Where a record stands. Of an acknowledgement the offset may be missing (UNKNOWN_OFFSET): librdkafka takes a batch whose answer it
-    never got as acknowledged with the next one of its sequence.
+    never got as acknowledged with the next one of its sequence. The producer epoch is looked up for records that stand more than once.
     """
 
     partition: int
     offset: int
+    producer_epoch: int = UNKNOWN_EPOCH
 
 
 def encode(record: Record) -> bytes:
@@ -141,27 +143,54 @@ class Load:
             self.acknowledged[record] = Place(message.partition(), UNKNOWN_OFFSET if offset is None else offset)
 
 
-def read_everything(bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS) -> dict[Record, list[Place]]:
-    """Every record of the topic, with the places where it stands."""
-    from confluent_kafka import Consumer, TopicPartition
+def read_everything(
+    bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS, *, leaders_change: bool = False
+) -> dict[Record, list[Place]]:
+    """Every record of the topic, with the places where it stands.
 
+    `leaders_change`: leaders of the topic changed under its producers, who may have written records again with another epoch.
+    """
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    deadline = time.monotonic() + READ_SECONDS_MAX
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "enable.partition.eof": True}
     )
+    # A new leader may show fetches an older end for a moment, as Kafka's does; it does not answer this question until it knows.
+    ends = {partition: _end_of(consumer, topic, partition, deadline) for partition in range(partitions)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     places: dict[Record, list[Place]] = {}
     ended: set[int] = set()
-    deadline = time.monotonic() + READ_SECONDS_MAX
     while len(ended) < partitions and time.monotonic() < deadline:
         for message in consumer.consume(5000, 1.0):
-            if message.error() is not None:
-                ended.add(message.partition())
-            else:
+            error = message.error()
+            if error is None:
                 place = Place(message.partition(), message.offset())
                 places.setdefault(decode(message.value()), []).append(place)
+            elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= ends[message.partition()]:
+                ended.add(message.partition())
     consumer.close()
     assert len(ended) == partitions, "the log could not be read to its end"
+    for record, where in places.items():
+        if leaders_change and len(where) > 1:
+            places[record] = [at._replace(producer_epoch=producer_epoch(bootstrap, topic, *at[:2])) for at in where]
     return places
+
+
+def _end_of(consumer: Any, topic: str, partition: int, deadline: float) -> int:
+    """The end that the partition's leader names, which may change meanwhile."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    while True:
+        left = max(1.0, deadline - time.monotonic())
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), left)
+        except KafkaException:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return int(end)
 
 
 def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[str]:
@@ -177,11 +206,12 @@ def judge(loads: Iterable[Load], places: Mapping[Record, list[Place]]) -> list[s
 def broken_promises(acknowledged: Mapping[Record, Place], places: Mapping[Record, list[Place]]) -> list[str]:
     problems: list[str] = []
     lost = [record for record in acknowledged if record not in places]
-    doubled = [record for record, where in places.items() if len(where) > 1]
+    # What one producer epoch has written twice: with another epoch it is the client who wrote it again.
+    doubled = [record for record, where in places.items() if len(where) > len({at.producer_epoch for at in where})]
     moved = [
         record
         for record, where in acknowledged.items()
-        if where.offset != UNKNOWN_OFFSET and record in places and where not in places[record]
+        if where.offset != UNKNOWN_OFFSET and record in places and where[:2] not in [at[:2] for at in places[record]]
     ]
     for name, records in (("lost", lost), ("doubled", doubled), ("moved", moved)):
         if records:

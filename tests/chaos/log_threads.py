@@ -17,15 +17,14 @@ from typing import Protocol
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import StorageFailure
-from ottla.storage.files import Files
+from ottla.storage.files import Files, Mappings
 from ottla.storage.log.durability import FlushJob
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.log.retention import begin_retention
+from ottla.storage.log.retention import begin_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
@@ -106,7 +105,7 @@ class ThreadedLog:
         log = self._log
         log.advance_high_watermark(self._rng.randint(self._start, self._end))
         self._start = max(self._start, self._rng.randint(self._start, min(self._start + 40, log.high_watermark)))
-        log.delete_records(self._start)
+        delete_records(log, self._start)
         if "retention" not in self._jobs and (job := begin_retention(log, NOW_MS)) is not None:
             self._jobs["retention"] = self._submit(job.run), job.end
             self.done["segment retired"] += job.segments
@@ -147,7 +146,7 @@ class ThreadedLog:
         assert not missing, f"snapshots {missing} have no file"
         states = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in log.producers}
         epochs = [entry for entry in log.epochs.entries if entry[1] < self._end]
-        recovery_point = log.recovery_point_to_write
+        recovery_point = log.durability.recovery_point_to_write(log.log_end_offset)
         if is_clean:
             assert log.close()
         self._log = again = self._open(self._end if is_clean else recovery_point, is_clean=is_clean)

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from ottla.testing import Cluster
 from tests.chaos.disks import SKIP_REASON, ImageDisk, available
-from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.history import IN_SYNC_SECONDS_MAX, TOPIC, Load, create_topic, judge, read_everything
 
 KINDS = ("minority", "all")
 
@@ -63,11 +63,11 @@ def run(kind: str, failures: int, seed: int) -> Verdict:
             if kind == "minority":
                 load.wait_for_acknowledgements(rng.randint(1, 500))  # two go on alone
             cluster.start(*victims)
-            verdict.isr_seconds.append(cluster.wait_isr(TOPIC))
+            verdict.isr_seconds.append(cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX))
         load.wait_for_acknowledgements(1)
         load.stop()
         verdict.acknowledged = len(load.acknowledged)
-        places = read_everything(cluster.bootstrap)
+        places = read_everything(cluster.bootstrap, leaders_change=True)
         verdict.read = len(places)
         verdict.problems = judge([load], places)
     return verdict

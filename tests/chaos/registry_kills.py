@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from ottla.testing import Cluster
-from tests.ottla.registry.instances import WAIT_S_MAX, Registries, Writers, judge
+from tests.ottla.registry.instances import SHORT_SESSION_MS, WAIT_S_MAX, Registries, Writers, judge
 
 INSTANCES = 3
 CLIENTS = 6
@@ -43,7 +43,7 @@ class Verdict:
 def run(kills: int, seed: int, nodes: int = 3) -> Verdict:
     chance, verdict = random.Random(seed), Verdict(kills)
     with Cluster(nodes, group_min_session_timeout_ms="1000") as cluster:
-        registries = Registries(cluster.bootstrap)
+        registries = Registries(cluster.bootstrap, session_ms=SHORT_SESSION_MS)
         registries.at_least(INSTANCES)
         writers = Writers(lambda: registries.urls, CLIENTS)
         tail = consumer_of(cluster.bootstrap, registries.topic, OFFSET_END)

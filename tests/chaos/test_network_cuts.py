@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -41,7 +40,7 @@ def nothing_is_wrong(cluster: NamespaceCluster, load: Load, topic: str) -> None:
     load.wait_for_acknowledgements(500)
     load.stop()
     cluster.wait_isr(topic, PARTITIONS)
-    assert judge([load], read_everything(cluster.bootstrap, topic)) == []
+    assert judge([load], read_everything(cluster.bootstrap, topic, leaders_change=True)) == []
 
 
 def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go_on(cluster: NamespaceCluster) -> None:
@@ -55,8 +54,7 @@ def test_a_leader_cut_off_from_the_others_acknowledges_nothing_and_the_others_go
         before.send(ALL, count=20, timeout_ms=60_000)
         cluster.leader("leader-cut", witness, without=leader)
         load.wait_for_acknowledgements(500)
-        with suppress(ConnectionError):  # a broker that assumes that it was fenced has disconnected its clients
-            after.send(ALL, count=20, timeout_ms=60_000)
+        after.send(ALL, count=20, timeout_ms=60_000)  # a broker that assumes that it was fenced has disconnected it
         load.wait_for_acknowledgements(500)
     finally:
         cluster.heal()
@@ -97,8 +95,9 @@ def test_a_controller_cut_off_from_the_others_is_replaced_and_decides_nothing_mo
         load.wait_for_acknowledgements(500)
     finally:
         cluster.heal()
-    # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine.
-    assert seconds < 10
+    # The quorum's fetch timeout is 2 s; the rest is two elections on a busy machine. A client that was sent to the node that is
+    # cut off would wait for a minute.
+    assert seconds < 30
     eventually(lambda: cluster.controller(controller) != controller, "the old controller to know the new one", 30)
     nothing_is_wrong(cluster, load, "controller-cut")
 
@@ -112,8 +111,11 @@ def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_no
     cluster.cut(CLIENT, leader)
     cluster.cut(leader, CLIENT)
     try:
-        time.sleep(10 if LONG else 4)  # longer than a session: had the brokers lost each other, it would show by now
-        assert cluster.leader_and_isr("client-cut", witness) == (leader, [1, 2, 3])
+        # Longer than a session: had the brokers lost each other, it would stay so until the heal.
+        time.sleep(10 if LONG else 4)
+        eventually(
+            lambda: cluster.leader_and_isr("client-cut", witness) == (leader, [1, 2, 3]), "the witness to answer"
+        )
     finally:
         cluster.heal()
     nothing_is_wrong(cluster, load, "client-cut")

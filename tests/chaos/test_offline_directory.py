@@ -10,6 +10,7 @@ import pytest
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.history import PARTITIONS, TOPIC, Load, create_topic, judge, read_everything
+from tests.cluster.shared import STEADY
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -20,7 +21,7 @@ NODE = 1
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     # The metadata log is elsewhere: a node without it is no node.
     own = {"log.dirs": f"{tmp_path}/one,{tmp_path}/two", "metadata.log.dir": f"{tmp_path}/metadata"}
-    with Cluster(3, per_node={NODE: own}, replica_high_watermark_checkpoint_interval_ms="500") as running:
+    with Cluster(3, per_node={NODE: own}, replica_high_watermark_checkpoint_interval_ms="500", **STEADY) as running:
         yield running
 
 
@@ -83,7 +84,7 @@ def test_leaders_leave_a_failed_directory_the_other_serves_on_and_a_repaired_one
     bring_back(failing)
     cluster.start(NODE)
     cluster.wait_isr(TOPIC, seconds=60)
-    assert not any(offline_replicas(cluster, 2).values())
+    eventually(lambda: not any(offline_replicas(cluster, 2).values()), "node 2 to know it, too")
     load.wait_for_acknowledgements(500)
     load.stop()
-    assert judge([load], read_everything(cluster.bootstrap)) == []
+    assert judge([load], read_everything(cluster.bootstrap, leaders_change=True)) == []

@@ -24,14 +24,13 @@ from tests.chaos import power_loss
 from tests.chaos.cluster_cycles import victims
 from tests.chaos.disks import SKIP_REASON, ImageDisk, available, fill
 from tests.chaos.group_history import Group
-from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
+from tests.chaos.history import IN_SYNC_SECONDS_MAX, TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.loads import KeyedLoad, TransactionalLoad
 from tests.effort import RECORDS_PER_SECOND
 
 NODES = (1, 2, 3)
 HOUR = 3600
 ACCIDENTS_A_RUN = 20
-IN_SYNC_SECONDS_MAX = 90
 #: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
 RECORDS_PER_SECOND_MAX = 1000
 INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -192,7 +191,7 @@ def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) 
         for each in (*loads, transactions, keyed):
             each.stop()
         group.stop(loads)
-        verdict.problems = judge(loads, read_everything(cluster.bootstrap)) + group.problems[:20]
+        verdict.problems = judge(loads, read_everything(cluster.bootstrap, leaders_change=True)) + group.problems[:20]
         verdict.problems += transactions.judge() + keyed.judge()
         verdict.acknowledged = sum(len(load.acknowledged) for load in loads)
         verdict.transactions, verdict.keyed, verdict.keyed_left = (

@@ -198,9 +198,9 @@ def test_admin_alters_configs_adds_partitions_and_deletes_the_topic(bootstrap: s
     assert admin.describe_configs([asked])[asked].result(10)["retention.ms"].value == "120000"
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
     deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while len(admin.list_topics(topic, 5).topics[topic].partitions) != 3 and time.monotonic() < deadline:
+    while len(admin.list_topics(topic, WAIT_SECONDS_MAX).topics[topic].partitions) != 3 and time.monotonic() < deadline:
         pass
-    assert len(admin.list_topics(topic, 5).topics[topic].partitions) == 3
+    assert len(admin.list_topics(topic, WAIT_SECONDS_MAX).topics[topic].partitions) == 3
     admin.delete_topics([topic])[topic].result(10)
     while topic in admin.list_topics(timeout=WAIT_SECONDS_MAX).topics and time.monotonic() < deadline:
         pass

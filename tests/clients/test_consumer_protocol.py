@@ -21,8 +21,11 @@ from tests.broker.share.member import set_group
 from tests.broker.wire import Wire
 from tests.clients.conftest import SOONER
 from tests.clients.test_confluent_kafka import consume, ensure_topic
+from tests.cluster.shared import STEADY
 
 WAIT_SECONDS_MAX = 60
+#: Of heartbeats. librdkafka (2.16) gives up those that are not answered within it.
+INTERVAL_MS = 1_000
 
 
 def member(bootstrap: str, group: str, **config: Any) -> Consumer:
@@ -139,10 +142,31 @@ def test_a_topic_that_grows_is_assigned_again(bootstrap: str, topic: str) -> Non
     consumer.close()
 
 
+def test_an_assignment_whose_response_came_too_late_is_sent_again() -> None:
+    """librdkafka asks for no second one, and the members waited for the rebalance timeout, which is five minutes."""
+    intervals = {f"group_consumer_{which}heartbeat_interval_ms": str(INTERVAL_MS) for which in ("", "min_")}
+    with Cluster(1, **intervals) as cluster:
+        cluster.topic("t", partitions=4)
+        first, second = member(cluster.bootstrap, "g"), member(cluster.bootstrap, "g")
+        first.subscribe(["t"])
+        poll_until([first], lambda: counts([first]) == [4])
+        cluster.delay("ConsumerGroupHeartbeat", 2.5 * INTERVAL_MS / 1000)
+        second.subscribe(["t"])
+        poll_until([first, second], lambda: cluster.log(1).count("Computed a new target assignment") == 2)
+        begun = time.monotonic()
+        # By then a heartbeat of the first one has had the response that takes two partitions away, and was given up.
+        poll_until([first, second], lambda: time.monotonic() - begun > 4 * INTERVAL_MS / 1000)
+        assert counts([first, second]) == [0, 4]
+        cluster.heal()
+        poll_until([first, second], lambda: counts([first, second]) == [2, 2])
+        first.close()
+        second.close()
+
+
 def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
     """Three nodes, three members; the node that coordinates the group is killed: no record is missed, and each has one owner."""
     topic = "orders"
-    with Cluster(3, **{name.replace(".", "_"): value for name, value in SOONER.items()}) as cluster:
+    with Cluster(3, **{name.replace(".", "_"): value for name, value in SOONER.items()}, **STEADY) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         new = NewTopic(topic, num_partitions=6, replication_factor=3, config={"min.insync.replicas": "2"})
         admin.create_topics([new])[topic].result(30)
@@ -168,7 +192,7 @@ def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
         def is_led_again() -> bool:
             try:
                 described = admin.describe_consumer_groups(["g"])["g"].result(10)
-            except KafkaException:
+            except (KafkaException, TimeoutError):  # the latter is of the future: the client looks for the coordinator
                 return False
             return described.coordinator.id != coordinator and described.state == ConsumerGroupState.STABLE
 

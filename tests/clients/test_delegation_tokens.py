@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from tests.clients.sasl_node import PLAIN_LOGIN, SaslNode, started
 from tests.ottla.conftest import Cli
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+#: Of a token whose end is waited for. On a busy machine a login with it takes seconds.
+LIFETIME_MS = 6_000
+HOUR_MS = 3_600_000
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
@@ -63,10 +67,10 @@ async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanis
 
 async def test_the_session_of_a_token_ends_with_the_token(sasl_node: SaslNode) -> None:
     async with channels(sasl_node.sasl) as to:
-        made = await create(to.plain("alice"), 1_500)
+        made = await create(to.plain("alice"), LIFETIME_MS)
         channel = to.token("SCRAM-SHA-256", made)
         await channel.request(MetadataRequest(topics=[]))
-        await asyncio.sleep(1.6)
+        await asyncio.sleep(max(0.0, made.max_timestamp_ms / 1000 - time.time()) + 0.1)
         with pytest.raises(ChannelClosed, match="due to invalid credentials"):
             await channel.request(MetadataRequest(topics=[]))
 
@@ -107,7 +111,7 @@ async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) ->
                 made.max_timestamp_ms,
                 "admin",
             )
-        renewed = await admin.request(RenewDelegationTokenRequest(made.hmac, 1_000))
+        renewed = await admin.request(RenewDelegationTokenRequest(made.hmac, HOUR_MS))
         assert renewed.error_code == 0 and renewed.expiry_timestamp_ms < made.expiry_timestamp_ms
         assert (await bob.request(RenewDelegationTokenRequest(made.hmac, -1))).error_code == (
             ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH

@@ -17,6 +17,7 @@ import pytest
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.cluster.roles import HOST, separate_roles
+from tests.cluster.shared import STEADY
 from tests.needs import needs_apache_kafka
 from tools.apache_kafka import ToolSession, java_command
 from tools.apache_kafka.programs import TOOLS
@@ -43,7 +44,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def cluster(directories: list[str]) -> Iterator[Cluster]:
     # The tools are 4.3.1's, and name no later levels.
     release = {"ottla.advertised.release": "4.3.1"}
-    with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}, **release) as running:
+    with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}, **release, **STEADY) as running:
         yield running
 
 
@@ -73,6 +74,11 @@ def create(run: Run, cluster: Cluster, topic: str, *args: str) -> None:
         eventually(lambda n=node_id: not cluster.metadata([topic], n).topics[0].error_code, f"{topic} on {node_id}")
 
 
+def of_brokers(run: Run) -> str:
+    """The settings of all brokers, each as it knows them itself: a change is there some milliseconds after its answer."""
+    return run("kafka-configs", "--describe", "--entity-type", "brokers")
+
+
 def table(text: str) -> list[dict[str, str]]:
     """Rows of a table with a header, columns apart by white space."""
     header, *rows = (line.split() for line in text.splitlines() if line.strip())
@@ -100,7 +106,7 @@ def test_features_are_described_and_changed_where_that_is_allowed(run: Run) -> N
         "share.version": "1", "streams.version": "1", "transaction.version": "2",
     }  # fmt: skip
     assert "share.version was downgraded to 0." in run("kafka-features", "downgrade", "--feature", "share.version=0")
-    assert levels()["share.version"] == "0"
+    eventually(lambda: levels()["share.version"] == "0", "every broker that is asked to know it")
     assert "share.version was upgraded to 1." in run("kafka-features", "upgrade", "--feature", "share.version=1")
     too_high = run("kafka-features", "upgrade", "--feature", "transaction.version=7", code=1)
     assert "only supports versions 0-2" in too_high
@@ -133,10 +139,10 @@ def test_partitions_that_miss_a_replica_are_listed_while_a_broker_is_away(run: R
     assert [count() for count in lists.values()] == [0, 0, 3, 0]
     cluster.kill(3)
     eventually(lambda: lists["--under-replicated-partitions"]() == 3, "the ISR without the dead broker")
-    assert [count() for count in lists.values()] == [3, 3, 0, 0]
+    eventually(lambda: [count() for count in lists.values()] == [3, 3, 0, 0], "each list to be without it")
     cluster.start(3)
     cluster.wait_isr("watched")
-    assert lists["--under-replicated-partitions"]() == 0
+    eventually(lambda: lists["--under-replicated-partitions"]() == 0, "no partition to miss a replica")
 
 
 def test_a_partition_is_moved_with_a_throttle_and_the_throttle_is_taken_back(
@@ -167,15 +173,15 @@ def test_a_partition_is_moved_with_a_throttle_and_the_throttle_is_taken_back(
     started = run(*by_plan, "--execute", "--throttle", "50000000")
     assert "The inter-broker throttle limit was set to 50000000 B/s" in started
     assert "Successfully started partition reassignments for moved-0,moved-1" in started
-    rate = "leader.replication.throttled.rate=50000000"
-    assert run("kafka-configs", "--describe", "--entity-type", "brokers").count(f"  {rate} sensitive=false") == 3
+    rate = "  leader.replication.throttled.rate=50000000 sensitive=false"
+    eventually(lambda: of_brokers(run).count(rate) == 3, "the throttle at each broker")
 
     def finished() -> bool:
         return run(*by_plan, "--verify").count("is completed.") == 2
 
     eventually(finished, "the moves to be over", seconds=60)
-    assert "throttled" not in run("kafka-configs", "--describe", "--entity-type", "brokers")
-    assert "throttled" not in run("kafka-topics", "--describe", "--topic", "moved")
+    eventually(lambda: "throttled" not in of_brokers(run), "the throttle's end at each broker")
+    eventually(lambda: "throttled" not in run("kafka-topics", "--describe", "--topic", "moved"), "its end at the topic")
     assert run("kafka-reassign-partitions", "--list").strip() == "No partition reassignments found."
     offsets = run("kafka-get-offsets", "--topic", "moved")
     assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 300
@@ -197,7 +203,7 @@ def test_a_move_that_a_throttle_holds_up_is_listed_and_cancelled(run: Run, clust
     assert "Reassignment of partition slow-0 is still in progress." in run(*by_plan, "--verify")
     assert "Successfully cancelled partition reassignment for: slow-0" in run(*by_plan, "--cancel")
     assert run("kafka-reassign-partitions", "--list").strip() == "No partition reassignments found."
-    assert "throttled" not in run("kafka-configs", "--describe", "--entity-type", "brokers")
+    eventually(lambda: "throttled" not in of_brokers(run), "the throttle's end at each broker")
     eventually(lambda: cluster.isr("slow") == {0: [1, 2]}, "the old replicas")
 
 
@@ -233,7 +239,7 @@ def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
     run(*by_plan, "--execute", "--additional", "--replica-alter-log-dirs-throttle", "100000000")
     eventually(lambda: "aside-0-1 completed successfully" in run(*by_plan, "--verify"), "the move to be over", 60)
     assert replicas() == {False: (target, 0)}
-    assert "alter.log.dirs" not in run("kafka-configs", "--describe", "--entity-type", "brokers")
+    eventually(lambda: "alter.log.dirs" not in of_brokers(run), "the throttle's end")
     offsets = run("kafka-get-offsets", "--topic", "aside")
     assert offsets.split() == ["aside:0:1000"]
 
@@ -255,12 +261,16 @@ def test_leaders_go_back_to_the_preferred_replicas(run: Run, cluster: Cluster) -
 
 def test_log_directories_of_all_brokers_are_described(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "dirs", "--replication-factor", "3")
-    printed = run("kafka-log-dirs", "--describe", "--topic-list", "dirs")
-    brokers = json.loads(printed.splitlines()[-1])["brokers"]
-    assert {
-        broker["broker"]: [part["partition"] for place in broker["logDirs"] for part in place["partitions"]]
-        for broker in brokers
-    } == {1: ["dirs-0"], 2: ["dirs-0"], 3: ["dirs-0"]}
+
+    def partitions() -> dict[int, list[str]]:
+        printed = run("kafka-log-dirs", "--describe", "--topic-list", "dirs")
+        return {
+            broker["broker"]: [part["partition"] for place in broker["logDirs"] for part in place["partitions"]]
+            for broker in json.loads(printed.splitlines()[-1])["brokers"]
+        }
+
+    # A broker may know a topic before it has opened its log.
+    eventually(lambda: partitions() == {1: ["dirs-0"], 2: ["dirs-0"], 3: ["dirs-0"]}, "each broker to have its log")
     assert "The given brokers do not exist from --broker-list: 9" in run(
         "kafka-log-dirs", "--describe", "--broker-list", "9", code=1
     )
@@ -311,8 +321,11 @@ def test_a_broker_that_is_gone_for_good_is_unregistered(run: Run, cluster: Clust
     cluster.stop(3)
     try:
         assert run("kafka-cluster", "unregister", "--id", "3") == "Broker 3 is no longer registered.\n"
-        rows = table(run("kafka-cluster", "list-endpoints", "--include-fenced-brokers"))
-        assert [row["ID"] for row in rows] == ["1", "2"]
+
+        def listed() -> list[str]:
+            return [row["ID"] for row in table(run("kafka-cluster", "list-endpoints", "--include-fenced-brokers"))]
+
+        eventually(lambda: listed() == ["1", "2"], "the brokers to know it")
     finally:
         cluster.start(3)
     eventually(lambda: len(table(run("kafka-cluster", "list-endpoints"))) == 3, "the broker to be registered again")
@@ -359,11 +372,11 @@ def test_controllers_are_added_and_removed_by_the_tool(tools: ToolSession, tmp_p
 
         add = ("--command-config", str(two.file), "add-controller")
         added = quorum("--bootstrap-controller", *add)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while added.returncode != 0 and time.monotonic() < deadline:  # it may not have caught up
             added = quorum("--bootstrap-controller", *add)
         assert added.returncode == 0, added.stderr
-        assert roles.voters() == [1, 2]
+        eventually(lambda: roles.voters() == [1, 2], "two voters")
         printed = quorum("--bootstrap-controller", "describe", "--status").stdout
         assert '"directoryId"' in printed.partition("CurrentVoters:")[2].splitlines()[0]
         again = quorum("--bootstrap-server", *add)

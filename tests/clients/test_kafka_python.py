@@ -73,7 +73,7 @@ def test_at_most_once_sends_need_no_acknowledgement(bootstrap: str, topic: str) 
         producer.send(topic, value=str(i).encode(), partition=0)
     producer.flush(10)
     producer.close()
-    consumer = KafkaConsumer(bootstrap_servers=[bootstrap], auto_offset_reset="earliest", consumer_timeout_ms=10000)
+    consumer = KafkaConsumer(bootstrap_servers=[bootstrap], auto_offset_reset="earliest", consumer_timeout_ms=30000)
     consumer.assign([TopicPartition(topic, 0)])
     assert [next(consumer).value for _ in range(20)] == [str(i).encode() for i in range(20)]
     consumer.close()

@@ -19,7 +19,7 @@ from tests.ports import free_ports
 
 HOST = "127.0.0.1"
 STARTED = "Kafka Server started"
-START_SECONDS_MAX = 30
+START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 FIRST_BROKER = 11

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.local_nodes import HOST
 from ottla.protocol.api import ApiKey
@@ -12,6 +13,24 @@ from ottla.testing.connection import Connection
 from tests.broker.conftest import eventually
 
 SECONDS_MAX = 60
+#: A killed controller is noticed by its broken connections. One that gets no processor for two seconds would be voted out by default, and
+#: its successor fences its broker unless that sends a heartbeat within 0.1 s: partitions would have other leaders on a busy machine.
+STEADY = {"controller_quorum_fetch_timeout_ms": "10000"}
+#: Of a cluster where a test measures how long clients wait when a broker dies or leaves. Where its lost connections are not heeded
+#: that is a session without a heartbeat's interval, 28 s; a busy machine may take some seconds.
+PATIENT = {**STEADY, "broker_session_timeout_ms": "30000"}
+WITHOUT_THE_HINT_SECONDS = 20.0
+
+
+def make_topics(admin: AdminClient, *wanted: NewTopic, seconds: float = 30) -> None:
+    """Creates them. A controller that is voted out before it answers has the broker ask its successor, to whom the topic is there already:
+    so each has a name that no other test has given."""
+    for made in admin.create_topics(list(wanted), operation_timeout=seconds).values():
+        try:
+            made.result(seconds)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
 
 def clear(cluster: Cluster) -> None:
@@ -25,7 +44,11 @@ def clear(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     if names := known_topics(cluster):
         for deleted in admin.delete_topics(names).values():
-            deleted.result(SECONDS_MAX)
+            try:
+                deleted.result(SECONDS_MAX)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # as in `make_topics`
+                    raise
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not topics(cluster, n), f"no topic on {node_id}", SECONDS_MAX)
 

@@ -11,6 +11,7 @@ from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
+from tests.cluster.shared import STEADY
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(180)
@@ -20,17 +21,21 @@ DAY = 24 * HOUR
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3, log_retention_check_interval_ms="500", log_initial_task_delay_ms="500") as running:
+    with Cluster(3, log_retention_check_interval_ms="500", log_initial_task_delay_ms="500", **STEADY) as running:
         yield running
 
 
 def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
     """It has to be the preferred one."""
     cluster.wait_isr(topic)
-    with Wire(cluster.nodes[node_id].port) as wire:
-        asked = [TopicNamePartitions(topic=topic, partitions=[0])]
-        wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
-    eventually(lambda: cluster.leaders(topic)[0] == node_id, f"{node_id} to lead")
+
+    def leads() -> bool:
+        with Wire(cluster.nodes[node_id].port) as wire:
+            asked = [TopicNamePartitions(topic=topic, partitions=[0])]
+            wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=5_000))
+        return cluster.leaders(topic)[0] == node_id
+
+    eventually(leads, f"{node_id} to lead")
 
 
 @pytest.mark.parametrize("offset", [3 * DAY, -3 * DAY], ids=["+3d", "-3d"])

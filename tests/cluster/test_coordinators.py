@@ -23,7 +23,6 @@ from tests.broker.groups.share.wire_member import WireMember
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed
-from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
 from tests.chaos.history import Load
 from tests.cluster.coordinators import (
     SHARE,
@@ -32,6 +31,7 @@ from tests.cluster.coordinators import (
     group_id_at,
     transactional_id_at,
 )
+from tests.cluster.shared import PATIENT, WITHOUT_THE_HINT_SECONDS, make_topics
 from tests.cluster.transactor import Nodes, Transactor
 
 pytestmark = pytest.mark.timeout(180)
@@ -45,7 +45,7 @@ SWEEP_MS = 500
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     # Kafka looks every ten seconds for transactions that ran out of time.
-    with Cluster(3, transaction_abort_timed_out_transaction_cleanup_interval_ms=str(SWEEP_MS)) as cluster:
+    with Cluster(3, transaction_abort_timed_out_transaction_cleanup_interval_ms=str(SWEEP_MS), **PATIENT) as cluster:
         yield cluster
 
 
@@ -79,7 +79,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     """One partition led by each node, and every node knows it."""
     name = re.sub("[^a-z]", ".", request.node.name)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(20)
+    make_topics(admin, NewTopic(name, PARTITIONS, 3))
     for node_id in cluster.nodes:
         eventually(
             lambda node_id=node_id: leaders_known(cluster, name, node_id) == PARTITIONS, f"{name} to have leaders"
@@ -170,7 +170,7 @@ def test_every_replica_describes_the_producers_that_it_knows(cluster: Cluster, t
 def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_its_time_is_up(
     cluster: Cluster, topic: str
 ) -> None:
-    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic), timeout_ms=4_000)
+    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic), timeout_ms=10_000)
     group_id = group_id_at(cluster, 2, topic)
     for partition in range(PARTITIONS):
         transactor.produce(topic, partition, b"left behind")

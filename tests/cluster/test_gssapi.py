@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from tests.cluster.shared import STEADY
 from tests.kdc import kdc_in
 from tests.ports import free_ports
 
@@ -26,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
             f'keyTab="{keytab}" principal="kafka/127.0.0.1";'
         )
-        made = Cluster(directory=str(tmp_path_factory.mktemp("gssapi")), min_insync_replicas="3")
+        made = Cluster(directory=str(tmp_path_factory.mktemp("gssapi")), min_insync_replicas="3", **STEADY)
         for number, port in zip(made.nodes, free_ports(3), strict=True):
             own = made._properties[number]
             own |= {

@@ -61,7 +61,7 @@ def test_a_killed_node_goes_on_as_apache_kafka_and_nodes_of_both_kinds_are_kille
         assert logs and all(log.endswith(bytes(1000)) for log in logs), "nothing is allocated ahead"
         with apache_kafka(cluster, 1) as kafka:
             cluster.wait_isr(TOPIC, seconds=IN_SYNC_SECONDS_MAX)
-            assert judge([alone], read_everything(cluster.bootstrap, ALONE)) == []
+            assert judge([alone], read_everything(cluster.bootstrap, ALONE, leaders_change=True)) == []
             cluster.kill(2)
             load.wait_for_acknowledgements(100)
             cluster.start(2)
@@ -69,4 +69,4 @@ def test_a_killed_node_goes_on_as_apache_kafka_and_nodes_of_both_kinds_are_kille
             kafka.kill()
             load.wait_for_acknowledgements(100)
         load.stop()
-        assert judge([load], read_everything(cluster.bootstrap)) == []
+        assert judge([load], read_everything(cluster.bootstrap, leaders_change=True)) == []

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ottla.testing import Cluster
+from tests.cluster.shared import STEADY
 from tests.ports import free_ports
 
 WAIT_S = 60
@@ -117,7 +118,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 def test_nodes_go_on_with_new_tokens_and_clients_log_in_with_their_own(tmp_path: Path) -> None:
     ports = free_ports(3)
-    cluster = Cluster(directory=str(tmp_path / "cluster"), min_insync_replicas="3")
+    cluster = Cluster(directory=str(tmp_path / "cluster"), min_insync_replicas="3", **STEADY)
     with provider() as idp:
         for number, port in zip(cluster.nodes, ports, strict=True):
             own = cluster._properties[number]

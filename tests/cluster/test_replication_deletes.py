@@ -19,7 +19,7 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
-from tests.cluster.shared import clear
+from tests.cluster.shared import STEADY, clear
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(120)
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     # A writer that lives on asks for its topic after the deletion, and that must not create it again.
-    with Cluster(3, auto_create_topics_enable="false", broker_session_timeout_ms="4000") as cluster:
+    with Cluster(3, auto_create_topics_enable="false", **STEADY) as cluster:
         yield cluster
 
 
@@ -70,7 +70,11 @@ def test_records_whose_deletion_was_answered_do_not_come_back_with_another_leade
     assert delete_before(cluster, "cut", 60) == (0, 60)
     leader = cluster.leaders("cut")[0]
     cluster.kill(leader)
-    eventually(lambda: cluster.leaders("cut")[0] not in (-1, leader), "another leader")
+    for node_id in cluster.nodes.keys() - {leader}:  # the client asks any of them who leads
+        eventually(
+            lambda n=node_id: cluster.metadata(["cut"], n).topics[0].partitions[0].leader_id not in (-1, leader),
+            f"another leader on {node_id}",
+        )
     assert earliest(cluster, "cut") == 60
 
 
@@ -82,7 +86,7 @@ def test_a_deletion_that_a_live_follower_has_not_fetched_times_out_until_that_is
     follower = next(n for n in cluster.nodes if n != cluster.leaders("cut")[0])
     cluster.pause(follower)
     assert delete_before(cluster, "cut", 30, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, -1)
-    eventually(lambda: follower not in cluster.isr("cut")[0], "the sleeper to be fenced", seconds=30)
+    eventually(lambda: follower not in cluster.isr("cut")[0], "the sleeper to be fenced", seconds=60)
     assert delete_before(cluster, "cut", 40) == (0, 40)
     cluster.resume(follower)
     cluster.wait_isr("cut")

@@ -16,6 +16,7 @@ from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
+from tests.cluster.shared import STEADY
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(180)
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(180)
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     two = {n: {"log.dirs": f"{tmp_path}/node-{n}/data,{tmp_path}/node-{n}/more"} for n in (1, 2, 3)}
     quick = {"replica_high_watermark_checkpoint_interval_ms": "300"}
-    with Cluster(3, directory=str(tmp_path), per_node=two, **quick) as running:
+    with Cluster(3, directory=str(tmp_path), per_node=two, **quick, **STEADY) as running:
         yield running
 
 
@@ -47,10 +48,12 @@ def flip_last_byte(path: Path) -> bytes:
     return bytes(data)
 
 
-def prefer(cluster: Cluster, topic: str) -> None:
+def leaders_when_preferred(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Asks for the preferred leaders, and returns those of now."""
     with Wire(cluster.nodes[1].port) as wire:
         asked = [TopicNamePartitions(topic=topic, partitions=list(range(6)))]
-        wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
+        wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=5_000))
+    return cluster.leaders(topic)
 
 
 def test_replicas_are_spread_over_the_directories_of_each_node(cluster: Cluster) -> None:
@@ -92,8 +95,10 @@ def test_a_replaced_disk_gets_its_replicas_again_and_they_may_lead(cluster: Clus
     shutil.rmtree(Path(cluster.directory, "node-2", "more"))
     cluster.start(2)
     cluster.wait_isr("replaced")
-    prefer(cluster, "replaced")
-    eventually(lambda: cluster.leaders("replaced") == before, "all preferred leaders, those on the new disk, too")
+    eventually(
+        lambda: leaders_when_preferred(cluster, "replaced") == before,
+        "all preferred leaders, those on the new disk, too",
+    )
     assert read(cluster, "replaced", writer.sent) == list(range(writer.sent))
 
 
@@ -112,8 +117,7 @@ def test_a_damaged_replica_does_not_lead_and_is_filled_again_once_it_was_removed
     eventually(
         lambda: all(node in cluster.isr("damaged")[p] for p in range(1, 6)), "its others to catch up", seconds=30
     )
-    prefer(cluster, "damaged")
-    eventually(lambda: node in cluster.leaders("damaged").values(), "it to lead others", seconds=30)
+    eventually(lambda: node in leaders_when_preferred(cluster, "damaged").values(), "it to lead others", seconds=30)
     assert cluster.leaders("damaged")[0] not in (-1, node)
     assert node not in cluster.isr("damaged")[0]
     writer.write(100)
@@ -127,8 +131,7 @@ def test_a_damaged_replica_does_not_lead_and_is_filled_again_once_it_was_removed
     (path.parent.parent / ".kafka_cleanshutdown").unlink()
     cluster.start(node)
     cluster.wait_isr("damaged")
-    prefer(cluster, "damaged")
-    eventually(lambda: cluster.leaders("damaged")[0] == node, "it to lead again", seconds=30)
+    eventually(lambda: leaders_when_preferred(cluster, "damaged")[0] == node, "it to lead again", seconds=30)
     assert read(cluster, "damaged", writer.sent) == list(range(writer.sent))
 
 

@@ -20,6 +20,7 @@ from tests.broker.share.member import ACCEPT, ShareMember, set_group
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 from tests.cluster.share_consumers import Deliveries, ShareConsumer, any_node
+from tests.cluster.shared import STEADY, make_topics
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -78,7 +79,7 @@ def is_finished(cluster: Cluster, key: SharePartitionKey) -> bool:
         ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=key.partition, timestamp=-1)])
     ]
     leader, coordinator = cluster.leaders(TOPIC)[key.partition], coordinator_of(cluster, key)
-    if coordinator < 0:
+    if coordinator < 0 or leader < 0:
         return False
     with Wire(cluster.nodes[leader].port) as wire:
         end: int = wire.request(ListOffsetsRequest(topics=topic)).topics[0].partitions[0].offset
@@ -89,14 +90,14 @@ def is_finished(cluster: Cluster, key: SharePartitionKey) -> bool:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3, share_coordinator_state_topic_num_partitions="3") as cluster:
+    with Cluster(3, share_coordinator_state_topic_num_partitions="3", **STEADY) as cluster:
         yield cluster
 
 
 def test_a_broker_that_does_not_lead_the_partition_names_its_leader(cluster: Cluster) -> None:
     """KIP-951, for ShareFetch and ShareAcknowledge."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("elsewhere", 1, 3)])["elsewhere"].result(30)
+    make_topics(admin, NewTopic("elsewhere", 1, 3))
     cluster.wait_isr("elsewhere", 3)  # the node that is asked may know the topic later than the one that made it
     at = (cluster.metadata(["elsewhere"]).topics[0].topic_id, 0)
     leader = cluster.leaders("elsewhere")[0]
@@ -120,7 +121,7 @@ def test_a_broker_that_does_not_lead_the_partition_names_its_leader(cluster: Clu
 
 def test_every_record_is_delivered_while_leaders_and_the_share_coordinator_are_killed(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
+    make_topics(admin, NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"}))
     any_node(cluster, lambda wire: set_group(wire, GROUP, share_auto_offset_reset="earliest"))
     topic_id = cluster.metadata([TOPIC]).topics[0].topic_id
     keys = [SharePartitionKey(GROUP, topic_id, index) for index in range(PARTITIONS)]

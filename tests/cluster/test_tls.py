@@ -40,6 +40,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.testing import Cluster
 from tests.broker.wire import Wire
+from tests.cluster.shared import STEADY, make_topics
 from tests.ports import free_ports
 from tests.server.tiny_node import heartbeat
 
@@ -113,14 +114,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         per_node[number] = node_properties(directory, number, authority) | {
             "listeners": f"PLAINTEXT://127.0.0.1:{plain},TLS://localhost:{tls},CONTROLLER://127.0.0.1:{controller}",
         }
-    with Cluster(3, directory=str(directory / "cluster"), base_port=base, per_node=per_node) as cluster:
+    with Cluster(3, directory=str(directory / "cluster"), base_port=base, per_node=per_node, **STEADY) as cluster:
         yield Secured(directory, cluster, authority, [base + 50 + index for index in range(3)])
 
 
 def test_stock_clients_produce_and_consume_with_certificates(secured: Secured) -> None:
     admin = AdminClient(secured.librdkafka)
-    for future in admin.create_topics([NewTopic("t", 6, 3)]).values():
-        future.result(WAIT_S)
+    make_topics(admin, NewTopic("t", 6, 3))
     producer = confluent_kafka.Producer(secured.librdkafka)
     for number in range(1000):
         producer.produce("t", str(number))
@@ -282,7 +282,7 @@ def serial_number(port: int, secured: Secured) -> int:
 
 def test_certificates_are_rotated_node_by_node_under_load(secured: Secured) -> None:
     admin = AdminClient(secured.librdkafka)
-    admin.create_topics([NewTopic("load", 3, 3)])["load"].result(WAIT_S)
+    make_topics(admin, NewTopic("load", 3, 3))
     with Load(secured) as load:
         load.wait(3)
         for number, port in zip((1, 2, 3), secured.ports, strict=True):

@@ -27,7 +27,7 @@ from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.cluster.coordinators import TRANSACTION, group_coordinator, transaction_coordinator
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 RETRY_SECONDS = 0.01
 INIT_PRODUCER_ID_VERSION = 5
 # The newest with names for topics.

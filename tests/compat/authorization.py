@@ -36,8 +36,7 @@ from ottla.protocol.messages.share_group_describe import ShareGroupDescribeReque
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic, Subtopology
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Struct
+from ottla.protocol.schema import ZERO_UUID, Struct
 from ottla.server.authorization.operations import (
     ALL,
     ALLOW,
@@ -271,9 +270,7 @@ class Server:
         wire.send(request, version)
         try:
             answer = wire.receive(api_key, version)
-        except AssertionError as closed:
-            if "the connection was closed" not in str(closed):
-                raise
+        except ConnectionResetError:
             del self.callers[index]
             return "closed"
         names = {value: key.partition(":")[2] for key, value in self.own.items() if key.startswith("uuid:")}

@@ -107,7 +107,7 @@ def kafka_home() -> Path | None:
     (home / "bin").mkdir(parents=True, exist_ok=True)
     libs = home / "libs"
     if not libs.exists():
-        libs.symlink_to(jars.require())
+        libs.symlink_to(jars.require(jars.libs_of(jars.VERSION)))
     for name in TOOLS:
         script = home / "bin" / f"{name}.sh"
         command = " ".join(f"'{word}'" for word in java_command(TOOLS[name]))

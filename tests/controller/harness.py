@@ -15,15 +15,12 @@ from random import Random
 from typing import Any
 
 from ottla.controller.decisions.brokers import fence_records, unfence_records
-from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.configs import ConfigDecisions
-from ottla.controller.decisions.control_settings import ControlSettings
-from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.control_state import ControlSettings, ControlState
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.image import EMPTY, MetadataDelta, MetadataImage
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.features import default_levels, supported_levels
 from ottla.protocol.internal_topics.metadata_records import (
     ConfigRecord,
@@ -65,7 +62,7 @@ class DecisionHarness:
         #: The number of records in each turn of the last decision in turns.
         self.turns: list[int] = []
         self.rng = Random(7)
-        self.configs = ConfigDecisions(TableSchema(1, DEFAULTS))
+        self.configs = ConfigDecisions(1, DEFAULTS)
         self.state = ControlState(
             EMPTY, ClusterIndex(EMPTY), settings or ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
         )

@@ -8,20 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.cluster.forwarding import forward
-from ottla.broker.cluster.lifecycle import BrokerLifecycle
-from ottla.broker.cluster.registration import BrokerIdentity
+from ottla.broker.cluster.channels import ControllerAddress, ControllerChannel, forward
+from ottla.broker.cluster.lifecycle import BrokerIdentity, BrokerLifecycle
 from ottla.controller.controller_node import ControllerNode, MetadataNode
-from ottla.controller.decisions.config_schema import TableSchema
-from ottla.controller.decisions.control_settings import ControlSettings
-from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.controller.decisions.configs import ConfigDecisions
+from ottla.controller.decisions.control_state import ControlSettings
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, encode_request_header
 from ottla.protocol.compile import decode, encode
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.clock import TimerWheel
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler
@@ -32,9 +30,8 @@ from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld
-from tests.controller.raft.nodes import kill
+from tests.controller.raft.nodes import FETCH_TIMEOUT_MS, kill
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -69,12 +66,13 @@ class Node:
             cluster_id=CLUSTER_ID,
             endpoints=(QuorumEndpoint("CONTROLLER", "127.0.0.1", self.port),),
             static_voters=VoterSet.of(voters),
+            fetch_timeout_ms=FETCH_TIMEOUT_MS,
         )
         self.metadata = MetadataNode(world, config, str(directory))
         defaults = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}
         endpoint = RegisteredEndpoint("CONTROLLER", "127.0.0.1", self.port, 0)
         settings = ControlSettings(node_id=node_id, cluster_id=CLUSTER_ID, metadata_max_idle_interval_ms=0)
-        self.node = ControllerNode(world, self.metadata, settings, TableSchema(node_id, defaults), [endpoint])
+        self.node = ControllerNode(world, self.metadata, settings, ConfigDecisions(node_id, defaults), [endpoint])
         self.channel = ControllerChannel(world, node_id, self._locate)
         self.metadata.leader_watchers.append(self.channel.leader_changed)
         self.lifecycle = self.broker(node_id, previous_broker_epoch=previous_broker_epoch)
@@ -111,7 +109,7 @@ class Node:
             self.real.world,
             BrokerIdentity(node_id, **given | identity),
             channel or self.channel,
-            lambda: self.metadata.last_applied_offset,
+            lambda: self.metadata.loader.last_offset,
             registration_timeout_ms=registration_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             session_timeout_ms=session_timeout_ms,
@@ -126,12 +124,15 @@ class Node:
     def _locate(self) -> ControllerAddress | None:
         endpoint = self.metadata.raft.state.leader_endpoint
         return (
-            None if endpoint is None else ControllerAddress(self.metadata.raft.leader_id, endpoint.host, endpoint.port)
+            None
+            if endpoint is None
+            else ControllerAddress(self.metadata.raft.state.leader_id, endpoint.host, endpoint.port)
         )
 
     async def start(self) -> None:
         await self.metadata.raft.open()
-        await self.listener.start()
+        await self.listener.bind()
+        await self.listener.accept()
         await self.metadata.raft.begin()
         self.lifecycle.ready_to_unfence()
         self.lifecycle.start()
@@ -142,14 +143,14 @@ class Node:
         """For a node of which only that was started."""
         self.channel.close()
         await self.node.stop()
-        await self.metadata.stop()
+        await self.metadata.raft.stop()
         await self.real.close()
 
     async def stop(self) -> None:
         self.lifecycle.stop()
         self.channel.close()
         await self.node.stop()
-        await self.metadata.stop()
+        await self.metadata.raft.stop()
         await self.listener.stop()
         await self.real.close()
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from ottla.controller.decisions.brokers import fence_records, unfence_records
 from ottla.controller.decisions.elections import elect_unclean_leaders
-from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataDelta
 from ottla.controller.metrics import CONTROLLER, TOPICS_A_TURN, ControllerMetrics
 from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord
 from tests.controller.harness import DecisionHarness

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import INDEX_UNITS, ClusterIndex
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN, left_by_broker
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, left_by_broker
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.loader import MetadataLoader
-from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.metadata.loader import UNITS_A_TURN, MetadataLoader
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +27,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.work import do_now
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.controller.harness import CLUSTER_ID
 from tests.manual_clock import ManualClock
 
@@ -59,7 +58,7 @@ class HandLog:
     def log_end_offset(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
-    def append(self, records: list[bytes], epoch: int) -> int:
+    def append_atomic(self, records: list[bytes], *, epoch: int) -> int:
         if self.failing:
             raise OSError("no space left")
         self.before_append()
@@ -75,7 +74,7 @@ class HandLog:
 class Quorum:
     """One controller and its log."""
 
-    def __init__(self, log: HandLog | None = None, **settings: int) -> None:
+    def __init__(self, log: HandLog | None = None, **settings: Any) -> None:
         self.clock = ManualClock()
         self.log = HandLog() if log is None else log
         self.loader = MetadataLoader()
@@ -174,7 +173,7 @@ def test_a_lost_leadership_drops_what_was_not_committed() -> None:
     assert set(quorum.controller.image.topics.names) == {"kept"}
     # Another leader put something else at that offset.
     del quorum.log.batches[quorum.log.committed :]
-    quorum.log.append(encode_metadata([topic("theirs")], 30), 2)
+    quorum.log.append_atomic(encode_metadata([topic("theirs")], 30), epoch=2)
     quorum.commit()
     assert set(quorum.controller.image.topics.names) == {"kept", "theirs"}
     quorum.elect(3)
@@ -193,7 +192,7 @@ def test_a_leadership_lost_in_the_very_append_leaves_nothing_of_it_behind() -> N
     # The next leader never had the record, and puts its own at the same offset.
     quorum.log.on_append = lambda: None
     del quorum.log.batches[quorum.log.committed :]
-    quorum.log.append(encode_metadata([topic("theirs")], 30), 2)
+    quorum.log.append_atomic(encode_metadata([topic("theirs")], 30), epoch=2)
     quorum.commit()
     assert set(quorum.loader.image.topics.names) == {"theirs"}
 

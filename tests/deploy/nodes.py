@@ -31,7 +31,7 @@ class Node:
 
     def get(self, path: str) -> str | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=30) as answer:
                 return str(answer.read().decode())
         except (urllib.error.URLError, OSError):
             return None

@@ -12,6 +12,7 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.cluster.shared import make_topics
 from tests.deploy.nodes import ROOT, Node, eventually, three_nodes
 from tests.deploy.promql import Scrapes, firing, metric_names
 
@@ -76,15 +77,12 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
     with three_nodes(tmp_path) as nodes:
         bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        made = admin.create_topics(
-            [
-                NewTopic("copied", 3, 3, config={"min.insync.replicas": "3"}),
-                NewTopic("lone", 1, replica_assignment=[[2]]),
-                NewTopic("read", 1, replica_assignment=[[1, 2, 3]]),
-            ]
+        make_topics(
+            admin,
+            NewTopic("copied", 3, 3, config={"min.insync.replicas": "3"}),
+            NewTopic("lone", 1, replica_assignment=[[2]]),
+            NewTopic("read", 1, replica_assignment=[[1, 2, 3]]),
         )
-        for future in made.values():
-            future.result(20)
         write(bootstrap, "read", 1200)
         write(bootstrap, "copied", 10)
 
@@ -105,8 +103,10 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
 
         nodes[1].kill()
         expected = OF_A_LOST_BROKER | {"OfflineLogDirectoryCount"}
-        eventually(lambda: expected <= alerts(nodes), "a broker is gone")
-        assert "AbnormalControllerState" not in alerts(nodes)
+        # There is an active controller: none for a moment where the broker was it, or while another is elected.
+        eventually(
+            lambda: expected <= (found := alerts(nodes)) and "AbnormalControllerState" not in found, "a broker is gone"
+        )
 
         nodes[2].kill()
         eventually(lambda: "AbnormalControllerState" in alerts(nodes), "one of three is no quorum")

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.docker.compose_file import ROOT
-from tests.ports import free_ports
+from tests.ports import HIGHEST, free_ports
+
+#: Between those of `free_ports`, the last of which begin below HIGHEST, and those of outgoing connections.
+UNUSED_PORT = HIGHEST + 700
 
 
 @pytest.fixture
@@ -120,7 +123,11 @@ def test_a_volume_that_cannot_be_written(environment: dict[str, str]) -> None:
     ("change", "where", "words"),
     [
         ({"KAFKA_LISTENERS": "PLAINTEXT://:9092,PLAINTEXT://:9093"}, "KAFKA_LISTENERS", "different name"),
-        ({"KAFKA_LISTENERS": "PLAINTEXT://:31299,CONTROLLER://:31299"}, "KAFKA_LISTENERS", "different port"),
+        (
+            {"KAFKA_LISTENERS": f"PLAINTEXT://:{UNUSED_PORT},CONTROLLER://:{UNUSED_PORT}"},
+            "KAFKA_LISTENERS",
+            "different port",
+        ),
         ({"KAFKA_LISTENERS": "not a listener"}, "KAFKA_LISTENERS", "NAME://host:port"),
         ({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://0.0.0.0:9092"}, "KAFKA_ADVERTISED_LISTENERS", "0.0.0.0"),
         ({"KAFKA_ADVERTISED_LISTENERS": "OTHER://x:9092"}, "KAFKA_ADVERTISED_LISTENERS", "OTHER"),
@@ -129,7 +136,7 @@ def test_a_volume_that_cannot_be_written(environment: dict[str, str]) -> None:
         ({"KAFKA_PROCESS_ROLES": "janitor"}, "KAFKA_PROCESS_ROLES", "janitor"),
         ({"KAFKA_NODE_ID": "one"}, "KAFKA_NODE_ID", "one"),
         (
-            {"KAFKA_LISTENERS": "PLAINTEXT://192.0.2.1:9092,CONTROLLER://:31299"},
+            {"KAFKA_LISTENERS": f"PLAINTEXT://192.0.2.1:9092,CONTROLLER://:{UNUSED_PORT}"},
             "KAFKA_LISTENERS",
             "no address of this container",
         ),

@@ -15,10 +15,10 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.files import Mappings
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds
@@ -76,11 +76,11 @@ def _append(data: bytes, origin: Origin) -> None:
 
 
 def _one(log: Log, records: bytearray, origin: Origin) -> None:
-    before = log.log_end_offset, log.size
+    before = log.log_end_offset, log.segments.size
     try:
         append_as(origin, log, records, 2, NOW_MS)
     except REFUSALS:
-        if (log.log_end_offset, log.size) != before:
+        if (log.log_end_offset, log.segments.size) != before:
             raise Wrong("the refused batch is in the log") from None
         return
     log.advance_high_watermark(log.log_end_offset)

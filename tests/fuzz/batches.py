@@ -27,18 +27,18 @@ from ottla.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     BatchView,
     check_batch,
+    crc32c,
     iter_batches,
 )
 from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
 from ottla.protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
-from ottla.protocol.records.crc import crc32c
-from ottla.protocol.records.growing import OverLimitError, grow
-from ottla.protocol.records.validate import RecordRules, restamp, validate_header, validate_records
+from ottla.protocol.records.frames import OverLimitError, grow
+from ottla.protocol.records.validate import RecordRules, restamp, validate_header
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 from tests.protocol.records.golden_batches import load
-from tests.protocol.records.reference import crc_is_valid, recompress
+from tests.protocol.records.reference import crc_is_valid, recompress, validate_records
 
 #: Codecs that have packages of their own, and how cramjam reads them.
 WITH_PACKAGES = {CODEC_IDS["lz4"]: cramjam.lz4.decompress_into, CODEC_IDS["zstd"]: cramjam.zstd.decompress_into}

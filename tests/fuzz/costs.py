@@ -12,6 +12,7 @@ MEMORY_FREE_BYTES, and a failure that a handler logs. `--table` writes the table
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import struct
@@ -31,7 +32,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
+from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX
 from ottla.server.world import RealWorld
 from tests.broker.wire import Wire
 from tests.fuzz.judge import memory_of
@@ -212,6 +213,8 @@ def measured(directory: Path, wanted: Iterable[Shape], found: Callable[[str], No
     """Yields the cost of each; calls `found` with what is wrong."""
     failures = Failures()
     logging.getLogger().addHandler(failures)
+    gc.collect()
+    gc.freeze()  # as a node does when it begins: to look at all that other tests have left in the heap takes up to a second
     node = TimedNode(directory)
     try:
         for shape in wanted:
@@ -226,6 +229,7 @@ def measured(directory: Path, wanted: Iterable[Shape], found: Callable[[str], No
             yield cost
     finally:
         node.stop()
+        gc.unfreeze()
         logging.getLogger().removeHandler(failures)
 
 

@@ -29,8 +29,7 @@ from ottla.controller.raft.snapshots import (
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS
 from ottla.protocol.internal_topics.control_messages import ProducerEntry, ProducerSnapshot
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, NoOpRecord, encode_record
-from ottla.protocol.records.batch import HEADER_BYTES
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import HEADER_BYTES, crc32c
 from ottla.protocol.work import do_now
 from ottla.storage import checkpoint
 from ottla.storage.directories.log_dirs import (
@@ -87,7 +86,7 @@ def _offset_index(disk: SimDisk) -> None:
     equal(at_positions, expected, "what is found by its position in the file")
     assert index.floor(150)[1] < LOG_BYTES and index.floor_position(777)[1] <= 777
     again = OffsetIndex(f"{HERE}/1.index", 100, 4096)
-    for offset, position in zip(index.offsets, index.positions, strict=True):
+    for offset, position in zip(index.offsets, index.values, strict=True):
         again.append(offset + 100, position)
     again.save(disk)
     equal(disk.read(again.path) or b"", disk.read(index.path), "the offset index written again")
@@ -103,7 +102,7 @@ def _time_index(disk: SimDisk) -> None:
     index.load(disk, 100 + RELATIVE_OFFSET_MAX)
     equal(searched, [index.floor(timestamp) for timestamp in QUESTIONS], "what is found in the file of the time index")
     again = TimeIndex(f"{HERE}/1.timeindex", 100, 4096)
-    for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
+    for timestamp, offset in zip(index.values, index.offsets, strict=True):
         again.maybe_append(timestamp, offset + 100)
     again.save(disk)
     equal(disk.read(again.path) or b"", b"".join(_TIME.pack(*each) for each in _times(again)), "the time index")
@@ -129,7 +128,7 @@ _TIME = struct.Struct(">qi")
 
 
 def _times(index: TimeIndex) -> Iterator[tuple[int, int]]:
-    return zip(index.timestamps, index.offsets, strict=True)
+    return zip(index.values, index.offsets, strict=True)
 
 
 def _txn_index(disk: SimDisk) -> None:
@@ -153,7 +152,7 @@ def _epochs(disk: SimDisk) -> None:
     entries = list(epochs.entries)
     epochs.end_offset_for(3, 1 << 40)
     epochs.epoch_of(7)
-    checkpoint.write_pairs(disk, epochs.path, entries)
+    checkpoint.write_lines(disk, epochs.path, (f"{epoch} {start}" for epoch, start in entries))
     again = LeaderEpochs(disk, epochs.path)
     again.load()
     equal(again.entries, entries, "epochs read again")
@@ -223,7 +222,7 @@ FILES = (
         ),
     ),
     File("5.snapshot", _producers, _write_producers),
-    File(EPOCHS, _epochs, lambda disk: checkpoint.write_pairs(disk, f"{HERE}/{EPOCHS}", [(0, 0), (3, 10), (4, 10)])),
+    File(EPOCHS, _epochs, lambda disk: checkpoint.write_lines(disk, f"{HERE}/{EPOCHS}", ["0 0", "3 10", "4 10"])),
     File(
         checkpoint.RECOVERY_POINT,
         _offsets,

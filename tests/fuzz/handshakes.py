@@ -13,12 +13,12 @@ from functools import cache
 from typing import Any
 
 from ottla.cli.certificates import Authority
+from ottla.server.clock import TimerWheel
 from ottla.server.network.handshakes import Handshakes, ServerSide, keep_asked_name
 from ottla.server.network.listener import Listener
 from ottla.server.network.tls_stream import TlsStream
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.sasl.login import Logins
-from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.logins import DISPATCHER, ENDPOINT, RULES, OneWorld, TurnsClock, answers_to, login_seeds
 from tests.fuzz.target import Target, Wrong, equal
 from tests.fuzz.wire import INBOX, LIMITS, SentBytes

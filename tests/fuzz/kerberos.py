@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.sasl.gssapi import NO_LAYER, GssapiClient, GssapiExchange, offer
-from ottla.server.sasl.kerberos import KerberosFailure
-from ottla.server.sasl.kerberos_names import DEFAULT, Rules, read_rules, short_name
+from ottla.server.sasl.kerberos import DEFAULT, KerberosFailure, Rules, read_rules, short_name
 from tests.fuzz.logins import pieces, with_lengths
 from tests.fuzz.target import Target, Wrong
 

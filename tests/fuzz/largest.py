@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.controller.decisions.configs import ConfigOp
-from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.api import APIS, Api, ApiKey, encode_request_header
 from ottla.protocol.compile import encode
 from ottla.protocol.decoding import NUMBERS, elements_max, is_cheap
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -13,31 +13,29 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, encode_request_header
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
-from ottla.server.handlers import sasl_authenticate, sasl_handshake
+from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.listener import Listener
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.principal import ANONYMOUS
-from ottla.server.sasl.client import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Mechanism, SaslFailure, Slow
 from ottla.server.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.sasl.login import LoginRules, Logins
+from ottla.server.sasl.mechanisms import PlainExchange
 from ottla.server.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
-from ottla.server.sasl.plain import PlainExchange
-from ottla.server.sasl.scram import ScramExchange, ScramUsers, TokenCredential, decoy
-from ottla.server.sasl.scram_messages import HASHES, keys_of, salted_password
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.sasl.scram import HASHES, ScramExchange, ScramUsers, TokenCredential, decoy, keys_of, salted_password
 from tests.fuzz.target import Target, Wrong, equal
 from tests.fuzz.wire import INBOX, LIMITS, SentBytes, deliver, plain_frames
 
@@ -207,8 +205,8 @@ DISPATCHER = Dispatcher(
         [
             Route(ApiKey.API_VERSIONS, _served),
             Route(ApiKey.LIST_GROUPS, _served),
-            Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
-            Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
+            Route(ApiKey.SASL_HANDSHAKE, sasl_handshake),
+            Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate),
         ]
     ),
     _WORLD.clock,

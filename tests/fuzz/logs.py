@@ -22,12 +22,12 @@ from ottla.protocol.records.control import end_txn_batch
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.files import Mappings
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal
@@ -164,7 +164,7 @@ def ask(log: Log) -> None:
     for view in islice(log.batches(log.log_start_offset), 100):
         if view.last_offset >= log.log_end_offset:
             raise Wrong(f"a batch ends at {view.last_offset}, the log at {log.log_end_offset}")
-    log.aborted_transactions(0, log.log_end_offset)
+    log.segments.aborted_transactions(0, log.log_end_offset)
     log.end_offset_for_epoch(1)
     for question in (lambda: max_timestamp(log), lambda: offset_for_timestamp(log, NOW_MS)):
         with suppress(KafkaError):

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.api import APIS, Api, ApiKey, encode_request_header
 from ottla.protocol.compile import encode
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.schema import Field, WireType, fields
 from ottla.server.network.connection import Connection

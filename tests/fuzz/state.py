@@ -13,24 +13,31 @@ from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import deletion, expiry, offsets
+from ottla.broker.groups import group_coordinator_shard, offsets
 from ottla.broker.groups import group_descriptions as describe
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.state.group_records import GroupRecordCodec
-from ottla.broker.transactions import transaction_descriptions as describe_transactions
+from ottla.broker.groups.group_metadata_manager import GroupCounts
+from ottla.broker.groups.state.group import GroupRecordCodec
+from ottla.broker.transactions import transaction_coordinator as describe_transactions
 from ottla.broker.transactions.transaction import TransactionRecordCodec
 from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
-from ottla.controller.bootstrap import bootstrap_records
+from ottla.controller.decisions.features import bootstrap_records
 from ottla.controller.decisions.index import ClusterIndex
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import EMPTY
+from ottla.controller.metadata.image import EMPTY, MetadataDelta
 from ottla.protocol.compile import decode
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.internal_topics import metadata_records as metadata
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
-from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
+from ottla.protocol.internal_topics.coordinator_records import (
+    TRANSACTION_RECORDS,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    encode_key,
+    encode_value,
+)
 from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -38,12 +45,6 @@ from ottla.protocol.internal_topics.group_records import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-)
-from ottla.protocol.internal_topics.transaction_records import (
-    TRANSACTION_RECORDS,
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.protocol.schema import info_of
@@ -87,7 +88,7 @@ def entry(how: int, key: bytes, value: bytes = b"") -> bytes:
 
 
 class Shard(NamedTuple):
-    """A shard and its codec, as `broker.coordinator.loading` uses them: an unreadable record costs what its key belongs to."""
+    """A shard and its codec, as `broker.coordinator.shard` uses them: an unreadable record costs what its key belongs to."""
 
     shard: Any
     codec: Any
@@ -125,7 +126,9 @@ class Shard(NamedTuple):
 
 def groups(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    shard = GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", cluster_of())
+    shard = GroupCoordinatorShard(
+        timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", cluster_of(), GroupCounts(), lambda: NOW_MS
+    )
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
@@ -138,8 +141,8 @@ def groups(data: bytes) -> None:
         with suppress(KafkaError):  # of an unreadable group
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
     loading.decided(offsets.on_topics_deleted(shard, NOW_MS, frozenset({"t"})).records)
-    loading.decided(expiry.expire(shard, NOW_MS).records)
-    loading.decided(deletion.delete(shard, NOW_MS, names).records)
+    loading.decided(group_coordinator_shard.expire(shard, NOW_MS).records)
+    loading.decided(group_coordinator_shard.delete_groups(shard, NOW_MS, names).records)
     shard.on_unloaded()
 
 
@@ -168,7 +171,7 @@ def transactions(data: bytes) -> None:
     if outcome.committed is not None:
         outcome.committed()
     for name, transaction in list(shard.transactions.items()):
-        describe_transactions.describe(shard, name)
+        describe_transactions.described(shard, name)
         loading.decided([transaction.record()])
         equal(shard.transactions[name].record(), transaction.record(), "the transaction replayed from its own record")
     shard.abort_timed_out(NOW_MS)

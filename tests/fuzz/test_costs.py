@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, decode_request_header
 from ottla.protocol.compile import decoder
-from ottla.protocol.headers import decode_request_header
-from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
+from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX
 from tests.fuzz.costs import Cost, measured, table
 from tests.fuzz.largest import Shape, largest, shapes, version_of
 

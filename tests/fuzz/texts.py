@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.broker.transactions.transaction_descriptions import matcher
+from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.container.settings import ContainerError, read_file, write_file
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.server.admin import read_request
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
 from ottla.server.config.dynamic import check_broker_configs
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
-from ottla.server.config.key import REQUIRED
-from ottla.server.config.topic import TOPIC_CONFIGS, check_topic_configs
+from ottla.server.config.key import REQUIRED, ConfigError
+from ottla.server.config.resource_configs import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    check_client_metrics,
+    check_group_configs,
+    check_topic_configs,
+)
 from ottla.server.sasl.jaas import JaasError, read_sections
 from ottla.storage.log_config import LogConfig
 from tests.fuzz.target import Target, equal
@@ -39,7 +43,7 @@ def configs(data: bytes) -> None:
 
 
 def _check_topic(values: dict[str, str]) -> None:
-    from ottla.server.config.topic import topic_values
+    from ottla.server.config.resource_configs import topic_values
 
     check_topic_configs(values, BROKER_VALUES)
     parsed = topic_values(values, BROKER_VALUES)

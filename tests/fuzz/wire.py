@@ -10,17 +10,19 @@ from random import Random
 from typing import Any
 
 from ottla.broker.groups.state.classic_group import subscription_topics
-from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.compile import decode, decoder, encode
-from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.headers import (
+from ottla.protocol.api import (
+    APIS,
+    ApiKey,
     decode_request_header,
     decode_response_header,
     encode_request_header,
     response_header_version,
 )
+from ottla.protocol.compile import decode, decoder, encode
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics import control_messages as control
 from ottla.protocol.schema import info_of
+from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
@@ -29,7 +31,6 @@ from ottla.server.network.frames import FrameProtocol, ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 

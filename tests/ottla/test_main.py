@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import signal
 import socket
 import socketserver
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,12 +118,47 @@ def test_something_that_is_no_broker_is_a_failure(capsys: pytest.CaptureFixture[
 def test_ctrl_c_ends_quietly(silent: socket.socket) -> None:
     arguments = command("topic", "list", "-b", address_of(silent))
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, cwd=ROOT) as ottla:
-        silent.accept()
-        ottla.send_signal(signal.SIGINT)
-        _, said = ottla.communicate(timeout=30)
+        connection, _ = silent.accept()
+        with connection:  # one that is closed would end the command before the interrupt does
+            ottla.send_signal(signal.SIGINT)
+            _, said = ottla.communicate(timeout=30)
     assert (ottla.returncode, said) == (INTERRUPTED, "")
 
 
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "ottla", "--version"], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "ottla", "")
+
+
+def test_an_interrupt_before_the_first_step_of_a_coroutine_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It happens when Ctrl-C comes while asyncio closes its loop: Python would warn that the coroutine was never awaited."""
+
+    async def never_begun() -> None: ...
+
+    def interrupted(arguments: list[str]) -> int:
+        kept = never_begun()
+        raise KeyboardInterrupt(kept)
+
+    monkeypatch.setattr("ottla.__main__.import_module", lambda name: SimpleNamespace(main=interrupted))
+    gc.collect()  # what other tests have left may warn, too
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert main(["topic", "list"]) == INTERRUPTED
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
+
+
+def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks of --watch it left half of the loop, and a task of which asyncio complained."""
+    steps: list[str] = []
+    close = asyncio.Runner.close
+
+    def interrupted(runner: asyncio.Runner) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(runner)
+        steps.append("closed")
+
+    monkeypatch.setattr(asyncio.Runner, "close", interrupted)
+    assert main(["topic", "list", "-b", "127.0.0.1:1"]) == INTERRUPTED
+    assert steps == ["closed"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -24,21 +24,23 @@ END_SECONDS_MAX = 240
 #: The part that is waited for, what happens then, and how the demo ends.
 ENDINGS: dict[str, tuple[str, Callable[[subprocess.Popen[str], list[psutil.Process]], None], int]] = {
     "Ctrl-C": ("org.apache.spark.deploy.SparkSubmit", lambda demo, parts: demo.send_signal(signal.SIGINT), 130),
-    "the cluster is killed": ("pipeline run all", lambda demo, parts: named(parts, "-m ottla dev").kill(), 1),
+    "the cluster is killed": ("pipeline run all", lambda demo, parts: kill_cluster(parts), 1),
 }
 
 
-def named(parts: list[psutil.Process], word: str) -> psutil.Process:
-    return next(each for each in parts if word in " ".join(each.cmdline()))
-
-
-def has(demo: psutil.Process, word: str) -> bool:
-    """A process below it with this on its command line."""
-    lines = []
-    for each in demo.children(recursive=True):
+def named(parts: list[psutil.Process], word: str) -> psutil.Process | None:
+    """The first of them with this on its command line."""
+    for each in parts:
         with suppress(psutil.Error):  # it has just ended
-            lines.append(" ".join(each.cmdline()))
-    return any(word in line for line in lines)
+            if word in " ".join(each.cmdline()):
+                return each
+    return None
+
+
+def kill_cluster(parts: list[psutil.Process]) -> None:
+    cluster = named(parts, "-m ottla dev")
+    assert cluster is not None
+    cluster.kill()
 
 
 @pytest.mark.timeout(600)
@@ -51,7 +53,7 @@ def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) 
         try:
             deadline = time.monotonic() + END_SECONDS_MAX
             part, happens, code = ENDINGS[ending]
-            while not has(demo, part):
+            while named(demo.children(recursive=True), part) is None:
                 assert process.poll() is None and time.monotonic() < deadline, f"{part} was not started"
                 time.sleep(0.05)
             parts = demo.children(recursive=True)
@@ -61,5 +63,5 @@ def test_nothing_is_left_of_a_demo_that_ends_early(tmp_path: Path, ending: str) 
             process.kill()
     assert process.returncode == code, output
     assert "Traceback" not in output
-    _, alive = psutil.wait_procs(parts, timeout=10)  # those in sessions of their own end a moment later
+    _, alive = psutil.wait_procs(parts, timeout=60)  # those in sessions of their own end a moment later
     assert not alive

@@ -10,13 +10,9 @@ from typing import Any, NamedTuple
 
 from ottla.protocol.api import APIS
 from ottla.protocol.compile import encoder
-from ottla.protocol.internal_topics import (
-    control_messages,
-    group_records,
-    metadata_records,
-    share_records,
-    transaction_records,
-)
+from ottla.protocol.internal_topics import control_messages, metadata_records
+from ottla.protocol.internal_topics.coordinator_records import SHARE_RECORDS, TRANSACTION_RECORDS, RecordTypes
+from ottla.protocol.internal_topics.group_records import GROUP_RECORDS
 from ottla.protocol.schema import info_of
 
 DATA = Path(__file__).parent / "data"
@@ -25,11 +21,11 @@ JAVA = Path(__file__).parent / "java"
 _GENERATED = "org.apache.kafka.coordinator.{}.generated."
 _WIRE = "org.apache.kafka.common.message."
 #: In the order of the data files.
-_RECORD_MODULES = (
+_RECORDS: tuple[tuple[ModuleType | RecordTypes, str], ...] = (
     (metadata_records, "org.apache.kafka.common.metadata."),
-    (group_records, _GENERATED.format("group")),
-    (transaction_records, _GENERATED.format("transaction")),
-    (share_records, _GENERATED.format("share")),
+    (GROUP_RECORDS, _GENERATED.format("group")),
+    (TRANSACTION_RECORDS, _GENERATED.format("transaction")),
+    (SHARE_RECORDS, _GENERATED.format("share")),
     (control_messages, _WIRE),
 )
 _ELSEWHERE = {
@@ -46,13 +42,13 @@ def requests_and_responses() -> dict[str, type[Any]]:
 @cache
 def records() -> dict[str, type[Any]]:
     """Messages that are not requests or responses."""
-    return {name: cls for module, _ in _RECORD_MODULES for name, cls in _messages_in(module).items()}
+    return {name: cls for origin, _ in _RECORDS for name, cls in _messages_in(origin).items()}
 
 
-def _messages_in(module: ModuleType) -> dict[str, type[Any]]:
-    if module is group_records:  # which has them of a module for each type of group
-        return {cls.__name__: cls for pair in group_records.GROUP_RECORDS.values() for cls in pair}
-    return {name: cls for name, cls in vars(module).items() if getattr(cls, "__message__", None) is not None}
+def _messages_in(origin: ModuleType | RecordTypes) -> dict[str, type[Any]]:
+    if isinstance(origin, dict):
+        return {cls.__name__: cls for pair in origin.values() for cls in pair}
+    return {name: cls for name, cls in vars(origin).items() if getattr(cls, "__message__", None) is not None}
 
 
 def messages() -> dict[str, type[Any]]:
@@ -66,8 +62,8 @@ def every_version() -> list[tuple[type[Any], int]]:
 def java_names() -> dict[str, str]:
     """Java's full class name -> ours."""
     names = {f"{_WIRE}{name}Data": name for name in requests_and_responses()}
-    for module, package in _RECORD_MODULES:
-        for name in _messages_in(module):
+    for origin, package in _RECORDS:
+        for name in _messages_in(origin):
             names[_ELSEWHERE.get(name, package) + name] = name
     return names
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.compile import decode, decoder, encode, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError, UnsupportedVersion
-from ottla.protocol.internal_topics.consumer_group_records import (
+from ottla.protocol.internal_topics.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
 )

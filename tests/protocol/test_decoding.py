@@ -180,15 +180,17 @@ def test_lengths_are_checked_before_anything_is_made() -> None:
 
 def refuse_quickly(cls: type[Any], version: int, data: bytes) -> None:
     read = decoder(cls, version)
-    tracemalloc.start()
-    started = time.perf_counter()
-    with pytest.raises(MalformedMessage):
-        read(data, 0, len(data))
-    elapsed = time.perf_counter() - started
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert elapsed < 0.05
-    assert peak < 300_000
+    seconds, peaks = [], []
+    for _ in range(3):  # a collection of garbage, or another thread's memory, may fall into one of them
+        tracemalloc.start()
+        started = time.thread_time()
+        with pytest.raises(MalformedMessage):
+            read(data, 0, len(data))
+        seconds.append(time.thread_time() - started)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert min(seconds) < 0.05
+    assert min(peaks) < 300_000
 
 
 def test_tag_sections_are_bounded() -> None:

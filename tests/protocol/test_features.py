@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol import features
-from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSIONS, default_levels, supported_levels
-from ottla.protocol.releases import KAFKA_4_3, Advertised
+from ottla.protocol.features import (
+    FEATURES,
+    KAFKA_4_3,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    Advertised,
+    default_levels,
+    supported_levels,
+)
 from tests.protocol.catalog import DATA
 
 FACTS = [line.split() for line in (DATA / "protocol_facts.txt").read_text().splitlines()]

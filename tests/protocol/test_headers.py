@@ -7,15 +7,16 @@ from random import Random
 
 import pytest
 
-from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.errors import MalformedMessage
-from ottla.protocol.headers import (
+from ottla.protocol.api import (
+    APIS,
+    ApiKey,
     decode_request_header,
     decode_response_header,
     encode_request_header,
     request_header_version,
     response_header_version,
 )
+from ottla.protocol.errors import MalformedMessage
 from tests.protocol.catalog import DATA
 
 

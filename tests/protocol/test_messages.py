@@ -13,9 +13,7 @@ import pytest
 
 import ottla.protocol.messages
 from ottla.protocol.json_form import json_name
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.ranges import parse
-from ottla.protocol.schema import UNSET, Field, WireType, fields, info_of
+from ottla.protocol.schema import UNSET, ZERO_UUID, Field, WireType, fields, info_of, parse_versions
 from tests.protocol.catalog import DATA, messages
 
 CODE_LINES_MAX = 3_000
@@ -34,7 +32,9 @@ class Fact:
 
     def versions(self, key: str) -> set[int]:
         text = self.get(key)
-        return set() if text is None else set(parse(text)._replace(high=min(parse(text).high, 99)).all())
+        return (
+            set() if text is None else set(parse_versions(text)._replace(high=min(parse_versions(text).high, 99)).all())
+        )
 
 
 @cache

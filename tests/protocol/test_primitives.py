@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import MalformedMessage, ProtocolError
 from ottla.protocol.primitives import (
     VARLONG_BYTES_MAX,
-    ZERO_UUID,
     read_string_length,
     read_uvarint,
     read_varint,
@@ -22,6 +21,7 @@ from ottla.protocol.primitives import (
     varint,
     varlong,
 )
+from ottla.protocol.schema import ZERO_UUID
 
 
 @pytest.mark.parametrize(

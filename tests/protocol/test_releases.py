@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.releases import KAFKA_4_3, KAFKA_4_4, NO_VERSION, RELEASES, Advertised, Release
+from ottla.protocol.features import KAFKA_4_3, KAFKA_4_4, NO_VERSION, RELEASES, Advertised, Release
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.config.group import GROUP_CONFIGS
-from ottla.server.config.topic import TOPIC_CONFIGS
+from ottla.server.config.resource_configs import GROUP_CONFIGS, TOPIC_CONFIGS
 
 
 def test_the_newest_release_is_the_default_and_lacks_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.internal_topics.consumer_group_records import (
+from ottla.protocol.internal_topics.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
 )
@@ -22,9 +22,19 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.ranges import NONE, parse
-from ottla.protocol.schema import fields, info_of, int32, maker, message, shared_default, struct, v
+from ottla.protocol.schema import (
+    NONE,
+    ZERO_UUID,
+    fields,
+    info_of,
+    int32,
+    maker,
+    message,
+    parse_versions,
+    shared_default,
+    struct,
+    v,
+)
 
 
 @struct
@@ -48,12 +58,12 @@ class Outer:
 
 def test_declaration_is_read() -> None:
     name, inner, inners, tagged = fields(Outer)
-    assert (name.type.name, name.versions, name.default) == ("str", parse("0+"), "")
-    assert (inner.type.struct, inner.versions) == (Inner, parse("1+"))
+    assert (name.type.name, name.versions, name.default) == ("str", parse_versions("0+"), "")
+    assert (inner.type.struct, inner.versions) == (Inner, parse_versions("1+"))
     assert (inners.type.name, inners.type.item and inners.type.item.struct) == ("list", Inner)
-    assert (inners.nullable, name.nullable) == (parse("2+"), NONE)
-    assert (tagged.tag, tagged.ignorable, tagged.nullable) == (3, True, parse("2+"))
-    assert info_of(Outer) == (1, parse("0-2"), parse("2+"))
+    assert (inners.nullable, name.nullable) == (parse_versions("2+"), NONE)
+    assert (tagged.tag, tagged.ignorable, tagged.nullable) == (3, True, parse_versions("2+"))
+    assert info_of(Outer) == (1, parse_versions("0-2"), parse_versions("2+"))
 
 
 def test_every_field_has_its_default() -> None:
@@ -132,6 +142,6 @@ def test_zero_uuid_is_the_default() -> None:
 
 def test_start_up_imports_no_message_module() -> None:
     """A broker must be up in well under a second; messages are imported when their API is first used."""
-    code = "import sys, ottla.protocol.api, ottla.protocol.headers; print([m for m in sys.modules if m.startswith('ottla.protocol.messages')])"
+    code = "import sys, ottla.protocol.api, ottla.protocol.api; print([m for m in sys.modules if m.startswith('ottla.protocol.messages')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

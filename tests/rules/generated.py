@@ -13,19 +13,19 @@ from typing import Any
 from ottla.broker.api_row import Answered
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
-from ottla.broker.groups.state import classic_states as classic
-from ottla.broker.groups.state import member_state
+from ottla.broker.groups.state import classic_member as classic
+from ottla.broker.groups.state import modern_group
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
-from ottla.broker.share import record_state
-from ottla.broker.transactions import transaction_states as transactions
+from ottla.broker.share import in_flight
+from ottla.broker.transactions import transaction as transactions
 from ottla.cli.doctor.findings import KINDS, SEVERITIES
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
-from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from tests.rules.metrics_page import metrics_page
 from tests.rules.sources import ROOT, short_path
 
@@ -59,7 +59,7 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         "A partition of an internal topic at the coordinator that leads it: groups and transactions alike.",
         coordinator,
         coordinator.TRANSITIONS,
-        coordinator.State.LOADING,
+        coordinator.CoordinatorState.LOADING,
     ),
     (
         "Classic groups",
@@ -72,23 +72,23 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         "Members of consumer and streams groups",
         "How far a member has come towards its target (KIP-848, KIP-1071): what it has to give up, and what it waits for. The state is"
         " in the log; a step is checked where it is decided.",
-        member_state,
-        member_state.TRANSITIONS,
-        member_state.STABLE,
+        modern_group,
+        modern_group.TRANSITIONS,
+        modern_group.STABLE,
     ),
     (
         "Transactions",
         "A transactional id. A prepared outcome has one way out, so it stands (invariant 35).",
         transactions,
         transactions.TRANSITIONS,
-        transactions.State.EMPTY,
+        transactions.TransactionState.EMPTY,
     ),
     (
         "Records of share partitions",
         "A record in flight at the leader of a share partition (KIP-932, [how](SHARE_GROUPS.md)). Those that others may see are written first.",
-        record_state,
-        record_state.TRANSITIONS,
-        record_state.RecordState.AVAILABLE,
+        in_flight,
+        in_flight.TRANSITIONS,
+        in_flight.RecordState.AVAILABLE,
     ),
 )
 
@@ -167,7 +167,7 @@ def apis_page() -> str:
         "| --- | --- | --- |",
     ]
     for key in sorted(broker):
-        for codes, meaning in errors_of(sys.modules[getattr(broker[key], "__module__", __name__)].__doc__):
+        for codes, meaning in errors_of_handler(broker[key]):
             lines.append(f"| {APIS[key].name} | {codes} | {meaning} |")
     return "\n".join([*lines, ""])
 
@@ -204,6 +204,13 @@ def errors_of(docstring: str | None) -> list[tuple[str, str]]:
     """Returns the errors that a handler's docstring lists, with their meaning. A line may name several codes."""
     _, _, listed = (docstring or "").partition("\nErrors:\n")
     return _ERRORS.findall(listed)
+
+
+def errors_of_handler(handler: Any) -> list[tuple[str, str]]:
+    """Those that its own docstring lists, if it is named as its API; else it is alone in a module that lists them."""
+    if getattr(handler, "__name__", "").upper() in ApiKey.__members__:
+        return errors_of(inspect.getdoc(handler))
+    return errors_of(sys.modules[getattr(handler, "__module__", __name__)].__doc__)
 
 
 def where(handler: Any) -> str:

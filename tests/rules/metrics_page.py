@@ -19,7 +19,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.metrics import COUNTER, Family
 from ottla.server.network.client import Channel
-from ottla.server.quotas.metrics import NAMES
+from ottla.server.quotas.clients import CLIENT_QUOTAS
 from tests.broker.records import batch
 from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import TOPIC, SimClusterHarness
@@ -79,7 +79,7 @@ async def _metrics() -> list[Metric]:
 async def _use(harness: SimClusterHarness) -> None:
     """Partitions, a loaded group coordinator, and clients with each quota: what has metrics only while it is there."""
     admin = harness.admin
-    quotas = [OpData(key=key, value=1e6) for key in NAMES]
+    quotas = [OpData(key=key, value=1e6) for key in CLIENT_QUOTAS]
     any_client = [EntityData(entity_type="client-id", entity_name=None)]
     await admin.ask_any(AlterClientQuotasRequest(entries=[EntryDataRequest(entity=any_client, ops=quotas)]))
     assert await admin.create(TOPIC, 1, {}, 2)

@@ -9,8 +9,7 @@ from ottla.broker.telemetry.client_telemetry import TELEMETRY_APIS
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import ApiKey
-from ottla.protocol.features import METADATA_VERSION, default_levels, supported_levels
-from ottla.protocol.releases import RELEASES, Advertised
+from ottla.protocol.features import METADATA_VERSION, RELEASES, Advertised, default_levels, supported_levels
 from ottla.server.network.route import Route, RouteTable
 from tests.server.handlers.kafka_tables import TABLES, versions
 

@@ -22,7 +22,6 @@ UNTESTED: dict[str, str] = {
     "broker/cluster/lifecycle.py RETRY_MS_MAX": "a pause between attempts to register, of which there is one at a time",
     "controller/raft/core.py ROLES_PER_STEP_MAX": "an assertion: no sequence of roles is as long",
     "protocol/records/compression.py _GZIP_PIECE_BYTES_MAX": "the size of a step; the bound of the whole is DECOMPRESSED_BYTES_MAX",
-    "protocol/records/convert.py BATCH_BYTES_MAX": "2 GiB, what the length field can say",
     "protocol/records/record.py _SHORT_MAX": "the size of a table of encoded numbers, not a bound",
     "protocol/records/validate.py _ERRORS_SHOWN_MAX": "how many of the errors the log line shows; RECORD_ERRORS_MAX bounds them",
 }

@@ -1,4 +1,4 @@
-"""Functions and modules that remember things do so without a bound in bytes: what clients name is kept by `server/kept.py` instead."""
+"""Functions and modules that remember things do so without a bound in bytes: what clients name is kept by `server/client_bounds.py` instead."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.rules.sources import nodes_of, sources
 #: The functions that are decorated, and who chooses their arguments.
 CACHED = {
     "protocol/internal_topics/metadata_records.py _frame": "records of Kafka, by number and version",
-    "protocol/ranges.py parse": "versions that are written in this tree",
+    "protocol/schema.py parse_versions": "versions that are written in this tree",
     "server/network/route.py begins_with_throttle": "APIs and their versions",
-    "server/authorization/hosts.py read_network": "entries of operators, 32 KB at most each",
+    "server/authorization/acl.py read_network": "entries of operators, 32 KB at most each",
 }
 
 
@@ -25,7 +25,9 @@ def test_what_is_remembered_by_arguments_is_not_named_by_clients() -> None:
         if ast.unparse(decorator).split("(")[0].rpartition(".")[2] in ("cache", "lru_cache")
     }
     known = {each for each in found if each in CACHED or each.startswith("ottla/")}
-    assert found - known == set(), "use Kept of server/kept.py, or add a row that says who chooses the arguments"
+    assert found - known == set(), (
+        "use Kept of server/client_bounds.py, or add a row that says who chooses the arguments"
+    )
     assert set(CACHED) - found == set(), "these rows have no function any more"
 
 
@@ -35,7 +37,7 @@ GROWING = {
     "protocol/compile.py _encoders": "structs and versions of this tree",
     "protocol/schema.py _fields": "structs of this tree",
     "protocol/schema.py _shared_defaults": "structs of this tree",
-    "server/loggers.py _set": "loggers that there are, when an operator alters their levels",
+    "server/log_setup.py _set": "loggers that there are, when an operator alters their levels",
 }
 GROWS_BY = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
 
@@ -71,5 +73,7 @@ def test_no_module_keeps_what_it_learns_in_a_container_without_a_bound() -> None
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name) and target.id in grown_in(source.tree)
     }
-    assert found - set(GROWING) == set(), "use Kept of server/kept.py, or give it to the object whose state it is"
+    assert found - set(GROWING) == set(), (
+        "use Kept of server/client_bounds.py, or give it to the object whose state it is"
+    )
     assert set(GROWING) - found == set(), "these are gone"

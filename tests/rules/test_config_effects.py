@@ -7,16 +7,24 @@ from functools import cache
 
 import pytest
 
-from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
-from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REJECTED, Effect, effect_of
-from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from ottla.server.config.broker import (
+    BROKER_CONFIGS,
+    DYNAMIC_ONLY,
+    FAMILIES,
+    NO_EFFECT,
+    READ_OF_FAMILIES,
+    REJECTED,
+    Effect,
+    effect_of,
+)
+from ottla.server.config.resource_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.storage.log_config import LogConfig
 from tests.rules.sources import nodes_of, sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.
 NOT_READERS = (
     "server/config/",
-    "protocol/releases.py",
+    "protocol/features.py",
     "ottla/container/",
     "ottla/cli/commands/",
     "ottla/cli/shims/",
@@ -69,9 +77,9 @@ def is_read(name: str) -> bool:
 @pytest.mark.parametrize("name", sorted({**BROKER_CONFIGS, **DYNAMIC_ONLY}))
 def test_a_brokers_property_is_read_or_marked(name: str) -> None:
     if effect_of(name) is Effect.READ:
-        assert is_read(name), f"{name} is read nowhere: implement it, or put it into server/config/effects.py"
+        assert is_read(name), f"{name} is read nowhere: implement it, or put it into server/config/broker.py"
     else:
-        assert not is_read(name), f"{name} is read, and server/config/effects.py says {effect_of(name).value}"
+        assert not is_read(name), f"{name} is read, and server/config/broker.py says {effect_of(name).value}"
 
 
 def test_a_topics_property_is_read_or_marked() -> None:

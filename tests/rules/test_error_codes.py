@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -94,17 +94,54 @@ def test_every_error_code_that_is_answered_is_asserted() -> None:
     assert not missing, f"the code answers with these errors, and no test expects them: {missing}"
 
 
+class Handler(NamedTuple):
+    """The code that serves one API: a file that is named as it, or a function that is, with all of its file that it reaches."""
+
+    api: str
+    code: Source
+
+
+def handlers(source: Source) -> list[Handler]:
+    name = Path(source.path).stem
+    if name.upper() in ApiKey.__members__ and not any(f.name == name for f in source.tree.body if is_named(f)):
+        return [Handler(name, source)]
+    parts = {each.name: each for each in source.tree.body if is_named(each)}
+    found = []
+    for name, function in parts.items():
+        if name.upper() in ApiKey.__members__ and isinstance(function, ast.FunctionDef):
+            body = [parts[each] for each in reached(name, parts)]
+            found.append(Handler(name, source._replace(tree=ast.Module(body, []))))
+    return found
+
+
+def named_in(part: ast.AST) -> set[str]:
+    """The errors that the docstring of a module, a function or a class lists."""
+    listed = errors_of(ast.get_docstring(part)) if isinstance(part, ast.Module) or is_named(part) else []
+    return {code for codes, _ in listed for code in codes.split(", ")}
+
+
+def is_named(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+
+
+def reached(name: str, parts: Mapping[str, ast.AST]) -> list[str]:
+    """The names of a module's functions and classes that one of them uses, and they in turn."""
+    found = [name]
+    for each in found:
+        used = {node.id for node in ast.walk(parts[each]) if isinstance(node, ast.Name)}
+        found += [part for part in parts if part in used and part not in found]
+    return found
+
+
 def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> None:
     """Rejections by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
     missing = []
     for source in sources():
-        name = Path(source.path).stem
-        if not source.path.startswith(HANDLERS) or name.upper() not in ApiKey.__members__:
-            continue
-        request = "".join(word.capitalize() for word in name.split("_")) + "Request"
-        asserted = frozenset().union(*(each.codes for each in expected() if request in each.text))
-        asserted |= {code for code in answered(source) if code.endswith("_AUTHORIZATION_FAILED")}
-        missing += [f"{source.path}: {code}" for code in sorted(answered(source) - asserted)]
+        for handler in handlers(source) if source.path.startswith(HANDLERS) else ():
+            request = "".join(word.capitalize() for word in handler.api.split("_")) + "Request"
+            sent = {code for code in answered(handler.code) if not code.endswith("_AUTHORIZATION_FAILED")}
+            asserted = frozenset().union(*(each.codes for each in expected() if request in each.text))
+            missing += [f"{source.path} {handler.api}: {code}" for code in sorted(sent - asserted)]
     assert not missing, "no test that names the API's request asserts these errors:\n" + "\n".join(missing)
 
 
@@ -113,8 +150,12 @@ def test_a_handler_names_its_errors_at_the_top() -> None:
     wrong = []
     for source in sources():
         if source.path.startswith(NAMING):
-            named = {code for codes, _ in errors_of(ast.get_docstring(source.tree)) for code in codes.split(", ")}
-            sent = {code for code in answered(source) if not code.endswith("_AUTHORIZATION_FAILED")}
-            wrong += [f"{source.path}: {code} is sent, and not named" for code in sorted(sent - named)]
-            wrong += [f"{source.path}: there is no error {code}" for code in sorted(named - set(ErrorCode.__members__))]
+            for handler in (*handlers(source), Handler("", source)):
+                named = named_in(source.tree) | {code for part in handler.code.tree.body for code in named_in(part)}
+                sent = {code for code in answered(handler.code) if not code.endswith("_AUTHORIZATION_FAILED")}
+                unknown = named - set(ErrorCode.__members__)
+                wrong += [
+                    f"{source.path} {handler.api}: {code} is sent, and not named" for code in sorted(sent - named)
+                ]
+                wrong += [f"{source.path} {handler.api}: there is no error {code}" for code in sorted(unknown)]
     assert not wrong, "the docstring of a handler lists its errors, with their meaning:\n" + "\n".join(wrong)

@@ -46,7 +46,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             r"fsync|fdatasync|truncate|ftruncate|posix_fallocate|statvfs|path\.(exists|getsize|isfile|isdir|getmtime))|"
             r"mmap\.mmap|shutil\.\w+|fcntl\.\w+|pathlib\.Path|Path|tempfile\.\w+"
         ),
-        ("storage/files.py", "storage/mapped_file.py", "storage/shared_files.py", "ottla/"),
+        ("storage/files.py", "storage/mapped_file.py", "storage/mapped_file.py", "ottla/"),
     ),
     "tasks": (
         re.compile(r"asyncio\.(create_task|ensure_future|TaskGroup)|(\w+\.)*create_task"),

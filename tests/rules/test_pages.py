@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from xml.etree import ElementTree
@@ -56,6 +57,14 @@ def test_a_picture_is_plain_text_and_shapes_and_loads_nothing(picture: str) -> N
         assert name in {"svg", "style", "defs", "clipPath", "rect", "g", "text", "circle"}, name
         assert not any(key.endswith("href") or key.startswith("on") for key in element.attrib), name
         assert name != "style" or not re.search(r"@import|@font-face|url\((?!#)", element.text or "")
+
+
+def test_a_breakpoint_that_a_page_names_is_in_the_function_that_it_names() -> None:
+    text = read("CONTRIBUTING.md")
+    ((path, line),) = re.findall(r"\(Pdb\) b (\S+\.py):(\d+)", text)
+    (stop,) = re.findall(r"stops in `(\w+)`", text)
+    functions = [node for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)]
+    assert int(line) == next(function.body[0].lineno for function in functions if function.name == stop)
 
 
 def test_a_long_paragraph_is_filled_and_rows_and_code_are_kept() -> None:

@@ -10,34 +10,14 @@ from tests.rules.sources import sources
 FILE_LINES_MIN = 40
 #: Folders whose small files are not counted, and why.
 REASONS = {
-    "broker/api": "one file for each API that has a body",
-    "controller/handlers": "one file for each API that has a body",
-    "server/handlers": "one file for each API that has a body",
     "protocol/messages": "one file for each API: its request and its response",
 }
 #: How many small files each other folder has, those below it included. A number may only fall; a new small file belongs into
 #: the file of the thing that it is about.
 SMALL_FILES_MAX = {
-    "broker/coordinator": 1,
-    "broker/groups": 10,
-    "broker/share": 2,
-    "controller": 2,
-    "controller/decisions": 1,
-    "controller/metadata": 1,
-    "controller/raft": 3,
-    "ottla/cli": 7,
-    "ottla/node": 1,
-    "ottla/processes": 3,
-    "ottla/testing": 1,
-    "protocol/internal_topics": 1,
-    "protocol/records": 1,
-    "server": 3,
+    "ottla/cli": 6,
     "server/config": 1,
-    "server/network": 2,
-    "server/sasl": 1,
-    "server/tls": 1,
-    "storage/directories": 1,
-    "storage/log": 1,
+    "server/handlers": 1,
 }
 
 

@@ -9,13 +9,6 @@ from tests.rules.sources import ROOT, Source, nodes_of, sources
 
 #: Beyond this a file says more than one thing. Every line counts, blank ones and comments, too.
 FILE_LINES_MAX = 400
-#: Files above it, each the one class on the way of every request or byte, and why it is not divided.
-LONG_FILES = {
-    "broker/replication/partition.py": "an append finds all state of its replica in one object",
-    "server/network/tls_stream.py": "it is a protocol to the transport and a transport to the protocol, with one state for both",
-    "storage/log/log.py": "an append or a read finds all state of its log in one object",
-}
-LONG_FILE_LINES_MAX = 500
 #: A handler translates between a request and one call; what is longer has a part with a subject of its own.
 HANDLER_LINES_MAX = 250
 HANDLERS = ("broker/api/", "controller/handlers/", "server/handlers/")
@@ -43,11 +36,8 @@ def functions(source: Source) -> list[tuple[str, int]]:
 
 def test_files_are_short() -> None:
     sizes = {source.path: len(source.lines) for source in sources()}
-    limits = dict.fromkeys(sizes, FILE_LINES_MAX) | dict.fromkeys(LONG_FILES, LONG_FILE_LINES_MAX)
-    too_long = {path: size for path, size in sizes.items() if size > limits[path]}
-    assert not too_long, f"divide these files, or name their reason (LONG_FILES): {too_long}"
-    divided = [path for path in LONG_FILES if sizes[path] <= FILE_LINES_MAX]
-    assert not divided, f"these files need no row of LONG_FILES any more: {divided}"
+    too_long = {path: size for path, size in sizes.items() if size > FILE_LINES_MAX}
+    assert not too_long, f"divide these files, FILE_LINES_MAX is {FILE_LINES_MAX}: {too_long}"
     long_handlers = [path for path, size in sizes.items() if path.startswith(HANDLERS) and size > HANDLER_LINES_MAX]
     assert not long_handlers, f"divide these handlers, HANDLER_LINES_MAX is {HANDLER_LINES_MAX}: {long_handlers}"
 

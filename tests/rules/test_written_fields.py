@@ -17,11 +17,10 @@ WRITERS = "storage/"
 WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
     # An append is the hot path, and a call takes longer than a store.
     "size": ("storage/segment/segment.py",),
-    # `ProducerState` is a row of `ProducerStates` and of a snapshot file.
-    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
-    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
-    "generation": ("storage/producers/producer_states.py",),
-    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
+    # `ProducerState` is a row of a snapshot file, too.
+    "coordinator_epoch": ("storage/producers/producer_snapshots.py",),
+    "current_txn_first_offset": ("storage/producers/producer_snapshots.py",),
+    "last_timestamp": ("storage/producers/producer_snapshots.py",),
 }
 
 
@@ -86,12 +85,12 @@ def test_each_exception_is_needed() -> None:
     assert not idle, f"nothing is written there any more: {idle}"
 
 
-def test_the_isr_of_a_replica_is_written_by_its_partition() -> None:
+def test_the_isr_of_a_replica_is_written_by_itself() -> None:
     writers = {
         source.path
         for source in sources()
         if source.path.startswith("broker/replication/")
         for attribute in stored_attributes(source.tree)
-        if attribute.attr in ("isr", "maximal_isr", "proposed_isr", "partition_epoch")
+        if attribute.attr in ("members", "maximal", "proposed", "partition_epoch", "is_under_min")
     }
-    assert writers == {"broker/replication/partition.py"}
+    assert writers == {"broker/replication/isr.py"}

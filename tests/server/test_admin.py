@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -26,7 +27,7 @@ class AdminHarness:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         try:
             writer.write(data)
-            return await asyncio.wait_for(reader.read(), 5)
+            return await asyncio.wait_for(reader.read(), 30)
         except ConnectionResetError:
             return b""
         finally:
@@ -139,7 +140,7 @@ async def test_a_probe_is_answered_whatever_idle_sockets_do_and_the_one_that_wai
         assert await first[0].readuntil(b"/metrics\n")
         assert (await node.get("/healthz"))[0] == 200
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-            await asyncio.wait_for(second[0].readexactly(1), 5)
+            await asyncio.wait_for(second[0].readexactly(1), 30)
         first[1].write(b"GET / HTTP/1.1\r\n\r\n")
         assert await first[0].readuntil(b"/metrics\n")
         assert len(node.server.connections) <= CONNECTIONS_MAX
@@ -161,12 +162,63 @@ async def test_a_client_that_does_not_read_gets_no_further_answers_and_is_closed
             return [gauge(f"large_{served}", "x" * 1_000_000, 1)]
 
         node.registry.add(large)
-        _, writer = await asyncio.open_connection("127.0.0.1", node.server.port, limit=1)
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n" * 100)
-        await until(lambda: served > 0)
-        await until(lambda: not node.server.connections)
+        with socket.create_connection(("127.0.0.1", node.server.port)) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 100)  # before it is accepted: it is not idle then
+            await until(lambda: served > 0)
+            await until(lambda: not node.server.connections)
         assert served < 30
-        writer.transport.abort()
+
+
+async def client_that_does_not_read(node: AdminHarness) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client whose first answer, /metrics, is larger than what the kernel takes for it."""
+    node.registry.add(lambda: [gauge("large", "x" * 16_000_000, 1)])
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", node.server.port))
+    reader, writer = await asyncio.open_connection(sock=client)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    await until(lambda: any(connection._unread for connection in node.server.connections))
+    return reader, writer
+
+
+async def test_a_client_that_reads_again_is_answered_what_it_asked_for_meanwhile() -> None:
+    async with harness() as node:
+        reader, writer = await client_that_does_not_read(node)
+        (connection,) = node.server.connections
+        writer.write(b"GET / HTTP/1.1\r\n\r\nGET /no HTTP/1.1\r\nConnection: close\r\n\r\n")
+        await until(lambda: connection._buffer.endswith(b"close\r\n\r\n"))
+        assert connection.is_idle, "nothing is answered as long as the client does not read"
+        answer = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+    assert [line.rpartition(b"HTTP/1.1 ")[2] for line in answer.split(b"\r\n") if b"HTTP/1.1 " in line] == [
+        b"200 OK",
+        b"200 OK",
+        b"404 Not Found",
+    ]
+
+
+async def test_a_client_that_asks_for_more_than_a_buffer_of_requests_before_it_reads_is_closed() -> None:
+    async with harness() as node:
+        reader, writer = await client_that_does_not_read(node)
+        many = b"GET / HTTP/1.1\r\n\r\n" * REQUEST_BYTES_MAX
+        writer.write(many[: REQUEST_BYTES_MAX + 1])
+        (connection,) = node.server.connections
+        await until(lambda: len(connection._buffer) > REQUEST_BYTES_MAX)
+        answer = await asyncio.wait_for(reader.read(), 30)
+        await until(lambda: not node.server.connections)
+        writer.close()
+    assert answer.count(b"HTTP/1.1 ") == 1 and answer.endswith(b"\n"), "the answer that was under way is whole"
+
+
+async def test_a_connection_that_waits_for_its_next_request_ends_with_the_server() -> None:
+    async with harness() as node:
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await reader.readuntil(b"/metrics\n")
+        await node.server.stop()
+        assert await asyncio.wait_for(reader.read(), 30) == b""
+        writer.close()
 
 
 @pytest.mark.parametrize(

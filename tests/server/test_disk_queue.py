@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from ottla.server.disk_queue import BACKGROUND_AT_ONCE, URGENT_AT_ONCE, DiskQueue, Priority
-from ottla.server.workers import THREADS, ThreadWorkers
+from ottla.server.workers import BACKGROUND_AT_ONCE, THREADS, URGENT_AT_ONCE, DiskQueue, Priority, ThreadWorkers
 
 T = TypeVar("T")
 

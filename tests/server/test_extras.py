@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from ottla.broker.groups.modern.offload import compiled
-from ottla.broker.transactions.transaction_descriptions import matcher
+from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
 from ottla.cli.errors import CommandFailed
 from ottla.cli.secure_files import make
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server import extras
-from ottla.server.config.client_metrics import match_patterns
-from ottla.server.config.errors import ConfigError, require
+from ottla.server.config.key import ConfigError, require
+from ottla.server.config.resource_configs import match_patterns
 from ottla.server.extras import CRYPTOGRAPHY
 
 

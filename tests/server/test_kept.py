@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.kept import ENTRY_BYTES, NAME_LENGTH_MAX, Kept, short, shown
+from ottla.server.client_bounds import ENTRY_BYTES, NAME_LENGTH_MAX, Kept, short, shown
 
 
 def test_a_cache_never_has_more_bytes_than_its_bound() -> None:

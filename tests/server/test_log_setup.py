@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, LogFile, set_up
+from ottla.server import log_setup
+from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, BatchWriter, LogFile, Stream, set_up
 
+#: A logger that nothing else has.
+OWN = "ottla.server.network.of_this_test"
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
 
 
@@ -25,14 +28,22 @@ def root_as_it_was() -> Iterator[None]:
     root.handlers[:] = handlers
 
 
+def begin(stream: Stream) -> BatchWriter:
+    """Call `set_up`, and filter its handler: only the loggers of these tests write to the stream, not the threads that others left."""
+    others = list(logging.getLogger().handlers)
+    writer = set_up("info", stream)
+    for handler in logging.getLogger().handlers:
+        if handler not in others:
+            handler.addFilter(lambda record: record.name in (OWN, "a", log_setup.log.name))
+    return writer
+
+
 @pytest.mark.usefixtures("root_as_it_was")
 def test_lines_have_kafkas_form() -> None:
     out = io.StringIO()
-    writer = set_up("info", out)
-    logging.getLogger("ottla.server.network").info(
-        "[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092
-    )
-    logging.getLogger("ottla.server.network").debug("not this")
+    writer = begin(out)
+    logging.getLogger(OWN).info("[%s] Awaiting socket connections on %s:%d.", "PLAINTEXT", "0.0.0.0", 9092)
+    logging.getLogger(OWN).debug("not this")
     writer.close()
     (line,) = out.getvalue().splitlines()
     match = LINE.fullmatch(line)
@@ -40,14 +51,14 @@ def test_lines_have_kafkas_form() -> None:
     assert match.groups() == (
         "INFO",
         "[PLAINTEXT] Awaiting socket connections on 0.0.0.0:9092.",
-        "ottla.server.network",
+        OWN,
     )
 
 
 @pytest.mark.usefixtures("root_as_it_was")
 def test_a_client_cannot_write_lines_of_its_own() -> None:
     out = io.StringIO()
-    writer = set_up("INFO", out)
+    writer = begin(out)
     logging.getLogger("a").warning("client %s", "x\n[2026-01-01 00:00:00,000] ERROR forged\r\x1b[31m")
     writer.close()
     assert len(out.getvalue().splitlines()) == 1
@@ -58,7 +69,7 @@ def test_a_client_cannot_write_lines_of_its_own() -> None:
 @pytest.mark.usefixtures("root_as_it_was")
 def test_a_message_as_long_as_a_clients_name_is_cut() -> None:
     out = io.StringIO()
-    writer = set_up("INFO", out)
+    writer = begin(out)
     logging.getLogger("a").warning("client %s", "x" * 100_000)
     writer.close()
     assert f"{'x' * 100}... (100007 characters)" in out.getvalue() and len(out.getvalue()) < LINE_LENGTH_MAX + 200
@@ -67,7 +78,7 @@ def test_a_message_as_long_as_a_clients_name_is_cut() -> None:
 @pytest.mark.usefixtures("root_as_it_was")
 def test_a_traceback_follows_its_line() -> None:
     out = io.StringIO()
-    writer = set_up("INFO", out)
+    writer = begin(out)
     try:
         raise ZeroDivisionError("a bug")
     except ZeroDivisionError:
@@ -92,12 +103,12 @@ class StuckStream(io.StringIO):
 @pytest.mark.usefixtures("root_as_it_was")
 def test_a_stuck_stream_costs_events_and_no_time() -> None:
     out = StuckStream()
-    writer = set_up("INFO", out)
+    writer = begin(out)
     log = logging.getLogger("a")
     for number in range(QUEUED_MAX + 500):
         log.info("event %d", number)
     out.gate.set()
-    while writer._enqueue._events.qsize():
+    while writer._events.qsize():
         threading.Event().wait(0.01)
     log.info("afterwards")
     writer.close()
@@ -109,7 +120,7 @@ def test_a_stuck_stream_costs_events_and_no_time() -> None:
 def test_a_full_log_file_is_renamed_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
     for number in range(4):  # each life of the process appends to what is there
-        writer = set_up("INFO", LogFile(str(path), bytes_max=60, kept=2))
+        writer = begin(LogFile(str(path), bytes_max=60, kept=2))
         logging.getLogger("a").info("the line with the number %d", number)
         writer.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["node.log", "node.log.1", "node.log.2"]

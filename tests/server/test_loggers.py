@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.loggers import APPEND, DELETE, ROOT, SET, change_level, levels
+from ottla.server.log_setup import APPEND, DELETE, ROOT, SET, change_level, levels
 
 
 @pytest.fixture(autouse=True)

@@ -14,11 +14,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.server.admin import AdminServer
 from ottla.server.clock import SystemClock
-from ottla.server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
+from ottla.server.metrics import SCRAPE_TURN_NS, Family, Registry, counter, gauge, quantile_of_buckets, scrape
 from ottla.server.network import network_metrics
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route
-from ottla.server.prometheus import SCRAPE_TURN_NS, scrape
 from ottla.server.world import RealWorld
 from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
@@ -133,7 +132,7 @@ async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> No
     url = f"http://127.0.0.1:{endpoint.port}/metrics"
 
     def fetch() -> str:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             text: str = answer.read().decode()
             return text
 

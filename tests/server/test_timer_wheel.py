@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.server.timer_wheel import TICK_MS, TimerWheel
+from ottla.server.clock import TICK_MS, TimerWheel
 from tests.manual_clock import ManualClock
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.work import Work
-from ottla.server.turns import begin_in_turns, run_in_turns
+from ottla.server.clock import begin_in_turns, run_in_turns
 from tests.manual_clock import ManualClock
 
 

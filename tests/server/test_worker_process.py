@@ -56,7 +56,7 @@ class Counter:
 
 
 def process() -> OwnProcess:
-    return OwnProcess(ThreadWorkers(asyncio.get_running_loop(), threads=1))
+    return OwnProcess(ThreadWorkers(asyncio.get_running_loop(), threads=1).run)
 
 
 def gone(pid: int) -> bool:
@@ -132,7 +132,7 @@ from ottla.server.worker_process import OwnProcess
 from ottla.server.workers import ThreadWorkers
 
 async def main():
-    worker = OwnProcess(ThreadWorkers(asyncio.get_running_loop(), threads=1))
+    worker = OwnProcess(ThreadWorkers(asyncio.get_running_loop(), threads=1).run)
     await worker.make(int)
     print(worker.pid, flush=True)
     await worker.make(eval, "__import__('time').sleep(60)") if {busy} else await asyncio.sleep(60)

@@ -9,22 +9,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from ottla.protocol.api import encode_request_header
 from ottla.protocol.compile import encode
-from ottla.protocol.features import DEFAULT
-from ottla.protocol.headers import encode_request_header
+from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.releases import Advertised
+from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
-from ottla.server.network.context import RequestContext
+from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener, ServerTls
-from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.sasl.login import LoginRules, Logins
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld, World
 
 HEARTBEAT, API_VERSIONS, PRODUCE, FETCH, LIST_GROUPS = 12, 18, 0, 1, 16
@@ -130,7 +128,8 @@ async def tiny_node(
     logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world, wheel)
     server_tls = tls and tls(real.world)
     listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=server_tls, logins=logins)
-    await listener.start()
+    await listener.bind()
+    await listener.accept()
     try:
         yield TinyNode(listener, heartbeats, limits, api_versions, real.world, dispatcher)
     finally:

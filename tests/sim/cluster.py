@@ -173,7 +173,7 @@ class SimCluster:
         for node in self.nodes:
             if node.is_up and node.server is not None and node.server.started_metadata:
                 raft = node.server.metadata.raft
-                epoch = raft.leader_and_epoch[1]
+                epoch = raft.state.epoch
                 if epoch > self._quorum_epoch:
                     self._quorum_epoch, active = epoch, None
                 if raft.is_leader and epoch == self._quorum_epoch:

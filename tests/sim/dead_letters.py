@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
-from ottla.broker.share.dead_letter import DELIVERIES_USED_UP, REJECTED
-from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.dead_letter_queue import DELIVERIES_USED_UP, REJECTED
+from ottla.broker.share.in_flight import AcknowledgeType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.messages.incremental_alter_configs import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.replication.to_controller.directory_assignments import knows_directories
+from ottla.broker.replication.to_controller import knows_directories
 from ottla.controller.metadata.image import MetadataImage
 from ottla.storage.log.partition_dir import future_partition_of, partition_of
 from tests.sim.cluster import SimNode

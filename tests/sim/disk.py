@@ -39,10 +39,6 @@ class SimMappedFile:
         self._mapped: list[bytearray] = []
         self._map()
 
-    @property
-    def capacity(self) -> int:
-        return self._window
-
     def ensure(self, size: int) -> None:
         if size <= self.size:
             return

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.groups import target
 from ottla.broker.groups.share import share_heartbeat
-from ottla.broker.groups.state.streams_group import StreamsGroup
-from ottla.broker.groups.state.streams_member import Tasks
-from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
+from ottla.broker.groups.state.streams_group import StreamsGroup, TasksTuple
+from ottla.broker.groups.streams import streams_heartbeat, streams_step
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.share_shard import PartitionState, ShareShard
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
-from ottla.broker.share.in_flight import InFlight
+from ottla.broker.share.in_flight import TERMINAL, InFlightRecords, RecordState, released
 from ottla.broker.share.led_partition import LedSharePartition
-from ottla.broker.share.record_state import TERMINAL, RecordState, released
 from ottla.broker.share.share_partition import SharePartition, ShareSettings, Update
 from ottla.broker.share.share_state import ShareState, StateUpdate
-from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
+from ottla.protocol.internal_topics.coordinator_records import ShareSnapshotValue
 
 _load = vars(SharePartition)["load"].__func__
 _read_led = LedSharePartition.read
@@ -52,7 +51,7 @@ def begin_at_the_first_batch(cls: Any, settings: ShareSettings, state: ShareStat
     return loaded
 
 
-def pass_what_is_held(self: InFlight) -> bool:
+def pass_what_is_held(self: InFlightRecords) -> bool:
     """The start offset moves past records that are with a member."""
     passed = TERMINAL | {RecordState.ACQUIRED}
     index = next(
@@ -105,7 +104,7 @@ def bury_nothing(self: DeadLetterQueue, group_id: str, partition: Any, runs: Any
     async def later() -> None:
         done()
 
-    self._world.spawn(later(), "buries nothing")
+    self.world.spawn(later(), "buries nothing")
 
 
 def load_nothing_dead(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
@@ -144,7 +143,7 @@ SHARE: Rows = {
     "share-start-passes-held-records": (
         "the start offset moves past a record that a member holds",
         "55 56 57",
-        ((InFlight, "drop_finished", pass_what_is_held),),
+        ((InFlightRecords, "drop_finished", pass_what_is_held),),
     ),
     "share-counts-fall": (
         "the delivery count that is written is one too low",
@@ -209,7 +208,7 @@ SHARE: Rows = {
     "share-target-not-computed": (
         "members of a share group get no partitions",
         "42",
-        ((share_heartbeat, "_assign", lambda shard, now_ms, group, go_on: go_on()),),
+        ((target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
     ),
 }
 STREAMS: Rows = {
@@ -231,11 +230,11 @@ STREAMS: Rows = {
     "streams-target-not-computed": (
         "a streams group never gets a new target",
         "42",
-        ((streams_heartbeat, "new_target", lambda group, now_ms: []),),
+        ((target, "target_records", lambda *given: []),),
     ),
     "closed-tasks-not-given": (
         "tasks that others have closed are never given",
         "42",
-        ((streams_reconcile, "_given", lambda target, kept, active, copy: (Tasks(), True)),),
+        ((streams_step, "_given", lambda target, kept, active, copy: (TasksTuple(), True)),),
     ),
 }

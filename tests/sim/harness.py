@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster, SimNode
 from tests.sim.history import History

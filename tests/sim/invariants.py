@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.coordinator.coordinator import partition_for
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from ottla.controller.metadata.topics import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from ottla.controller.raft.roles import Candidate, Leader
 from ottla.storage.log.log import Log
 from tests.controller.images import same_content
@@ -206,8 +206,10 @@ class Invariants:
             self._knows_itself(node, partition)
             self._once.check("17", (key, "is led in", epoch), node.number)
             self._once.grows("8", (life, key, epoch, "high watermark"), log.high_watermark)
-            if not partition.maximal_isr >= partition.isr:
-                raise Violation("6", f"{node} {partition}: {partition.maximal_isr} lacks members of {partition.isr}")
+            if not partition.isr.maximal >= partition.isr.members:
+                raise Violation(
+                    "6", f"{node} {partition}: {partition.isr.maximal} lacks members of {partition.isr.members}"
+                )
             known = self._of(key)
             if log.log_end_offset < known.end and epoch >= self._newest_epoch.get(key, -1):
                 raise Violation(
@@ -248,7 +250,7 @@ class Invariants:
         if not active.server.controller.controller.is_active:
             return  # it has been elected, and its image lacks what it has yet to replay
         metadata = active.server.metadata
-        if metadata.loader.last_offset + 1 < metadata.raft.high_watermark:
+        if metadata.loader.last_offset + 1 < metadata.raft.state.high_watermark:
             return  # it publishes in turns, and elects by newer metadata than its image has (seed 748)
         image = metadata.loader.image
         for topic in image.topics:
@@ -330,6 +332,6 @@ class Invariants:
                 if p.log is not None:
                     log = p.log
                     yield (
-                        f"    {p} epoch {p.leader_epoch}/{p.partition_epoch} leader {p.leader_id} isr {sorted(p.isr)}"
+                        f"    {p} epoch {p.leader_epoch}/{p.isr.partition_epoch} leader {p.leader_id} isr {sorted(p.isr.members)}"
                         f" start {log.log_start_offset} hw {log.high_watermark} end {log.log_end_offset}"
                     )

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.group_flush import GroupFlush, flush_log
+from ottla.broker.replication.disk_work import GroupFlush, LogRemoval, flush_log
 from ottla.broker.replication.log_moves import RATE, LogMoves
-from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.image import EMPTY
@@ -30,6 +29,7 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, FUTURE, STRAY
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import NEVER, LogConfig
 from tests.sim.cluster import properties_of
 from tests.sim.disk import CAPACITY_BYTES, Killed
@@ -271,7 +271,7 @@ class MovingNode:
     async def _delete_records(self) -> None:
         log = self.log
         if log.high_watermark > log.log_start_offset:
-            start = log.delete_records(self.rng.randint(log.log_start_offset, log.high_watermark))
+            start = delete_records(log, self.rng.randint(log.log_start_offset, log.high_watermark))
             if not self.logs.checkpoints.write_log_starts():
                 self.promise.start = max(self.promise.start, start)
 

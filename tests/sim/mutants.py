@@ -14,32 +14,32 @@ from typing import Any
 from ottla.broker.broker_node import BrokerNode
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.fetch import reader
-from ottla.broker.fetch.handler import Fetch
+from ottla.broker.fetch.handler import PendingFetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
-from ottla.broker.groups.consumer import subscribe
+from ottla.broker.groups import target
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.produce import handler as produce_handler
-from ottla.broker.replication import partition
+from ottla.broker.replication.isr import InSyncReplicas
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.control_state import ControlState
-from ottla.controller.raft import log_flusher, roles
+from ottla.controller.raft import metadata_log, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.reply import then
-from ottla.storage.directories import future_copy
+from ottla.server.network.context import then
+from ottla.storage.directories import future_logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncate_to
-from ottla.storage.producers.producer_state import ProducerState
+from ottla.storage.producers.producer_states import ProducerState
 from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
@@ -66,14 +66,14 @@ _read = SessionReader.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
 _log_read = Log.read
-_copy_some = future_copy.copy_some
-_fetch_response = Fetch.response
+_copy_some = future_logs.copy_some
+_fetch_response = PendingFetch.response
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
     """Metadata of a partition epoch that an answer to AlterPartition has brought already, taken for news (Kafka's `<`)."""
-    if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.partition_epoch):
-        self.proposed_isr = None
+    if self.is_leader and (leader_epoch, partition_epoch) == (self.leader_epoch, self.isr.partition_epoch):
+        self.isr.proposed, self.isr.maximal = None, self.isr.members
     _become_leader(self, log, leader_epoch, partition_epoch, *args)
 
 
@@ -91,28 +91,32 @@ def local_log_of_any_epoch(self: Partition, current_leader_epoch: int, *, requir
 
 
 def watermark_below_min_isr(self: Partition, **kwargs: bool) -> None:
-    min_isr, self.min_isr = self.min_isr, 0
+    is_under_min, self.isr.is_under_min = self.isr.is_under_min, False
     try:
         _advance_high_watermark(self, **kwargs)
     finally:
-        self.min_isr = min_isr
+        self.isr.is_under_min = is_under_min
 
 
-def watermark_without_slowest(end: int, followers: Any, maximal_isr: Any, *args: Any) -> int:
+def watermark_without_slowest(self: InSyncReplicas, end: int, clock: Any) -> int:
     """One member of the ISR is not waited for."""
-    waited = sorted(f.log_end_offset for f in followers if f.broker_id in maximal_isr)[1:]
+    waited = sorted(f.log_end_offset for f in self.followers.values() if f.broker_id in self.maximal)[1:]
     return min([end, *waited])
 
 
-def isr_before_answer(self: Partition, isr: frozenset[int]) -> None:
+def isr_before_answer(self: InSyncReplicas, members: frozenset[int]) -> None:
     """A proposed ISR counts at once: the controller may still elect from the old one."""
-    assert self._isr_proposals is not None
-    self.proposed_isr = self.isr = self.maximal_isr = isr
-    self._isr_proposals.submit(self)
+    assert self._proposals is not None
+    self.proposed = self.members = self.maximal = members
+    self._proposals.submit(self._partition)
 
 
-def join_at_once(follower: Any, maximal_isr: Any, eligible: bool, *offsets: int) -> bool:
-    return follower.broker_id not in maximal_isr and eligible
+def join_at_once(self: InSyncReplicas, follower: Any, *offsets: int) -> bool:
+    return (
+        follower.broker_id not in self.maximal
+        and self._proposals is not None
+        and self._proposals.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+    )
 
 
 def write_vote_without_sync(self: ElectionStore, election: Any, kraft_version: int, voter_ids: Any) -> None:
@@ -141,9 +145,9 @@ def commit_leaders_log(self: Leader) -> bool:
     return True
 
 
-async def flush_nothing(self: log_flusher.LogFlusher) -> None:
+async def flush_nothing(self: metadata_log.LogFlusher) -> None:
     self.is_wanted = self.is_running = False
-    self._on_flushed(log_flusher.Flushed(self._state.log.generation, self._state.log.end_offset))
+    self._on_flushed(metadata_log.Flushed(self._state.log.generation, self._state.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
@@ -175,7 +179,6 @@ def read_up_to_the_end(self: SessionReader, rows: Any) -> Any:
 
 def lose_producers(log: Log, decoded: object = None) -> None:
     log.producers.clear()
-    log.producers.end_offset = log.log_end_offset
 
 
 def own_high_watermark(self: Partition, records: Any, high_watermark: int, start: int, now_ms: int) -> None:
@@ -191,7 +194,7 @@ def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any)
     return _log_read(log, offset, min_one=False, **limits)
 
 
-def answer_no_session(self: Fetch, rows: Any) -> Any:
+def answer_no_session(self: PendingFetch, rows: Any) -> Any:
     """What gives no answer stands for whatever forgets to complete one."""
     return _fetch_response(self, rows) if not self.reader.session.id else None
 
@@ -246,16 +249,18 @@ REPLICATION = {
     ),
     "watermark-without-slowest": _mutant(
         "the high watermark does not wait for one member of the ISR",
-        (partition, "next_high_watermark", watermark_without_slowest),
+        (InSyncReplicas, "next_high_watermark", watermark_without_slowest),
     ),
     "proposal-forgotten": _mutant(
         "metadata of an equal partition epoch forgets the ISR that was proposed since",
         (Partition, "become_leader", forget_proposal),
     ),
-    "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
+    "isr-before-answer": _mutant(
+        "a leader takes a proposed ISR for made", (InSyncReplicas, "_propose", isr_before_answer)
+    ),
     "join-isr-early": _mutant(
         "a follower joins the ISR before it has reached the high watermark and the leader's epoch",
-        (partition, "may_join", join_at_once),
+        (InSyncReplicas, "may_join", join_at_once),
     ),
     "acknowledge-early": _mutant(
         "acks=all is answered after the leader's own append", (Partition, "is_committed", always)
@@ -278,7 +283,7 @@ REPLICATION = {
         "a first batch that is larger than max_bytes is not returned", (Log, "read", read_strictly)
     ),
     "fetches-not-answered": _mutant(
-        "a fetch within a session is never answered", (Fetch, "response", answer_no_session)
+        "a fetch within a session is never answered", (PendingFetch, "response", answer_no_session)
     ),
     "dedupe-window-of-zero": _mutant(
         "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)
@@ -304,7 +309,7 @@ CONSUMER_GROUPS = {
     ),
     "target-computed-once": Mutant(
         "a consumer group's target stays when members come and go",
-        ((subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),),
+        ((target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
         frozenset({"38", "42"}),
     ),
 }
@@ -316,7 +321,7 @@ LOG_DIRECTORIES = {
     ),
     "moved-without-the-last-records": Mutant(
         "a copy replaces its log before it has the last records",
-        ((future_copy, "copy_some", copy_all_but_the_last),),
+        ((future_logs, "copy_some", copy_all_but_the_last),),
         frozenset({"1", "3", "4", "5", "45"}),
     ),
 }
@@ -352,7 +357,7 @@ QUORUM = {
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
     ),
     "metadata-not-flushed": _mutant(
-        "the quorum counts what is not on a disk", (log_flusher.LogFlusher, "flush", flush_nothing)
+        "the quorum counts what is not on a disk", (metadata_log.LogFlusher, "flush", flush_nothing)
     ),
 }
 COORDINATORS = {

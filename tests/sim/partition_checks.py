@@ -64,7 +64,7 @@ def _check_extent(log: Log, model: PartitionModel, power: bool) -> None:
     most = everything[-1].last + 1 if everything else model.end
     assert least <= end <= max(most, model.end), f"the log ends at {end}, expected [{least}, {most}]"
     # A log that ended before its start goes on empty from there: that may be inside a batch whose first records were deleted.
-    emptied = start == end and log.size == 0
+    emptied = start == end and log.segments.size == 0
     inside = [batch for batch in everything if batch.base < end <= batch.last and not emptied]
     assert not inside, f"the log ends at {end}, inside {inside}"
     start_least = model.durable_start if power else model.kept_start
@@ -114,7 +114,9 @@ def check_fold(log: Log, model: PartitionModel, found: list[Stored]) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     # The high watermark may be behind after a crash; what was cleaned had been committed.
     stable = min(max(log.last_stable_offset, model.cleaned_until), end)
-    aborted = [Aborted(t.producer_id, t.first_offset, t.last_offset) for t in log.aborted_transactions(start, end)]
+    aborted = [
+        Aborted(t.producer_id, t.first_offset, t.last_offset) for t in log.segments.aborted_transactions(start, end)
+    ]
     assert fold(committed_records(found, aborted, start, stable)) == fold(
         committed_records(model.readable(start), model.producers.aborted, start, stable)
     ), "the last values of the keys differ"
@@ -300,7 +302,9 @@ def check_aborted(log: Log, model: PartitionModel, rng: random.Random) -> None:
     known = [txn for txn in model.producers.aborted if start <= txn.last < end]
     ranges = [(start, end), *(sorted((rng.randint(start, end), rng.randint(start, end))) for _ in range(2))]
     for low, high in ranges:
-        found = {(txn.producer_id, txn.last_offset): txn.first_offset for txn in log.aborted_transactions(low, high)}
+        found = {
+            (txn.producer_id, txn.last_offset): txn.first_offset for txn in log.segments.aborted_transactions(low, high)
+        }
         for txn in known:
             if txn.last >= low and txn.first < high:
                 first = found.pop((txn.producer_id, txn.last), None)
@@ -327,5 +331,5 @@ def facts(log: Log) -> tuple[object, ...]:
         for s in log.producers
     )
     content = b"".join(batch.data for batch in batches_of(log))
-    aborted = sorted(log.aborted_transactions(log.log_start_offset, log.log_end_offset))
+    aborted = sorted(log.segments.aborted_transactions(log.log_start_offset, log.log_end_offset))
     return (log.log_start_offset, log.log_end_offset, log.high_watermark, content, producers, aborted)

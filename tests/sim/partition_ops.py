@@ -22,6 +22,7 @@ from ottla.storage.cleaner.cleaner import Cleaner
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from tests.protocol.records.reference import patch_offset
@@ -343,7 +344,7 @@ class Operations:
             return
         offset = rng.randint(model.start, model.high_watermark)
         model.start_ceiling = offset
-        assert log.delete_records(offset) == offset
+        assert delete_records(log, offset) == offset
         logs.checkpoints.write_log_starts()
         model.settle()
         model.start = offset

@@ -11,7 +11,7 @@ from types import ModuleType
 from ottla.broker.replication import log_moves
 from ottla.broker.share import dead_letter_queue
 from ottla.controller.decisions import leaving
-from ottla.controller.metadata import publisher
+from ottla.controller.metadata import loader as metadata_loader
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
@@ -47,7 +47,7 @@ ALWAYS: Bounds = {
 }
 #: What is done in a turn of the loop; and each truncation waits for a worker.
 SMALL_SLICES: Bounds = {
-    (publisher, "UNITS_A_TURN"): 10,
+    (metadata_loader, "UNITS_A_TURN"): 10,
     (leaving, "PARTITIONS_PER_TURN"): 1,
     (producer_snapshots, "PRODUCERS_AT_ONCE"): 0,
 }

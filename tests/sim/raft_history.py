@@ -20,6 +20,7 @@ from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import ApiKey
+from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.dispatch import Dispatcher
@@ -27,7 +28,6 @@ from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.errors import StorageFailure
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.loop import run
@@ -118,7 +118,8 @@ class Replica:
             ReceiveBuffer(1 << 20),
             TimerWheel(world.clock),
         )
-        await listener.start()
+        await listener.bind()
+        await listener.accept()
         await self.raft.start()
         self.is_up = True
 
@@ -240,7 +241,7 @@ class RaftHistory:
     def _snapshot(self, replica: Replica) -> None:
         state, raft = replica.state, replica.raft
         snapshot = OffsetAndEpoch(state.next_offset, state.last_epoch)
-        if raft.failure is not None or not raft.state.log.start_offset < snapshot.offset <= raft.high_watermark:
+        if raft.failure is not None or not raft.state.log.start_offset < snapshot.offset <= raft.state.high_watermark:
             return
         writer = raft.create_snapshot(snapshot, 0)
         if writer is not None:

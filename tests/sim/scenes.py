@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.roles import Role
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -249,20 +249,20 @@ class Scenes:
         pair = [leader.host.name], [joining.host.name]
         self.hub.partition(*pair)
         led = [p for p in leader.partitions() if p.leader_log is not None and len(p.replicas) > 1]
-        await self._until(lambda: any(joining.number not in p.isr for p in led))
+        await self._until(lambda: any(joining.number not in p.isr.members for p in led))
         await self._some(1)
         self._slow(leader, self._controllers, self.rng.uniform(2500, 6000))
         self._mend(leader, joining)
 
         def joins() -> bool:
-            return any(p.proposed_isr is not None and joining.number in p.proposed_isr for p in led)
+            return any(p.isr.proposed is not None and joining.number in p.isr.proposed for p in led)
 
         await self._until(joins, every=CLOSE_SECONDS)
         self.hub.partition(*pair)
         if self.rng.random() < 0.5:
             # The request stays in flight; the leader gets the other change in time.
             self._mend(leader, *self._controllers)
-            proposed = {p.topic: p for p in led if p.proposed_isr is not None}
+            proposed = {p.topic: p for p in led if p.isr.proposed is not None}
             await asyncio.gather(*(self._reassign((p.topic, p.index), p.replicas[::-1]) for p in proposed.values()))
         else:
             await self._power(joining)
@@ -295,8 +295,8 @@ class Scenes:
         try:
             late_ms = self.rng.uniform(500, 2500)
             self.hub.slow_connections([t for t in connections if not proposes(t)], late_ms)
-            await self._until(lambda: any(joining.number not in p.isr for p in led), every=CLOSE_SECONDS)
-            where = next((p.topic, p.index) for p in led if joining.number not in p.isr)
+            await self._until(lambda: any(joining.number not in p.isr.members for p in led), every=CLOSE_SECONDS)
+            where = next((p.topic, p.index) for p in led if joining.number not in p.isr.members)
             responses = [
                 t.peer for t in self.hub.connections_of(leader.host.name) if proposes(t) and t.peer is not None
             ]

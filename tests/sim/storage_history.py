@@ -20,10 +20,10 @@ import pytest
 
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.retaining import retaining
+from ottla.storage.directories.open_logs import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import Mappings
 from ottla.storage.log_config import NEVER, LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
@@ -264,7 +264,7 @@ class StorageHistory:
         """
         moved: set[str] = set()
         for directory in self.logs.directories:
-            work = retaining(self.logs, directory, self.ops.now_ms)
+            work = retaining(self.logs.open, directory, self.ops.now_ms)
             while True:
                 for partition in self.partitions:
                     partition.model.start_ceiling = partition.model.high_watermark

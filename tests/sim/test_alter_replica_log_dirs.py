@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.replication import log_moves
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.protocol.records.batch import BatchView
 from ottla.storage import checkpoint
 from ottla.storage.cleaner import cleaner
+from ottla.storage.cleaner.cleaner import CleaningPlan
 from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen
-from ottla.storage.cleaner.cleaner_plan import Plan
 from ottla.storage.directories.logs import Logs
-from ottla.storage.log.cleaning import Cleaning
+from ottla.storage.log.durability import Cleaning
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
@@ -22,7 +22,7 @@ from tests.effort import seeds
 from tests.histories import Mutant, Patch, assert_noticed, play
 from tests.sim.directed_histories import cleaner_histories_of
 
-_make_plan = cleaner.make_plan
+_plan_for = cleaner.plan_for
 _create = Logs.create
 _flush = Segment.flush
 _with_survivors = Keep._with_survivors
@@ -41,28 +41,32 @@ def never_lowered() -> property:
 
 
 def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
-    known = [self.open.entries.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
+    known = [self.checkpoints.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
     log = _create(self, topic, partition, *args, **kwargs)
     log.cleaning.cleaned_until = max(log.cleaning.cleaned_until, *known)
     return log
 
 
-def plan(**changed: Callable[[dict[str, Any]], Any]) -> Callable[..., Plan]:
-    """`make_plan` with some arguments made from the others."""
+class ChangedLog:
+    """A log with some attributes made from the others."""
 
-    def make(segments: Any, config: Any, **arguments: Any) -> Plan:
-        arguments["config"] = config
-        arguments |= {name: change(arguments) for name, change in changed.items()}
-        return _make_plan(segments, arguments.pop("config"), **arguments)
+    def __init__(self, log: Log, changed: dict[str, Callable[[Log], Any]]) -> None:
+        self._log, self._changed = log, changed
 
-    return make
+    def __getattr__(self, name: str) -> Any:
+        return self._changed[name](self._log) if name in self._changed else getattr(self._log, name)
 
 
-def plan_with_active_segment(segments: Any, config: Any, **arguments: Any) -> Plan:
-    made = _make_plan(segments, config, **arguments)
-    if made.end < segments[-1].base_offset or not segments[-1].size:
+def plan(**changed: Callable[[Log], Any]) -> Callable[..., CleaningPlan]:
+    """`plan_for` a log that is not as it is."""
+    return lambda log, first_dirty, now_ms: _plan_for(cast(Log, ChangedLog(log, changed)), first_dirty, now_ms)
+
+
+def plan_with_active_segment(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
+    made, active = _plan_for(log, first_dirty, now_ms), log.segments.active
+    if made.end < active.base_offset or not active.file.size:
         return made
-    return replace(made, end=arguments["log_end_offset"], dirty_bytes=made.dirty_bytes + segments[-1].size)
+    return replace(made, end=log.log_end_offset, dirty_bytes=made.dirty_bytes + active.file.size)
 
 
 def without_tombstones(self: Keep, batch: BatchView, data: bytes, records: Any, survivors: Any) -> Any:
@@ -115,16 +119,16 @@ MUTANTS: dict[str, Patch] = {
         "marker_is_superfluous",
         superfluous_at_once,
     ),
-    "the active segment is cleaned": (cleaner, "make_plan", plan_with_active_segment),
+    "the active segment is cleaned": (cleaner, "plan_for", plan_with_active_segment),
     "what is not stable is cleaned": (
         cleaner,
-        "make_plan",
-        plan(last_stable_offset=lambda given: given["log_end_offset"]),
+        "plan_for",
+        plan(last_stable_offset=lambda log: log.log_end_offset),
     ),
     "what is younger than min.compaction.lag.ms is cleaned": (
         cleaner,
-        "make_plan",
-        plan(config=lambda given: replace(given["config"], min_compaction_lag_ms=0)),
+        "plan_for",
+        plan(config=lambda log: replace(log.config, min_compaction_lag_ms=0)),
     ),
     "the last sequences of producers are lost": (Keep, "_emptied", emptied_of_all),
     "records of aborted transactions count": (TransactionsSeen, "belongs_to_aborted", not_aborted),

@@ -5,11 +5,15 @@ One that dies of an exception of its own looks caught and proves nothing; it tak
 
 from __future__ import annotations
 
+import ast
 import inspect
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.rules.test_docs import classes, has
+from tests.sim import controller_mutants, group_mutants, mutants
 from tests.sim.controller_mutants import BY
 from tests.sim.mutants import MUTANTS
 
@@ -41,6 +45,22 @@ def test_a_mutant_is_called_as_what_it_replaces(name: str) -> None:
             assert type(original) is type(instead), f"{attribute} is {original!r}, and the mutant {instead!r}"
         else:
             assert not inspect.ismodule(target), f"{target.__name__} has no {attribute}: the mutant changes nothing"
+
+
+@pytest.mark.timeout(600)  # the first one reads the whole tree, which took 65 s where the machine had other work
+@pytest.mark.parametrize("module", [mutants, group_mutants, controller_mutants], ids=lambda module: module.__name__)
+def test_a_mutant_reads_fields_that_its_object_has(module: ModuleType) -> None:
+    for function in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(function, ast.FunctionDef) and function.args.args:
+            first = function.args.args[0]
+            of = ast.unparse(first.annotation) if first.annotation is not None else ""
+            fields = {
+                node.attr
+                for node in ast.walk(function)
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == first.arg
+            }
+            missing = [field for field in fields - {"_replace"} if of in classes() and not has(of, field)]
+            assert not missing, f"{function.name} reads {missing} of {of}, which it does not have"
 
 
 def test_what_breaks_invariants_by_number_is_a_mutant() -> None:

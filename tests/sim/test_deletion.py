@@ -9,7 +9,7 @@ import pytest
 
 from ottla.storage.directories.log_dirs import open_log_dirs
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.removal import REMOVED_AT_ONCE
+from ottla.storage.directories.open_logs import REMOVED_AT_ONCE
 from ottla.storage.errors import DiskFull
 from tests.sim.disk import Killed
 from tests.sim.disk_node import DATA, NOW_MS, TOPIC_ID, DiskNode, fills

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from ottla.broker.replication import log_moves
-from ottla.storage.directories import future_copy
+from ottla.storage.directories import future_logs
 from ottla.storage.directories.future_logs import FutureLogs
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.log_dirs import LogDir
@@ -18,6 +18,7 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import NEVER, LogConfig
 from tests.effort import seeds
 from tests.histories import Mutant, Patch, assert_noticed, parts, play
@@ -103,10 +104,14 @@ def almost_all(
     now_ms: int,
     *,
     disk_job_done: bool = False,
-    copy: Callable[..., object] = future_copy.copy_some,
+    copy: Callable[..., object] = future_logs.copy_some,
 ) -> object:
     missing = current.log_end_offset - future.log_end_offset
-    return 0 if missing <= 3 and future.size else copy(current, future, bytes_max, now_ms, disk_job_done=disk_job_done)
+    return (
+        0
+        if missing <= 3 and future.segments.size
+        else copy(current, future, bytes_max, now_ms, disk_job_done=disk_job_done)
+    )
 
 
 def forgotten(futures: FutureLogs, future: Log, now_ms: int) -> None:
@@ -122,10 +127,10 @@ def only_if_all(
 
 
 MUTANTS: dict[str, Patch] = {
-    "the log is replaced before the future log has caught up": (future_copy, "copy_some", almost_all),
+    "the log is replaced before the future log has caught up": (future_logs, "copy_some", almost_all),
     "epochs are not taken over": (LeaderEpochs, "replace", lambda epochs, entries, assigned: None),
     "the future log is kept after the end of the move": (FutureLogs, "drop", forgotten),
-    "the log start is not followed": (future_copy, "follow_start", lambda current, future, now_ms: None),
+    "the log start is not followed": (future_logs, "follow_start", lambda current, future, now_ms: None),
     "log starts are not written before": (LogCheckpoints, "write_log_starts", only_if_all),
 }
 
@@ -210,7 +215,7 @@ def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_ta
         node = await filled(MovingNode(seed))
         for name in ("flush", "elect"):
             await node.do(name)
-        node.promise.start = node.log.delete_records(node.log.log_end_offset - 3)
+        node.promise.start = delete_records(node.log, node.log.log_end_offset - 3)
         assert not node.logs.checkpoints.write_log_starts()
         with mock.patch.object(Logs, "rename_deleted"):
             node.move_to("/b")
@@ -226,13 +231,13 @@ def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_ta
 def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> None:
     async def main() -> None:
         node = await filled(MovingNode(1, rate=1000), 30)
-        size, loop = node.log.size, asyncio.get_running_loop()
+        size, loop = node.log.segments.size, asyncio.get_running_loop()
         assert size > 20_000
         began = loop.time()
         node.move_to("/b")
         await asyncio.sleep(10)
         future = node.logs.open.future(TOPIC_ID, 0)
-        assert future is not None and 5_000 < future.size < 14_000, future
+        assert future is not None and 5_000 < future.segments.size < 14_000, future
         node.limit(1_000_000)
         await node.finished()
         assert loop.time() - began < 15
@@ -254,7 +259,7 @@ def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed
         assert future is not None and 0 < future.log_end_offset < end
         await node.do("append")
         await node.do("elect")
-        start = node.log.delete_records(end)
+        start = delete_records(node.log, end)
         assert start == end and not node.logs.checkpoints.write_log_starts()
         await node.crash(power=True)
         assert node.directory == "a" and node.log.log_start_offset == end
@@ -320,7 +325,7 @@ def test_a_producers_retry_is_a_duplicate_even_if_its_first_attempt_was_never_co
     async def main() -> None:
         node = await filled(MovingNode(1, LogConfig(segment_bytes=2000, file_delete_delay_ms=0, retention_ms=-1)), 10)
         node.log.roll(node.world.clock.wall_ms())
-        node.log.delete_records(node.log.log_end_offset)
+        delete_records(node.log, node.log.log_end_offset)
         retain(node.logs, node.world.clock.wall_ms())
         node.move_to("/b")
         await node.finished()

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from ottla.storage import checkpoint
-from ottla.storage.checkpoint import OffsetCheckpoints
-from ottla.storage.directories import log_dirs, logs, recovery
+from ottla.storage.directories import log_checkpoints, log_dirs, logs, recovery
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
@@ -21,8 +20,7 @@ from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log_config import NEVER
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
-from ottla.storage.producers.producer_state import ProducerState
-from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.producers.producer_states import ProducerState, ProducerStates
 from ottla.storage.segment import segment_check, segment_file
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import SegmentFile
@@ -123,15 +121,15 @@ def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last:
 _flush = Log.flush
 
 
-def cover_what_came_later(log: Log, now_ms: int = 0, **with_names: bool) -> None:
-    _flush(log, now_ms, **with_names)
+def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
+    _flush(log, now_ms)
     if not log.closed:
         log.durability.recovery_point = log.log_end_offset
 
 
-def cover_what_was_truncated(log: Log, now_ms: int = 0, **with_names: bool) -> None:
+def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
     end = log.log_end_offset
-    _flush(log, now_ms, **with_names)
+    _flush(log, now_ms)
     log.durability.recovery_point = max(log.recovery_point, end)
 
 
@@ -196,16 +194,16 @@ NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 MUTANTS: dict[str, Patch] = {
     "the directory of a new partition is not synced": (Durability, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
-    "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
+    "checkpoints are written without fsync": (log_checkpoints, "write_offsets", write_without_sync),
     "producer snapshots stay after a truncation": (ProducerSnapshots, "leave", lambda snapshots, is_gone: []),
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
     "a flush syncs no log": (SegmentFile, "sync", nothing),
     "a flush syncs no epochs": (LeaderEpochs, "flush", write_epochs_without_sync),
     "a truncation is not synced": (Segment, "erase", erase_without_sync),
-    "a truncation leaves the checkpoints as they are": (OffsetCheckpoints, "lower", nothing),
-    "a restart leaves checkpoints beyond the log's end": (OffsetCheckpoints, "lower_to_ends", nothing),
-    "a new topic inherits a deleted one's checkpoints": (OffsetCheckpoints, "forget", nothing),
+    "a truncation leaves the checkpoints as they are": (LogCheckpoints, "lower", nothing),
+    "a restart leaves checkpoints beyond the log's end": (LogCheckpoints, "_lower_to_ends", nothing),
+    "a new topic inherits a deleted one's checkpoints": (LogCheckpoints, "forget", nothing),
     "the topic id is not synced": (durability, "sync_topic_id", nothing),
     "transaction indexes keep what was truncated": (TransactionIndex, "truncate_to", nothing),
     "aborted transactions are not listed again": (TransactionIndex, "append_if_missing", nothing),

@@ -16,7 +16,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.storage import checkpoint
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.log.log import Origin
-from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from tests.protocol.records.reference import patch_offset
@@ -62,7 +62,7 @@ def test_a_topic_of_a_deleted_ones_name_does_not_inherit_its_checkpoints() -> No
         node.append(i)
     node.log.flush()
     node.log.advance_high_watermark(10)
-    node.log.delete_records(9)
+    delete_records(node.log, 9)
     node.logs.checkpoints.write_recovery_points()
     node.logs.checkpoints.write_high_watermarks()
     node.logs.delete(TOPIC_ID, 0)
@@ -191,7 +191,7 @@ def test_a_segment_that_was_sealed_after_its_last_flush_is_trimmed_on_the_disk()
         node.logs.checkpoints.write_recovery_points()
         node.lose_power()
         assert fills(node.log) == list(range(3 * BATCHES_PER_SEGMENT))
-        assert node.log.size == sum(len(view.buffer) for view in node.log.batches(0)), "nothing but batches"
+        assert node.log.segments.size == sum(len(view.buffer) for view in node.log.batches(0)), "nothing but batches"
 
 
 def test_a_clean_stop_syncs_a_segment_that_was_sealed_after_its_last_flush() -> None:
@@ -303,7 +303,7 @@ def test_a_transaction_that_a_crash_undid_is_not_listed_as_aborted() -> None:
         node.lose_power()
         while node.log.log_end_offset < 3:
             node.append(9)
-        aborted = {(txn.first_offset, txn.last_offset) for txn in node.log.aborted_transactions(0, 3)}
+        aborted = {(txn.first_offset, txn.last_offset) for txn in node.log.segments.aborted_transactions(0, 3)}
         markers = {(view.base_offset - 1, view.base_offset) for view in node.log.batches(0) if view.is_control}
         assert aborted == markers
         node.append(1, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
@@ -325,7 +325,7 @@ def test_a_transaction_index_made_again_is_on_the_disk_before_the_next_crash() -
         node.disk.sync_file(path)
         node.open()
         node.lose_power()
-        assert [txn.producer_id for txn in node.log.aborted_transactions(0, 4)] == [7, 8]
+        assert [txn.producer_id for txn in node.log.segments.aborted_transactions(0, 4)] == [7, 8]
 
 
 def test_a_producer_whose_last_batch_holds_the_log_start_is_still_known() -> None:
@@ -333,7 +333,7 @@ def test_a_producer_whose_last_batch_holds_the_log_start_is_still_known() -> Non
     batch = build_batch([(b"k", b"v", NOW_MS)] * 3, producer_id=5, producer_epoch=0, base_sequence=0)
     node.log.append(batch, leader_epoch=0, now_ms=NOW_MS)
     node.log.advance_high_watermark(3)
-    node.log.delete_records(1)
+    delete_records(node.log, 1)
     node.logs.checkpoints.write_log_starts()
     node.kill()
     assert node.log.log_start_offset == 1
@@ -349,7 +349,7 @@ def test_deleted_records_stay_deleted_once_the_log_starts_are_written() -> None:
             node.append(i)
         node.log.flush()
         node.log.advance_high_watermark(10)
-        node.log.delete_records(6)
+        delete_records(node.log, 6)
         node.logs.checkpoints.write_log_starts()
         node.lose_power()
         assert (node.log.log_start_offset, fills(node.log)) == (6, [6, 7, 8, 9])
@@ -374,7 +374,7 @@ def test_epochs_of_records_that_a_crash_brought_back_are_known() -> None:
     node.log.flush()
     node.logs.checkpoints.write_recovery_points()
     node.log.advance_high_watermark(6)
-    node.log.delete_records(3)
+    delete_records(node.log, 3)
     assert node.log.epochs.entries == [(1, 3), (2, 4)]
     node.kill()
     assert node.log.log_start_offset == 0
@@ -386,7 +386,7 @@ def test_an_epoch_that_ended_where_the_log_starts_is_dropped() -> None:
     for i in range(3):
         node.append(i, epoch=i)
     node.log.advance_high_watermark(3)
-    node.log.delete_records(1)
+    delete_records(node.log, 1)
     assert node.log.epochs.entries == [(1, 1), (2, 2)]
 
 

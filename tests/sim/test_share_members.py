@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.in_flight import AcknowledgeType
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.share.harness import CLIENT, ShareGroupHarness
 from tests.sim.clients.connection import REQUEST_TIMEOUT_MS, Unreachable

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.node.closing import LOGS_PER_CALL
+from ottla.node.load_and_close import LOGS_PER_CALL
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.log import Log
 from tests.sim.clients.admin import Admin

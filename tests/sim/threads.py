@@ -19,12 +19,11 @@ from contextvars import copy_context
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-import ottla.storage.checkpoint
-import ottla.storage.directories.removal
+import ottla.storage.directories.log_checkpoints
+import ottla.storage.directories.open_logs
 import ottla.storage.epochs
 import ottla.storage.log.durability
 import ottla.storage.log.partition_dir
-import ottla.storage.log.retention
 import ottla.storage.segment.segment_indexes
 
 P = ParamSpec("P")
@@ -34,9 +33,8 @@ SHARED: tuple[ModuleType, ...] = (
     ottla.storage.log.durability,
     ottla.storage.epochs,
     ottla.storage.log.partition_dir,
-    ottla.storage.checkpoint,
-    ottla.storage.directories.removal,
-    ottla.storage.log.retention,
+    ottla.storage.directories.log_checkpoints,
+    ottla.storage.directories.open_logs,
     ottla.storage.segment.segment_indexes,
 )
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ottla.server.disk_queue import DiskQueues, Priority
 from ottla.server.tasks import Tasks
+from ottla.server.workers import DiskQueues, Priority
 from ottla.server.world import World
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Lane, SimLoop

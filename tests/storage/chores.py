@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ottla.protocol.work import do_now
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.removal import REMOVED_AT_ONCE
-from ottla.storage.directories.retaining import retaining
+from ottla.storage.directories.open_logs import REMOVED_AT_ONCE, retaining
 from ottla.storage.log.log import Log
 
 
 def retain(logs: Logs, now_ms: int) -> list[Log]:
     """Applies retention; returns the logs from which segments have gone."""
-    return [log for directory in logs.directories for log in do_now(retaining(logs, directory, now_ms))]
+    return [log for directory in logs.directories for log in do_now(retaining(logs.open, directory, now_ms))]
 
 
 def rename_deleted(logs: Logs) -> None:

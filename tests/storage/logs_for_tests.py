@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import Turn, do_now
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Appended, Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -80,6 +81,16 @@ def read_all(log: Log, max_bytes: int = 700) -> bytes:
         parts.append(bytes(got.records))
         offset = got.next_offset
     return b"".join(parts)
+
+
+def descriptors_below(directory: Path) -> int:
+    """Return how many descriptors of this process are of files there. Others are opened and closed at any moment, by threads of
+    clients and by collections of garbage."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(f"{directory}{os.sep}")
+    return count
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage import mapped_file
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import PAGE_BYTES, WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
-from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
+from tests.storage.logs_for_tests import NOW_MS, append, batch, descriptors_below, open_at, read_all
 
 
 def mapped_files(tmp_path: Path, count: int, descriptors: WriteDescriptors) -> list[OsMappedFile]:
@@ -28,16 +29,16 @@ def mapped_files(tmp_path: Path, count: int, descriptors: WriteDescriptors) -> l
 def test_the_descriptors_for_large_writes_are_bounded_and_the_one_used_longest_ago_is_closed(tmp_path: Path) -> None:
     descriptors = WriteDescriptors()
     files = mapped_files(tmp_path, WRITE_DESCRIPTORS_MAX + 2, descriptors)
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = descriptors_below(tmp_path)
     first = descriptors.of(files[0])
     for file in files[1:]:
         descriptors.of(file)
         assert descriptors.of(files[0]) == first, "it is used all the time"
-    assert len(descriptors) == WRITE_DESCRIPTORS_MAX
-    assert len(os.listdir("/proc/self/fd")) == open_before + WRITE_DESCRIPTORS_MAX
+    assert len(descriptors._open) == WRITE_DESCRIPTORS_MAX
+    assert descriptors_below(tmp_path) == open_before + WRITE_DESCRIPTORS_MAX
     for file in files:
         descriptors.close(file)
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert descriptors_below(tmp_path) == open_before
 
 
 def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path: Path) -> None:
@@ -52,6 +53,38 @@ def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path
     assert file.in_memory_until(0, PAGE_BYTES) == PAGE_BYTES
     with pytest.raises(StorageFailure, match="cannot be read"):
         file.populate(0, size)
+
+
+def test_on_a_kernel_without_the_call_for_it_a_read_of_the_file_brings_its_pages_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux before 5.14, and other systems: the mapping has what the page cache has."""
+    path, size = tmp_path / "0.log", (2 << 20) + 3 * PAGE_BYTES
+    path.write_bytes(bytes(size))
+    file = OsMappedFile(str(path), 4 << 20, False, WriteDescriptors())
+    monkeypatch.setattr(mapped_file, "_populate_works", False)
+    assert file.in_memory_until(0, 4 << 20) == size, "it is not known, so no read is divided"
+    read, read_from = os.pread, []
+
+    def noted(descriptor: int, count: int, position: int) -> bytes:
+        data = read(descriptor, count, position)
+        read_from.extend(range(position, position + len(data), PAGE_BYTES))
+        return data
+
+    monkeypatch.setattr(os, "pread", noted)
+    file.populate(PAGE_BYTES + 1, 2 * PAGE_BYTES)
+    assert read_from == [PAGE_BYTES]
+    read_from.clear()
+    file.populate(PAGE_BYTES, 4 << 20)
+    assert read_from == list(range(PAGE_BYTES, size, PAGE_BYTES))
+
+    def broken(*_: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(StorageFailure, match="Input/output error"):
+        file.populate(0, size)
+    file.populate(size, size + 1)
 
 
 def readable(view: memoryview) -> bool:

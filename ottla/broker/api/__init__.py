@@ -1,1 +1,1 @@
-"""One file per API; the table is `broker/routes.py`."""
+"""The handlers of APIs, a file for each noun; the table is `broker/routes.py`."""

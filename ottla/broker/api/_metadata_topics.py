@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from ottla.broker.all_topics import PARTITIONS_PER_TURN
 from ottla.broker.components import BrokerComponents
-from ottla.broker.encoded_metadata import EncodedMetadata, Metadata
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.broker.encoded_metadata import PARTITIONS_PER_TURN, EncodedMetadata, Metadata
+from ottla.broker.metadata_cache import NO_LEADER
 from ottla.controller.metadata.topic_names import is_valid_topic_name
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -27,11 +26,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
-
-NO_LEADER = -1
 
 
 def take_out_denied(
@@ -86,28 +83,21 @@ def with_denied(denied: list[MetadataResponseTopic], api_version: int, response:
 class TopicsOfMetadata:
     """The topics of one response."""
 
-    def __init__(self, broker: BrokerComponents, version: int, listener: str, live: set[int]) -> None:
+    def __init__(self, broker: BrokerComponents, version: int, listener: str) -> None:
         self._broker = broker
         self._version = version
         self._listener = listener
-        self._live = live
+        self._live = broker.metadata.live(listener)
 
     def asked(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-        topics = self._broker.metadata.image.topics
-        if topic_id != ZERO_UUID:
-            image = topics.by_id(topic_id)
-            if image is None:
-                return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-            return self.topic(image)
-        if name is None:
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None)
-        image = topics.by_name(name)
+        topics, has_id = self._broker.metadata.image.topics, topic_id != ZERO_UUID
+        image = topics.by_id(topic_id) if has_id else topics.by_name(name or "")
         if image is not None:
             return self.topic(image)
-        if not is_valid_topic_name(name):
-            error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        else:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if has_id or name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        is_valid = is_valid_topic_name(name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(error_code=error, name=name, is_internal=name in self._broker.internal_topics)
 
     def topic(self, image: TopicImage) -> MetadataResponseTopic:

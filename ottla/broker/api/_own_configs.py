@@ -2,8 +2,8 @@
 
 Key and trust stores are files of this machine, which the active controller cannot read. Clients send the changes of a broker to that
 broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so are values
-that the broker's other ones forbid (`changes.py`), because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
-process, and no controller is asked.
+that the broker's other ones forbid (`check_changes`), because the controller does not know this broker's file. The levels of loggers
+(KIP-412) are those of this process, and no controller is asked.
 
 Errors:
     INVALID_REQUEST  a store cannot be used, or a pool of threads changes too much
@@ -14,21 +14,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.broker.cluster.forwarding import forward
+from ottla.broker.cluster.channels import forward
 from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.configs import ResourceType
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, decode_request_header
 from ottla.protocol.compile import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
 from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
-from ottla.server import loggers
+from ottla.server import log_setup
 from ottla.server.authorization.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 from ottla.server.config.broker import base_name
-from ottla.server.config.changes import POOL_NAMES, TOPIC_DEFAULTS, check_changes
-from ottla.server.config.dynamic import broker_values
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.dynamic import POOL_NAMES, TOPIC_DEFAULTS, broker_values, check_changes
+from ottla.server.config.key import ConfigError
 from ottla.server.network.context import RequestContext
 
 #: AlterConfigOp.OpType.
@@ -125,7 +123,7 @@ def _change_levels(broker: BrokerComponents, resource: Any, *, validate_only: bo
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for only_checked in (True,) if validate_only else (True, False):
         for each in resource.configs:
-            loggers.change_level(each.name, each.config_operation, each.value, validate_only=only_checked)
+            log_setup.change_level(each.name, each.config_operation, each.value, validate_only=only_checked)
 
 
 def _unusable_stores(broker: BrokerComponents, resource: Any) -> str | None:

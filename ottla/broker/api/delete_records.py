@@ -8,14 +8,15 @@ Errors:
     OFFSET_OUT_OF_RANGE      the offset is negative, or above the high watermark
     REQUEST_TIMED_OUT        a replica has not moved its log start offset in timeout_ms, or this broker's disk hangs
     KAFKA_STORAGE_ERROR      the log start offset could not be written
+    NOT_LEADER_OR_FOLLOWER   the leader has changed meanwhile
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.replication.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
@@ -24,11 +25,11 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply
+from ottla.protocol.schema import ZERO_UUID
+from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log.retention import delete_records
 
 HIGH_WATERMARK = -1
 #: The write of the log start offsets takes milliseconds. Clients that ask for no waiting (librdkafka's operation timeout 0) want to be
@@ -40,7 +41,7 @@ def handle(
     broker: BrokerComponents, request: DeleteRecordsRequest, context: RequestContext
 ) -> Answer[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
-    waits: list[DelayedDelete] = []
+    waits: list[_Wait] = []
     directories: dict[str, LogDir] = {}
     for topic in request.topics:
         results = []
@@ -50,7 +51,7 @@ def handle(
                 if topic.name in broker.internal_topics:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
-                waits.append(DelayedDelete(partition, _delete(partition, asked.offset), result))
+                waits.append(_Wait(partition, _delete(partition, asked.offset), result))
                 if partition.log is not None:
                     directory = broker.replicas.logs.open.directory_of(partition.log)
                     directories[directory.path] = directory
@@ -60,77 +61,103 @@ def handle(
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    if not directories:
-        return response
-    reply: Reply[DeleteRecordsResponse] = Reply()
-    _Durable(broker, request.timeout_ms, response, waits, reply).wait(directories)
-    return reply
+    return _DelayedDelete(broker, request.timeout_ms, response, waits, directories).reply if directories else response
 
 
-class _Durable:
-    """Waits until what was deleted does not come back after a crash of this broker."""
+class _Wait:
+    """One partition of a request; `result` is filled in with the low watermark and the error."""
+
+    __slots__ = ("before_offset", "leader_epoch", "partition", "result")
+
+    def __init__(self, partition: Partition, before_offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.before_offset = before_offset
+        self.leader_epoch = partition.leader_epoch
+        self.result = result
+
+    def is_over(self, is_alive: Callable[[int], bool]) -> bool:
+        partition, result, log = self.partition, self.result, self.partition.leader_log
+        result.low_watermark = -1
+        if log is None or partition.leader_epoch != self.leader_epoch:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        # The smallest log start offset of all live replicas is what the client gets.
+        alive = [each.log_start_offset for each in partition.followers.values() if is_alive(each.broker_id)]
+        result.low_watermark = min([log.log_start_offset, *alive])
+        return result.low_watermark >= self.before_offset
+
+    def fail(self, error: ErrorCode) -> None:
+        self.result.error_code = error
+        self.result.low_watermark = -1
+
+
+class _DelayedDelete:
+    """Waits until what was deleted does not come back after a crash of this broker, then until every live replica has moved its log start.
+
+    The leader has deleted the records for good then. The wait ensures that no other replica brings them back, as a leader whose log still
+    begins before them (Kafka's DelayedDeleteRecords). A replica whose broker is fenced cannot, and is notified when it returns.
+    """
 
     def __init__(
         self,
         broker: BrokerComponents,
         timeout_ms: int,
         response: DeleteRecordsResponse,
-        waits: list[DelayedDelete],
-        reply: Reply[DeleteRecordsResponse],
+        waits: list[_Wait],
+        directories: Mapping[str, LogDir],
     ) -> None:
+        self.reply: Reply[DeleteRecordsResponse] = Reply()
         self._broker = broker
         self._response = response
         self._waits = waits
-        self._reply = reply
-        self._open: set[str] = set()
-        clock = broker.world.clock
-        self._until_ms = clock.mono_ms() + timeout_ms
-        self._timer = clock.call_later(max(DISK_MS_MIN, timeout_ms), self._expire)  # a disk may hang
-        reply.on_cancel = self._timer.cancel
-
-    def wait(self, directories: dict[str, LogDir]) -> None:
-        self._open.update(directories)
+        self._unwritten = set(directories)
+        self._until_ms = broker.world.clock.mono_ms() + timeout_ms
+        self._slot = broker.wheel.add(self, max(DISK_MS_MIN, timeout_ms))  # a disk may hang
+        self.reply.on_cancel = self._stop
         for path, directory in directories.items():
-            self._broker.replicas.log_start_writes.when_written(directory, partial(self._written, path))
+            broker.replicas.log_start_writes.when_written(directory, partial(self._written, path))
 
     def _written(self, path: str, is_written: bool) -> None:
-        self._open.discard(path)
+        self._unwritten.discard(path)
         if not is_written:
             for wait in self._waits:
                 local_log = wait.partition.log
                 if local_log is None or self._broker.replicas.logs.open.directory_of(local_log).path == path:
-                    wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                    wait.result.low_watermark = -1
+                    wait.fail(ErrorCode.KAFKA_STORAGE_ERROR)
             self._waits = [wait for wait in self._waits if not wait.result.error_code]
-        if not self._open and not self._reply.cancelled and not self._reply.done:
-            self._timer.cancel()
-            left_ms = self._until_ms - self._broker.world.clock.mono_ms()
-            _when_everywhere(self._broker, left_ms, self._response, self._waits, self._reply)
-
-    def _expire(self) -> None:
+        if self._unwritten or self.reply.cancelled or self.reply.done:
+            return
+        wheel = self._broker.wheel
+        wheel.remove(self, self._slot)
+        self._slot = wheel.add(self, max(0, self._until_ms - self._broker.world.clock.mono_ms()))
         for wait in self._waits:
-            wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            wait.result.low_watermark = -1
-        self._reply.complete(self._response)
+            wait.partition.delayed_deletes.append(self)
+        self.wake()
+        for wait in self._waits:
+            wait.partition.watchers.fire()
 
+    def wake(self) -> None:
+        """A replica's log start has moved, or the partition's roles."""
+        over = [wait for wait in self._waits if wait.is_over(self._broker.metadata.is_alive)]
+        for wait in over:
+            self._waits.remove(wait)
+            wait.partition.delayed_deletes.remove(self)
+        if not (self._waits or self.reply.done or self.reply.cancelled):
+            self._stop()
+            self.reply.complete(self._response)
 
-def _when_everywhere(
-    broker: BrokerComponents,
-    timeout_ms: int,
-    response: DeleteRecordsResponse,
-    waits: list[DelayedDelete],
-    reply: Reply[DeleteRecordsResponse],
-) -> None:
-    def is_alive(broker_id: int) -> bool:
-        return broker.metadata.image.cluster.is_unfenced(broker_id)
+    def expire(self) -> None:
+        for wait in self._waits:
+            if self._unwritten or not wait.is_over(self._broker.metadata.is_alive):
+                wait.fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._stop()
+        self.reply.complete(self._response)
 
-    waits = [wait for wait in waits if not wait.is_over(is_alive)]
-    if not waits:
-        reply.complete(response)
-        return
-    waiting = DelayedDeleteRecords(waits, is_alive, broker.wheel, lambda: reply.complete(response))
-    reply.on_cancel = waiting.cancel
-    waiting.start(timeout_ms)
+    def _stop(self) -> None:
+        self._broker.wheel.remove(self, self._slot)
+        for wait in self._waits:
+            if self in wait.partition.delayed_deletes:
+                wait.partition.delayed_deletes.remove(self)
 
 
 def _delete(partition: Partition, offset: int) -> int:
@@ -144,6 +171,6 @@ def _delete(partition: Partition, offset: int) -> int:
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    log.delete_records(offset)
+    delete_records(log, offset)
     partition.watchers.fire()
     return offset

@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_client_quotas import (
 )
 from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.network.context import RequestContext
-from ottla.server.quotas.table import (
+from ottla.server.quotas.clients import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

@@ -16,18 +16,17 @@ Errors:
 
 from __future__ import annotations
 
-from ottla.broker.api._groups import has_share_groups
-from ottla.broker.authorization.checks import require
+from ottla.broker.api.groups import has_share_groups
+from ottla.broker.authorization import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.share.share_state import parse_coordinator_key
 from ottla.controller.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.authorization import operations
 from ottla.server.authorization.operations import AUTHORIZATION_ERRORS, CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, DESCRIBE
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply
+from ottla.server.network.context import Answer, Reply, RequestContext
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
 #: The resources that a client has to be allowed to DESCRIBE.
@@ -36,7 +35,7 @@ TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHA
 SHARE_SINCE = 6
 BATCHED_SINCE = 4
 CREATE_WAIT_MS = 1_000
-NO_NODE = NodeAddress(-1, "", -1, None)
+NO_NODE = NodeEndpoint(-1, "", -1, None)
 
 
 def handle(
@@ -78,7 +77,7 @@ def answer(
     )
 
 
-def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
+def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeEndpoint]:
     if not _may_find(broker, key_type, key, context):
         return AUTHORIZATION_ERRORS[RESOURCES[key_type]], NO_NODE
     if key_type == GROUP:
@@ -87,7 +86,7 @@ def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestCon
         partition = broker.transactions.coordinator.partition_for(key)
     elif key_type == SHARE and _finds_share(broker, context):
         try:
-            partition = broker.share.coordinator.partition_for(parse_coordinator_key(key).coordinator_key)
+            partition = broker.share_coordinator.partition_for(parse_coordinator_key(key).coordinator_key)
         except ValueError:
             return ErrorCode.INVALID_REQUEST, NO_NODE
     else:

@@ -23,12 +23,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
 from ottla.broker.api._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
-from ottla.broker.authorization.checks import operations_on_cluster
+from ottla.broker.authorization import operations_on_cluster
 from ottla.broker.components import BrokerComponents
-from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
-from ottla.broker.metadata_cache import NodeAddress
+from ottla.broker.encoded_metadata import (
+    PARTITIONS_PER_TURN,
+    EncodedMetadata,
+    Metadata,
+    Rows,
+    View,
+    encode_in_pieces,
+    encode_topic,
+    rows_of,
+)
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -37,10 +44,10 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.messages.shared_structs import NodeEndpoint
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.authorization.operations import DESCRIBE, TOPIC
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply, RequestContext
 
 #: Creation takes one commit of the metadata log: a millisecond or two here, tens over three machines.
 AUTO_CREATE_WAIT_MS = 1_000
@@ -89,16 +96,20 @@ def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> boo
 
 def names_any(broker: BrokerComponents, request: MetadataRequest, leaders: Collection[int]) -> bool:
     """Returns True if the response names one of these brokers as a leader."""
-    if not leaders:
-        return False
+    if not leaders or request.topics is None:
+        return bool(leaders)
+    return any(
+        partition.leader in leaders for image in _named(broker, request) for partition in image.partitions.values()
+    )
+
+
+def _named(broker: BrokerComponents, request: MetadataRequest) -> Iterator[TopicImage]:
+    """The topics that the request names, and that there are."""
     topics = broker.metadata.image.topics
-    if request.topics is None:
-        return True
-    for asked in request.topics:
+    for asked in request.topics or ():
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
-        if image is not None and any(partition.leader in leaders for partition in image.partitions.values()):
-            return True
-    return False
+        if image is not None:
+            yield image
 
 
 def _check(request: MetadataRequest, api_version: int) -> None:
@@ -125,17 +136,15 @@ def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: Req
 
 def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
     """Completes the response: later, if it has many topics that are not encoded yet."""
-    if request.topics is None and not request.include_topic_authorized_operations:
+    is_long = (
+        request.topics is None or sum(len(image.partitions) for image in _named(broker, request)) > PARTITIONS_PER_TURN
+    )
+    if is_long and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
         broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, reply))
         return
-    if _names_many(broker, request) and not request.include_topic_authorized_operations:
-        view = View(context.api_version, context.connection.listener_name)
-        broker.all_topics.when_encoded(view, partial(_complete_named, broker, request, context, reply))
-        return
     response = _head(broker, request, context)
-    live = broker.metadata.live(context.connection.listener_name)
-    builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name, live)
+    builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name)
     if request.topics is None:
         visible = _visible(broker, context)
         response.topics = [builder.topic(image) for image in broker.metadata.image.topics if visible(image.name)]
@@ -165,6 +174,8 @@ def _complete(
     if rows is None:
         reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
+    if request.topics is not None:
+        rows = _asked_rows(broker, request, context, rows)
     response = EncodedMetadata(_head(broker, request, context), rows)
     if broker.authorizer.enabled and request.topics is None:
         response = response.only(_visible(broker, context))
@@ -175,41 +186,20 @@ def _visible(broker: BrokerComponents, context: RequestContext) -> Callable[[str
     return lambda name: broker.authorizer.allows(context, DESCRIBE, TOPIC, name)
 
 
-def _names_many(broker: BrokerComponents, request: MetadataRequest) -> bool:
-    """Returns True if the requested topics have more partitions than are encoded in one turn."""
-    topics, count = broker.metadata.image.topics, 0
-    for asked in request.topics or ():
-        image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
-        if image is not None:
-            count += len(image.partitions)
-    return count > PARTITIONS_PER_TURN
-
-
-def _complete_named(
-    broker: BrokerComponents,
-    request: MetadataRequest,
-    context: RequestContext,
-    reply: Reply[Metadata],
-    rows: Rows | None,
-) -> None:
-    """Completes the reply with the requested topics."""
-    if reply.cancelled or rows is None:
-        _complete(broker, request, context, reply, rows)
-        return
-    listener = context.connection.listener_name
-    builder = TopicsOfMetadata(broker, context.api_version, listener, broker.metadata.live(listener))
+def _asked_rows(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, rows: Rows) -> Rows:
+    """Returns those of the requested topics."""
+    builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name)
     encoded, topics = dict(rows.topics), broker.metadata.image.topics
     found: list[tuple[str, bytes]] = []
     for name, topic_id in dict.fromkeys((asked.name, asked.topic_id) for asked in request.topics or ()):
         image = topics.by_id(topic_id) if topic_id != ZERO_UUID else topics.by_name(name or "")
         known = image and encoded.get(image.name)
         found.append((name or "", known or encode_topic(builder.asked(name, topic_id), context.api_version)))
-    named = Rows(found, b"".join([each for _, each in found]))
-    reply.complete(EncodedMetadata(_head(broker, request, context), named))
+    return rows_of(found)
 
 
 def encoder_of_topics(broker: BrokerComponents, view: View) -> Callable[[TopicImage], Iterator[bytes]]:
-    builder = TopicsOfMetadata(broker, view.version, view.listener, broker.metadata.live(view.listener))
+    builder = TopicsOfMetadata(broker, view.version, view.listener)
 
     def encoded(image: TopicImage) -> Iterator[bytes]:
         count = len(image.partitions)
@@ -223,7 +213,7 @@ def encoder_of_topics(broker: BrokerComponents, view: View) -> Callable[[TopicIm
 def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Return the response without its topics."""
     metadata = broker.metadata
-    addresses = metadata.addresses(context)
+    addresses = metadata.node_endpoints(metadata.image.cluster.brokers, context)
     live = metadata.live(context.connection.listener_name)
     listed = addresses + _just_fenced(broker, context)
     response = MetadataResponse(
@@ -237,7 +227,7 @@ def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestCo
     return response
 
 
-def _just_fenced(broker: BrokerComponents, context: RequestContext) -> list[NodeAddress]:
+def _just_fenced(broker: BrokerComponents, context: RequestContext) -> list[NodeEndpoint]:
     registered = broker.metadata.image.cluster.brokers
     found = (
         broker.metadata.address(registered[node_id], context)

@@ -12,16 +12,18 @@ Errors:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ottla.broker.api._share_members import check_size, error_of, leader_of, may_read, member_of
+from ottla.broker.api.share_acknowledge import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.components import BrokerComponents
-from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
-from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
+from ottla.broker.share.fetched import Limits
+from ottla.broker.share.fetching import Results, ShareFetching, failed
+from ottla.broker.share.in_flight import AcknowledgeType
+from ottla.broker.share.leaders import MayRead, Outcomes
 from ottla.broker.share.led_partition import LedSharePartition
-from ottla.broker.share.record_state import AcknowledgeType
-from ottla.broker.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
+from ottla.broker.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicIdPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
     PartitionData,
@@ -30,8 +32,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.protocol.messages.shared_structs import CurrentLeader
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply, gather
+from ottla.server.network.context import Answer, Reply, RequestContext, gather
 
 STRICT = 1
 RENEW_SINCE = 2
@@ -54,9 +55,7 @@ def handle(broker: BrokerComponents, request: ShareFetchRequest, context: Reques
     highest = AcknowledgeType.RENEW if context.api_version >= RENEW_SINCE else AcknowledgeType.REJECT
     outcomes: Answer[Outcomes] = {}
     if has_acknowledgements:
-        outcomes = acknowledge(
-            broker.share_leaders, broker.metadata, member, request.topics, highest, readable, is_renew=is_renew
-        )
+        outcomes = broker.share_leaders.acknowledge(member, request.topics, highest, readable, is_renew=is_renew)
     results: Answer[Results] = {}
     throttle_ms = 0
     if not is_renew and request.share_session_epoch != FINAL_EPOCH:
@@ -71,7 +70,7 @@ def _session(
     broker: BrokerComponents, request: ShareFetchRequest, member: SessionKey, context: RequestContext
 ) -> ShareSession:
     sessions = broker.share_leaders.sessions
-    asked = [TopicPartition(topic.topic_id, p.partition_index) for topic in request.topics for p in topic.partitions]
+    asked = [TopicIdPartition(topic.topic_id, p.partition_index) for topic in request.topics for p in topic.partitions]
     if request.share_session_epoch == INITIAL_EPOCH:
         if _has_acknowledgements(request):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -79,7 +78,7 @@ def _session(
     session = sessions.find(member, request.share_session_epoch)
     if request.share_session_epoch != FINAL_EPOCH:
         forgotten = [
-            TopicPartition(topic.topic_id, index)
+            TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
@@ -92,20 +91,18 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
     return any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
 
 
+@dataclass(slots=True, eq=False)
 class _LateError:
     """An error that is answered after the wait of its fetch, by the wheel of all waiting fetches, which is never early.
 
     A timer of uvloop counts from the loop's cached time, in whole milliseconds, and is early by up to one.
     """
 
-    __slots__ = ("_error", "reply")
-
-    def __init__(self, error: KafkaError) -> None:
-        self._error = error
-        self.reply: Reply[ShareFetchResponse] = Reply()
+    error: KafkaError
+    reply: Reply[ShareFetchResponse] = field(default_factory=Reply)
 
     def expire(self) -> None:
-        self.reply.complete(self._error)
+        self.reply.complete(self.error)
 
 
 def _later(broker: BrokerComponents, delay_ms: int, error: KafkaError) -> Reply[ShareFetchResponse]:
@@ -122,7 +119,7 @@ def _fetching(
     context: RequestContext,
     readable: MayRead,
 ) -> ShareFetching:
-    led: dict[TopicPartition, LedSharePartition] = {}
+    led: dict[TopicIdPartition, LedSharePartition] = {}
     errors: Results = {}
     takes_none = _takes_none(request)
     for at in session.rotated():

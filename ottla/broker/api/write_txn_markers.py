@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.transactions.write_markers import Results
+from ottla.broker.transactions.markers import Results
 from ottla.protocol.messages.shared_structs import PartitionErrorCode, TopicPartitionErrors
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerResult,
@@ -16,8 +16,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.work import Turn, Work
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply
+from ottla.server.network.context import Answer, Reply, RequestContext
 
 #: Markers and their partitions in one turn of the event loop; a file may have to be made for one.
 MARKERS_A_TURN = 1_000

@@ -30,7 +30,7 @@ from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.clock import pause
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout, Unreachable
@@ -48,7 +48,7 @@ AGAIN_MS = 1_000
 LED_ASKED_ABOUT = 20
 
 
-class Peer(Enum):
+class Reachability(Enum):
     """Another broker, as this one finds it."""
 
     REACHED = "reached"
@@ -65,11 +65,11 @@ class Led(NamedTuple):
     leader_epoch: int
 
 
-def reason(found: Sequence[Peer]) -> str | None:
+def reason(found: Sequence[Reachability]) -> str | None:
     """Returns why a broker that is out of touch has to assume that it was fenced, or None."""
-    if Peer.SUCCESSOR in found:
+    if Reachability.SUCCESSOR in found:
         return "another broker leads in its place"
-    if is_minority(found.count(Peer.REACHED), found.count(Peer.SILENT)):
+    if is_minority(found.count(Reachability.REACHED), found.count(Reachability.SILENT)):
         return "it reaches no majority of the brokers"
     return None
 
@@ -140,7 +140,7 @@ class AssumedFencing:
             log.info("Broker %d serves clients again", self._node_id)
         self.on_change(is_assumed)
 
-    async def _look(self) -> list[Peer]:
+    async def _look(self) -> list[Reachability]:
         """Returns how each other broker was found."""
         led = {(topic, index): epoch for topic, index, epoch in islice(self._led(), LED_ASKED_ABOUT)}
         others = (
@@ -150,16 +150,16 @@ class AssumedFencing:
         )
         return await asyncio.gather(*(self._ask(endpoint, led) for endpoint in others if endpoint is not None))
 
-    async def _ask(self, endpoint: RegisteredEndpoint, led: Mapping[tuple[str, int], int]) -> Peer:
+    async def _ask(self, endpoint: RegisteredEndpoint, led: Mapping[tuple[str, int], int]) -> Reachability:
         channel = Channel(self._world, endpoint.host, endpoint.port, f"broker-{self._node_id}", self._security)
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
                 await channel.connect()
-            return Peer.SUCCESSOR if led and await self._is_succeeded(channel, led) else Peer.REACHED
+            return Reachability.SUCCESSOR if led and await self._is_succeeded(channel, led) else Reachability.REACHED
         except (TimeoutError, RequestTimeout, Unreachable):
-            return Peer.SILENT
+            return Reachability.SILENT
         except ChannelClosed:
-            return Peer.GONE
+            return Reachability.GONE
         finally:
             channel.close()
 

@@ -1,6 +1,6 @@
 """A broker's life cycle: registration, catching up with the metadata, unfencing, heartbeats, controlled shutdown.
 
-broker_state.py has the states and the reasons of each change, registration.py what is registered. One task sends all requests, one at a
+broker_state.py has the states and the reasons of each change. One task sends all requests, one at a
 time. A heartbeat is sent at once when the metadata has caught up, when the broker becomes ready, when another controller
 leads, or when a directory fails; else after broker.heartbeat.interval.ms.
 """
@@ -9,27 +9,64 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ottla.broker.cluster.broker_state import TRANSITIONS, BrokerState
-from ottla.broker.cluster.controller_channel import ControllerChannel
-from ottla.broker.cluster.registration import (
-    DUPLICATE_ID,
-    FATAL,
-    NO_DIRECTORY_LEFT,
-    REPLACED,
-    BrokerIdentity,
-    NoLogDirectory,
-    RegistrationRejected,
-    registration_request,
-)
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.broker.cluster.channels import ControllerChannel
+from ottla.controller.metadata.cluster import RegisteredEndpoint
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import MV_CORDONED, MV_DIRECTORIES
+from ottla.protocol.features import MV_CORDONED, MV_DIRECTORIES, supported_levels
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.primitives import new_uuid
 from ottla.server.world import World
+
+
+class RegistrationRejected(Exception):
+    """The controller rejected the registration; the text has the reason and a remedy."""
+
+
+class NoLogDirectory(RegistrationRejected):
+    """Every log directory of this broker has failed."""
+
+
+#: Permanent errors of a registration.
+FATAL = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the cluster has another cluster id: this node's log directories belong to a"
+    " different cluster (see meta.properties); point it to its own cluster or to empty directories",
+    ErrorCode.INVALID_REGISTRATION: "the controller refused the registration: a log directory of this node is registered"
+    " by another broker, or copied from one; give this node directories of its own",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster has feature levels that this release does not know; upgrade this node",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this node may not act as a broker (ClusterAction)",
+}
+DUPLICATE_ID = (
+    "another live broker has the same node id; give this node an id of its own, or wait until the other one is fenced"
+)
+NO_DIRECTORY_LEFT = (
+    "all of its log directories have failed; see the errors above, repair or replace the disks, and start it again"
+)
+REPLACED = (
+    "another process has taken over this node's id while this one was silent; only one may run: stop the other, or give"
+    " one of them an id and log directories of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """The fields of the registration that do not change while the process runs."""
+
+    node_id: int
+    cluster_id: str
+    endpoints: Sequence[RegisteredEndpoint]
+    directories: Sequence[bytes]
+    rack: str | None = None
+    #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
+    previous_broker_epoch: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
+
 
 log = logging.getLogger(__name__)
 
@@ -163,35 +200,30 @@ class BrokerLifecycle:
         if self.state is BrokerState.NOT_RUNNING or self.state is BrokerState.SHUTTING_DOWN:
             return True
         if not self._registered:
-            self._finish()
+            self.stop()
             return False
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         self._wake.set()
-        timer = self._world.clock.call_later(timeout_ms, self._finish)
+        timer = self._world.clock.call_later(timeout_ms, self.stop)
         try:
             await self._may_stop
         finally:
             timer.cancel()
         return self._left_in_order
 
-    def stop(self) -> None:
-        """Stop heartbeating, without a controlled shutdown."""
-        self._finish()
-
     def _become(self, state: BrokerState) -> None:
         assert state in TRANSITIONS[self.state], f"broker goes from {self.state} to {state}"
         self.state = state
 
-    def _finish(self) -> None:
+    def stop(self) -> None:
+        """Ends heartbeats, after a controlled shutdown or without one."""
         if self.state is not BrokerState.SHUTTING_DOWN:
             self._become(BrokerState.SHUTTING_DOWN)
-        for waiting in (self._may_stop, self.caught_up, self.unfenced):
-            if not waiting.done():
-                if waiting is self._may_stop:
-                    waiting.set_result(None)
-                else:
-                    waiting.cancel()
+        if not self._may_stop.done():
+            self._may_stop.set_result(None)
+        self.caught_up.cancel()
+        self.unfenced.cancel()
         self._wake.set()
 
     async def _run(self) -> None:
@@ -216,7 +248,7 @@ class BrokerLifecycle:
         for waiting in starting:
             waiting.set_exception(error)
             waiting.exception()  # callers that wait receive it; without any, asyncio must not report it as never retrieved
-        self._finish()
+        self.stop()
         if not starting:
             self.on_rejected(error)
 
@@ -224,6 +256,7 @@ class BrokerLifecycle:
         """Retries until it succeeds; a permanent error, or a timeout before the first success, ends it."""
         deadline_ms = self._world.clock.mono_ms() + self._registration_timeout_ms
         retry_ms = RETRY_MS_MIN
+        was_duplicate = False
         while self.state is not BrokerState.SHUTTING_DOWN:
             error = await self._try_to_register()
             if error is None:
@@ -234,9 +267,10 @@ class BrokerLifecycle:
             if is_duplicate and self.broker_epoch >= 0:
                 raise self._cannot_register(REPLACED)
             if self.broker_epoch < 0 and self._world.clock.mono_ms() + retry_ms > deadline_ms:
-                raise self._cannot_register(DUPLICATE_ID if is_duplicate else error.message)
-            if is_duplicate and retry_ms == RETRY_MS_MIN:
+                raise self._cannot_register(DUPLICATE_ID if is_duplicate or was_duplicate else error.message)
+            if is_duplicate and not was_duplicate:
                 # The other process may be the former one of this node, whose session has not ended yet.
+                was_duplicate = True
                 log.warning("Broker %d cannot register yet: %s", self._identity.node_id, DUPLICATE_ID)
             await self._pause(retry_ms)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
@@ -247,7 +281,22 @@ class BrokerLifecycle:
     async def _try_to_register(self) -> ErrorCode | None:
         self._check_directories_left()
         identity = self._identity
-        request = registration_request(identity, self.incarnation_id, self._offline_directories, self.broker_epoch)
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in identity.endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in identity.features.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(set(identity.directories) - set(self._offline_directories)),
+            previous_broker_epoch=identity.previous_broker_epoch if self.broker_epoch < 0 else -1,
+        )
         try:
             response = await self._controller.request(request, timeout_ms=self._registration_timeout_ms)
         except KafkaError as error:
@@ -285,7 +334,7 @@ class BrokerLifecycle:
             log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)
             if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 # No controller responded in a whole heartbeat interval: the quorum is stopping too, and no broker can take the leaders.
-                self._finish()
+                self.stop()
                 return
             await self._pause(RETRY_MS_MIN)
             return
@@ -310,7 +359,7 @@ class BrokerLifecycle:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 self._left_in_order = True
-                self._finish()
+                self.stop()
             return SHUTDOWN_POLL_MS
         if self.state is BrokerState.STARTING and response.is_caught_up:
             log.info("Broker %d has caught up with the metadata", self._identity.node_id)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
-from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.channels import ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.server.world import World
@@ -25,13 +25,8 @@ WAITERS_MAX = 10_000
 Receive = Callable[[int, ErrorCode], None]
 
 
-class BrokerEpoch(Protocol):
-    @property
-    def broker_epoch(self) -> int: ...
-
-
 class ProducerIds:
-    def __init__(self, world: World, node_id: int, controller: ControllerChannel, lifecycle: BrokerEpoch) -> None:
+    def __init__(self, world: World, node_id: int, controller: ControllerChannel, lifecycle: BrokerLifecycle) -> None:
         self._world = world
         self._node_id = node_id
         self._controller = controller

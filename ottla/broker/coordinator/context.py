@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from ottla.broker.coordinator import batches
-from ottla.broker.coordinator.client_errors import OnError, client_error
-from ottla.broker.coordinator.loading import Loader
-from ottla.broker.coordinator.outcome import Outcome, Producer, Response, Unasked
+from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Response, Unasked, client_error
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
-from ottla.broker.coordinator.shard import RecordCodec, Shard
+from ottla.broker.coordinator.shard import Loader, RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.isolation import isolated
-from ottla.server.network.reply import Answer, Reply
+from ottla.server.network.context import Answer, Reply
+from ottla.server.tasks import isolated
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +33,27 @@ ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
 
 
-class State(Enum):
+class CoordinatorState(Enum):
     LOADING = 0
     ACTIVE = 1
     FAILED = 2  # the log could not be read, or the state differs from it: NOT_COORDINATOR until it is loaded again
     CLOSED = 3
 
 
-TRANSITIONS: dict[State, dict[State, str]] = {
-    State.LOADING: {
-        State.ACTIVE: "the log is replayed up to its end",
-        State.FAILED: "the log cannot be read",
-        State.CLOSED: "another broker leads the partition, or it is deleted",
+TRANSITIONS: dict[CoordinatorState, dict[CoordinatorState, str]] = {
+    CoordinatorState.LOADING: {
+        CoordinatorState.ACTIVE: "the log is replayed up to its end",
+        CoordinatorState.FAILED: "the log cannot be read",
+        CoordinatorState.CLOSED: "another broker leads the partition, or it is deleted",
     },
-    State.ACTIVE: {
-        State.FAILED: "a record was appended that cannot be replayed: memory and log differ",
-        State.CLOSED: "another broker leads the partition, or it is deleted",
+    CoordinatorState.ACTIVE: {
+        CoordinatorState.FAILED: "a record was appended that cannot be replayed: memory and log differ",
+        CoordinatorState.CLOSED: "another broker leads the partition, or it is deleted",
     },
-    State.FAILED: {
-        State.CLOSED: "loaded again (as a new context), led elsewhere, or deleted",
+    CoordinatorState.FAILED: {
+        CoordinatorState.CLOSED: "loaded again (as a new context), led elsewhere, or deleted",
     },
-    State.CLOSED: {},
+    CoordinatorState.CLOSED: {},
 }
 
 
@@ -101,7 +98,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic = topic
         self.tp: TopicPartition = (topic.name, partition)
         self.leader_epoch = leader_epoch
-        self.state = State.LOADING
+        self.state = CoordinatorState.LOADING
         self.timers = Timers(topic.clock.mono_ms, self._wake_up_changed)
         self.shard = topic.shard_factory(self.timers)
         self.last_written = -1
@@ -128,11 +125,11 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic.turns.loads.add(loader.steps(), lambda error: self._loaded(loader.offset - 1, error))
 
     def _loaded(self, last_offset: int, error: Exception | None) -> None:
-        if self.state is not State.LOADING:
+        if self.state is not CoordinatorState.LOADING:
             return
         if error is not None:
             log.error("Failed to load metadata from %s-%d with epoch %d", *self.tp, self.leader_epoch, exc_info=error)
-            self._become(State.FAILED)
+            self._become(CoordinatorState.FAILED)
             return
         self.last_written = last_offset
         self._was_active = True
@@ -145,13 +142,13 @@ class CoordinatorContext(Generic[ShardT]):
             duration_ms,
             last_offset,
         )
-        self._become(State.ACTIVE)
+        self._become(CoordinatorState.ACTIVE)
         self.perform_unasked(lambda: self.shard.on_loaded(self.topic.clock.wall_ms()))
 
     def close(self) -> None:
         """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
         log.info("Unloading metadata for %s-%d with epoch %d", *self.tp, self.leader_epoch)
-        self._become(State.CLOSED)
+        self._become(CoordinatorState.CLOSED)
         if self._loader is not None:
             self._loader.is_stopped = True
         self.timers.clear()
@@ -165,7 +162,7 @@ class CoordinatorContext(Generic[ShardT]):
             for reply, response in self.shard.on_unloaded().replies:
                 isolated(reply.complete, response)
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: CoordinatorState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.tp} goes from {self.state} to {state}"
         self.state = state
 
@@ -240,7 +237,7 @@ class CoordinatorContext(Generic[ShardT]):
         An append may raise the high watermark by itself, and what waits for that would then decide inside of the append,
         before its records are replayed. Kafka has an ActionQueue for this.
         """
-        if self.state is not State.ACTIVE:
+        if self.state is not CoordinatorState.ACTIVE:
             return
         if self._busy:
             self.topic.clock.call_later(0, lambda: self._when_idle(callback))
@@ -318,7 +315,7 @@ class CoordinatorContext(Generic[ShardT]):
         now_ms = topic.clock.wall_ms()
         bytes_max = None if outcome.atomic else topic.partition_log.max_batch_bytes(self.tp)
         producer_id = -1 if producer is None else producer.producer_id
-        for batch, part in batches.build(topic.codec, outcome.records, now_ms, bytes_max, producer):
+        for batch, part in topic.codec.batches(outcome.records, now_ms, bytes_max, producer):
             last = topic.partition_log.append(self.tp, batch)
             offset = last - len(part) + 1
             try:
@@ -353,13 +350,13 @@ class CoordinatorContext(Generic[ShardT]):
     def _memory_is_wrong(self) -> None:
         """Load the shard again and serve nothing from it until then: an appended record could not be replayed."""
         log.exception("%s-%d: a record was appended and cannot be replayed; loading again", *self.tp)
-        self._become(State.FAILED)
+        self._become(CoordinatorState.FAILED)
         self.topic.clock.call_later(0, lambda: self._on_replay_failed(self))
 
     # ---- timers
 
     def _wake_up_changed(self, deadline_ms: int) -> None:
-        if self.state is State.CLOSED or self._runs_timers:
+        if self.state is CoordinatorState.CLOSED or self._runs_timers:
             return
         if self._wake_up is not None:
             if self._wake_up_ms <= deadline_ms:
@@ -378,7 +375,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic.turns.timers.add(self._due_timers(), self._timers_done)
 
     def _due_timers(self) -> Iterator[None]:
-        while self.state is State.ACTIVE and (callback := self.timers.pop_due()) is not None:
+        while self.state is CoordinatorState.ACTIVE and (callback := self.timers.pop_due()) is not None:
             self.perform_unasked(callback)
             yield
 
@@ -386,5 +383,5 @@ class CoordinatorContext(Generic[ShardT]):
         assert error is None, "a timer's error ends that timer only"
         self._runs_timers = False
         next_ms = self.timers.next_wake_up_ms()
-        if self.state is State.ACTIVE and next_ms is not None:
+        if self.state is CoordinatorState.ACTIVE and next_ms is not None:
             self._arm(next_ms)

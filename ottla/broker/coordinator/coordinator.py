@@ -5,32 +5,74 @@ A coordinator is notified of the partitions that its broker leads, loads and unl
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.server.network.reply import Answer, gather
+from ottla.server.client_bounds import Kept
+from ottla.server.network.context import Answer, gather
+
+
+def java_hash_code(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f"<{len(units) // 2}H", units):
+        value = (31 * value + unit) & 0xFFFF_FFFF
+    return value - (1 << 32) if value & 0x8000_0000 else value
+
+
+#: Every request of a group asks again: some 10,000 names.
+hashes: Kept[str, int] = Kept("partition_hashes", 4 * 1024 * 1024)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
+    value = hashes.get(key)
+    if value is None:
+        value = hashes.keep(key, java_hash_code(key), key)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
 
 ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
 
 
+class Replica(Protocol):
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
 class Coordinator(Generic[ShardT]):
-    """Base of the coordinators. `partition_count()` is that of the runtime's topic, or the number that it will be created with."""
+    """Base of the coordinators, and a `LeadershipListener` of replicas. `partition_count()` is that of the runtime's topic, or the number
+    that it will be created with.
+    """
 
     def __init__(self, runtime: CoordinatorRuntime[ShardT], partition_count: Callable[[], int]) -> None:
         self.runtime = runtime
         self.partition_count = partition_count
 
+    def on_leader(self, partition: Replica) -> None:
+        if partition.topic == self.runtime.topic:
+            self.on_elected(partition.index, partition.leader_epoch)
+
+    def on_resigned(self, partition: Replica) -> None:
+        if partition.topic == self.runtime.topic:
+            self.unload(partition.index)
+
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This broker leads a partition of the topic."""
         self.runtime.on_elected(partition, leader_epoch)
 
-    def on_resigned(self, partition: int) -> None:
+    def unload(self, partition: int) -> None:
         """Called when this broker stops leading the partition, or the partition is deleted."""
         self.runtime.on_resigned(partition)
 
@@ -60,28 +102,3 @@ def partition_counter(
         return count
 
     return partition_count
-
-
-class Replica(Protocol):
-    @property
-    def topic(self) -> str: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-
-
-class CoordinatorLeadership:
-    """The `LeadershipListener` of a coordinator: this broker becomes or stops being leader of partitions of its topic."""
-
-    def __init__(self, topic: str, coordinator: Coordinator[ShardT]) -> None:
-        self._topic = topic
-        self._on_elected, self._on_resigned = coordinator.on_elected, coordinator.on_resigned
-
-    def on_leader(self, partition: Replica) -> None:
-        if partition.topic == self._topic:
-            self._on_elected(partition.index, partition.leader_epoch)
-
-    def on_resigned(self, partition: Replica) -> None:
-        if partition.topic == self._topic:
-            self._on_resigned(partition.index)

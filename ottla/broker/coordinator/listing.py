@@ -9,8 +9,8 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Work
-from ottla.server.network.reply import Answer, Reply
-from ottla.server.turns import begin_in_turns
+from ottla.server.clock import begin_in_turns
+from ottla.server.network.context import Answer, Reply
 
 ShardT = TypeVar("ShardT", bound=Shard)
 ThingT = TypeVar("ThingT")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Never, TypeAlias, TypeVar
 
-from ottla.protocol.errors import KafkaError
-from ottla.server.network.reply import Reply
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.context import Reply
 
 ResponseT = TypeVar("ResponseT", covariant=True)
 
@@ -53,3 +53,50 @@ class Outcome(Generic[ResponseT]):
 
 #: The outcome of timers and events, which have no request, and of requests that are answered through `replies`.
 Unasked: TypeAlias = Outcome[Never]
+
+
+T = TypeVar("T")
+OnError = Callable[[KafkaError], T]
+
+#: The error of an append, and the error that makes the client find the coordinator again or retry, whatever its version.
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def client_error(error: KafkaError) -> KafkaError:
+    """Returns the error as clients of a coordinator know it."""
+    mapped = APPEND_ERRORS.get(error.code)
+    return error if mapped is None else KafkaError(mapped)
+
+
+def unreadable(what: str) -> KafkaError:
+    """The error of a group or transactional id whose newest record cannot be read.
+
+    Clients show it and stop. With one that makes them look for the coordinator again they would do so for ever, and say nothing.
+    """
+    why = f"A record of {what} cannot be read. The log of its coordinator names the record."
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+
+def error_code(error: KafkaError) -> ErrorCode:
+    """Returns the response of an API whose only field is the error code."""
+    return error.code
+
+
+def coded(response: Callable[..., T]) -> OnError[T]:
+    """The response of an API that says an error by its code."""
+    return lambda error: response(error_code=error.code)
+
+
+def worded(response: Callable[..., T]) -> OnError[T]:
+    """The response of an API that says an error by its code and a message."""
+    return lambda error: response(error_code=error.code, error_message=error.own_words)

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.client_errors import OnError, client_error, error_code
-from ottla.broker.coordinator.context import CoordinatorContext, InternalTopic, LoadTimes, State
-from ottla.broker.coordinator.outcome import Outcome, Producer, Unasked
+from ottla.broker.coordinator.context import CoordinatorContext, CoordinatorState, InternalTopic, LoadTimes
+from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Unasked, client_error, error_code
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.shard import RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
@@ -25,7 +24,7 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.server.clock import Clock
-from ottla.server.network.reply import Answer, Reply
+from ottla.server.network.context import Answer, Reply
 
 ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
@@ -64,7 +63,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """
         context = self._contexts.get(partition)
         if context is not None:
-            if context.state is not State.FAILED:
+            if context.state is not CoordinatorState.FAILED:
                 context.leader_epoch = max(context.leader_epoch, leader_epoch)
                 return
             context.close()
@@ -79,8 +78,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Begin again with the log, to which another than this coordinator has written."""
         context = self._contexts.get(partition)
         if context is not None:
-            context.close()
-            self._load(partition, context.leader_epoch)
+            self._reload(context)
 
     def _reload(self, failed: CoordinatorContext[ShardT]) -> None:
         """Memory and log differ since a record was appended that could not be replayed: begin again with the log."""
@@ -102,9 +100,11 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def active_partitions(self) -> list[int]:
         """Returns the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
-        return sorted(partition for partition, context in self._contexts.items() if context.state is State.ACTIVE)
+        return sorted(
+            partition for partition, context in self._contexts.items() if context.state is CoordinatorState.ACTIVE
+        )
 
-    def states(self) -> Counter[State]:
+    def states(self) -> Counter[CoordinatorState]:
         """Returns how many partitions are in each state."""
         return Counter(context.state for context in self._contexts.values())
 
@@ -199,13 +199,13 @@ class CoordinatorRuntime(Generic[ShardT]):
     ) -> None:
         """Runs a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
         for context in list(self._contexts.values()):
-            if context.state is State.ACTIVE:
+            if context.state is CoordinatorState.ACTIVE:
                 context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))
 
     def _active(self, partition: int) -> CoordinatorContext[ShardT]:
         context = self._contexts.get(partition)
-        if context is None or context.state is State.FAILED:
+        if context is None or context.state is CoordinatorState.FAILED:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if context.state is State.LOADING:
+        if context.state is CoordinatorState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return context

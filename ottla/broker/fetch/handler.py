@@ -1,11 +1,12 @@
 """Fetch (1): record batches for consumers and followers. A hot path: answered at once, or when enough bytes are there.
 
-Here a request becomes a session and the rows that were read become structs. Most requests repeat the one before and do not come here
-(repeated.py). Consumers need READ on each topic, followers CLUSTER_ACTION; every fetch of a session is authorized again.
+Here a request becomes a session, what is sent of the rows that were read becomes structs (partitions by topic, and new leaders, KIP-951),
+and a Fetch waits. Most requests repeat the one before and do not come to `handle` (repeated.py). Consumers need READ on each topic,
+followers CLUSTER_ACTION; every fetch of a session is authorized again.
 
 v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
-high watermark. Records leave as views of the mapped segments, never copied here.
+high watermark, of no use here. Records leave as views of the mapped segments, never copied here.
 
 Errors:
     UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came
@@ -14,24 +15,208 @@ Errors:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from ottla.broker.fetch.delayed import DelayedFetch
-from ottla.broker.fetch.reader import TOPIC_IDS_VERSION, FetchedBroker, Row, SessionReader
-from ottla.broker.fetch.response import response_of, settle
+from ottla.broker.fetch.reader import TOPIC_IDS_VERSION, UNKNOWN_OFFSET, FetchedBroker, Row, SessionReader
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.replication.follower_session import INITIAL_EPOCH, INVALID_SESSION_ID
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
+from ottla.protocol.schema import maker
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply
+from ottla.server.network.context import Answer, PendingResponse, Reply, RequestContext
+
+#: From these versions on an error that says so names the leader, and its address (KIP-951).
+LEADERS_VERSION, ENDPOINTS_VERSION = 12, 16
+NO_BYTES = b""
+new_response, new_partition_data = maker(FetchResponse), maker(PartitionData)
+
+#: A partition, high watermark, last stable offset, log start offset, records, and the struct of a row that has one.
+Sent: TypeAlias = tuple[FetchPartition, int, int, int, bytes | memoryview, PartitionData | None]
+
+
+def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) -> list[Sent]:
+    """Returns what is sent of the rows, and leaves the session as its client will know it (KIP-227).
+
+    An incremental response leaves out unchanged partitions, and those become idle that have nothing to read before they change.
+    """
+    session, replica_id = reader.session, reader.replica_id
+    keeps_session = session.id != INVALID_SESSION_ID
+    sent: list[Sent] = []
+    for wanted, partition, log, records, data in rows:
+        size, is_notice = 0, data is not None
+        if log is None or partition is None:
+            high_watermark = stable = start = UNKNOWN_OFFSET
+            if partition is not None:
+                partition.failed_reads += 1
+        else:
+            high_watermark, start = log.high_watermark, log.log_start_offset
+            stable = log.last_stable_offset
+            if records is not None:
+                size, is_notice = len(records), False
+                partition.reads += 1
+                if replica_id >= 0:
+                    partition.replication_bytes_out += size
+                    if partition.leader_throttle is not None:
+                        partition.leader_throttle.record(size)
+                else:
+                    partition.bytes_out += size
+        if keeps_session:
+            must_include = wanted.must_include(high_watermark, start, has_records=size > 0, has_error=is_notice)
+            if size:
+                if is_incremental:
+                    session.move_to_end(wanted)
+            elif not is_notice and log is not None and partition is not None:
+                if replica_id >= 0:
+                    at_end = wanted.fetch_offset >= log.log_end_offset
+                    knows_all = at_end and not partition.isr.next_fetch_may_expand(replica_id)
+                else:
+                    knows_all = wanted.fetch_offset >= (stable if reader.read_committed else high_watermark)
+                if knows_all:
+                    session.settle(wanted, partition.watchers)
+            if is_incremental and not must_include:
+                continue
+        else:
+            wanted.watch(None)
+        sent.append((wanted, high_watermark, stable, start, NO_BYTES if records is None else records, data))
+    return sent
+
+
+def response_of(reader: SessionReader, sent: Sequence[Sent]) -> FetchResponse:
+    """Returns the response as a struct. Partitions of one topic that follow each other are one element."""
+    response = new_response(session_id=reader.session.id)
+    by_id, version = reader.context.api_version >= TOPIC_IDS_VERSION, reader.context.api_version
+    topics: list[FetchableTopicResponse] = []
+    leaders: set[int] = set()
+    last: str | bytes | None = None
+    for row in sent:
+        wanted = row[0]
+        data = _partition_data(row, read_committed=reader.read_committed)
+        if data.error_code in LEADER_MOVED and version >= LEADERS_VERSION:
+            leader_id, epoch = reader.broker.metadata.leader_and_epoch(wanted.topic, wanted.index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+            leaders.add(leader_id)
+        key: str | bytes = wanted.topic_id if by_id else wanted.topic
+        if key != last:
+            last = key
+            topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data]))
+        else:
+            topics[-1].partitions.append(data)
+    response.responses = topics
+    if leaders and version >= ENDPOINTS_VERSION:
+        response.node_endpoints = reader.broker.metadata.node_endpoints(leaders, reader.context)
+    return response
+
+
+def _partition_data(row: Sent, *, read_committed: bool) -> PartitionData:
+    wanted, high_watermark, stable, start, records, data = row
+    if data is None:
+        return new_partition_data(
+            partition_index=wanted.index,
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=start,
+            aborted_transactions=[] if read_committed else None,
+            records=records,
+        )
+    data.high_watermark, data.last_stable_offset, data.log_start_offset = high_watermark, stable, start
+    data.records = records
+    return data
+
+
+DONE = -1
+
+
+class DelayedFetch(PendingResponse):
+    """A Fetch that waits: until an append or a high watermark brings fetch.min.bytes, an error turns up, or max.wait.ms is over.
+
+    It watches the partitions of its session (session.py) and is in the timer wheel. The two kinds differ in how they send the response:
+    the handler's completes a reply (`DelayedReply`), that of the fast path is a frame (repeated.py).
+    """
+
+    __slots__ = ("_delayed_at_ns", "_ready_bytes", "_slot", "fresh", "reader")
+
+    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool, wait_ms: int) -> None:
+        self.parts = None
+        self.nbytes = 0
+        self.reader = reader
+        #: What has changed since the last look.
+        self.fresh: dict[FetchPartition, None] = {}
+        #: How much each partition had to read then, where the records of one alone are not enough.
+        self._ready_bytes = {row[0]: len(row[3] or b"") for row in rows} if reader.min_bytes > 1 else None
+        self._delayed_at_ns = reader.mono_ns()
+        reader.session.waiting = self
+        self._slot = reader.broker.wheel.add(self, wait_ms)
+        if is_batched:
+            reader.batching.hold(self)
+        for wanted, partition, _, _, _ in rows:
+            wanted.watch(None if partition is None else partition.watchers)
+
+    def wake(self) -> None:
+        if self._slot != DONE:
+            self._look(False)
+
+    def expire(self) -> None:
+        """Answers with what is there: max.wait.ms is over, or the session is about to change."""
+        self._look(True)
+
+    def _look(self, is_over: bool) -> None:
+        reader = self.reader
+        try:
+            if is_over or self._ready_bytes is None or self._has_enough(self._ready_bytes):
+                rows = reader.find(reader.session.active)
+                if reader.read(rows) or is_over:
+                    self._send(rows)
+                    return
+            fresh, self.fresh = self.fresh, {}
+            for wanted, partition, _, _, _ in reader.find(fresh):
+                wanted.watch(None if partition is None else partition.watchers)
+        except Exception:
+            # A bug of this broker: the client is answered all the same, so that it can ask again.
+            if self._slot != DONE:
+                self._fail()
+            raise
+
+    def _has_enough(self, ready_bytes: dict[FetchPartition, int]) -> bool:
+        """Looks at what has changed, not at the whole session."""
+        reader, is_enough = self.reader, False
+        for wanted in self.fresh:
+            rows = reader.find((wanted,))
+            is_enough = reader.read(rows) or is_enough
+            ready_bytes[wanted] = len(rows[0][3] or b"")
+        return is_enough or sum(ready_bytes.values()) >= reader.min_bytes
+
+    def _send(self, rows: list[Row]) -> None:
+        """Sends the response, calls `_stop`, and adds to the reader's times of delay."""
+        raise NotImplementedError
+
+    def _fail(self) -> None:
+        """Calls `_stop` and sends UNKNOWN_SERVER_ERROR."""
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        reader = self.reader
+        if reader.session.waiting is self:
+            reader.session.waiting = None
+        reader.broker.wheel.remove(self, self._slot)
+        self._slot = DONE
+
+    def cancel(self) -> None:
+        """The connection has been closed."""
+        self._stop()
+        session = self.reader.session
+        if not session.id:
+            session.close()
+
 
 NO_TOPICS: frozenset[str] = frozenset()
 
 
 def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
-    fetch = Fetch(broker, request, context)
+    fetch = PendingFetch(broker, request, context)
     rows, is_enough, is_batched = fetch.reader.begin(broker.world.clock.mono_ms())
     if is_enough:
         return fetch.response(rows)
@@ -55,7 +240,7 @@ def unreadable(
     return frozenset([name for name in names if name and not authorizer.allows(context, READ, TOPIC, name)])
 
 
-class Fetch:
+class PendingFetch:
     """One request."""
 
     __slots__ = ("_broker", "_is_metered", "_opens_session", "reader")
@@ -104,7 +289,7 @@ class DelayedReply(DelayedFetch):
 
     __slots__ = ("_fetch", "_reply")
 
-    def __init__(self, fetch: Fetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool) -> None:
+    def __init__(self, fetch: PendingFetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool) -> None:
         super().__init__(fetch.reader, rows, is_batched, fetch.reader.max_wait_ms)
         self._fetch = fetch
         self._reply = reply
@@ -127,7 +312,7 @@ def session_of(broker: FetchedBroker, request: FetchRequest, version: int) -> Fe
     """Return the session of an incremental fetch, or for a full fetch a new one with its partitions and without an id."""
     sessions = broker.fetch_sessions
     by_id = version >= TOPIC_IDS_VERSION
-    asked = _asked(broker, request, by_id=by_id)
+    asked = asked_partitions(broker, request, by_id=by_id)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id:
             sessions.close(request.session_id)
@@ -138,7 +323,12 @@ def session_of(broker: FetchedBroker, request: FetchRequest, version: int) -> Fe
     if session.waiting is not None:
         # A follower with news: it is answered now, so that the news need not wait as well.
         session.waiting.expire()
-    session.change(asked.items(), _forgotten(request, by_id=by_id))
+    forgotten: list[PartitionKey] = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    session.change(asked.items(), forgotten)
     _resolve_names(broker, session)
     if not session.partitions:
         # Kafka's rule: a session that has become empty is closed, and the response has session id 0.
@@ -147,7 +337,9 @@ def session_of(broker: FetchedBroker, request: FetchRequest, version: int) -> Fe
     return session
 
 
-def _asked(broker: FetchedBroker, request: FetchRequest, *, by_id: bool) -> dict[PartitionKey, FetchPartition]:
+def asked_partitions(
+    broker: FetchedBroker, request: FetchRequest, *, by_id: bool
+) -> dict[PartitionKey, FetchPartition]:
     asked: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         name = (broker.metadata.topic_name(topic.topic_id) or "") if by_id else topic.topic
@@ -155,7 +347,7 @@ def _asked(broker: FetchedBroker, request: FetchRequest, *, by_id: bool) -> dict
             key: PartitionKey = (topic.topic_id if by_id else topic.topic, p.partition)
             asked[key] = FetchPartition(
                 name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch,
-                p.last_fetched_epoch, p.log_start_offset, p.high_watermark,
+                p.last_fetched_epoch, p.log_start_offset,
             )  # fmt: skip
     return asked
 
@@ -170,11 +362,3 @@ def _resolve_names(broker: FetchedBroker, session: FetchSession) -> None:
         if name is not None:
             wanted.topic = name
             del session.unnamed[wanted]
-
-
-def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
-    return [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]

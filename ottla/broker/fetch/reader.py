@@ -8,8 +8,8 @@
 `find` looks up each partition and checks epochs, divergence (KIP-595), broker epoch (KIP-903) and range; `read` adds the records,
 until max.bytes are found. A follower's positions are recorded in between, before any partition is read: what they commit may raise
 watermarks, and who waited for one may append elsewhere.
-The result is one row for each partition. The handler makes structs of the rows, the fast path packs them (response.py).
-Nothing here waits (delayed.py).
+The result is one row for each partition. The handler makes structs of the rows, the fast path packs them.
+Nothing here waits (`DelayedFetch`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, PartitionData
 from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.clock import TimerWheel
 from ottla.server.network.context import RequestContext
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
@@ -167,9 +167,8 @@ class SessionReader:
             return wanted, partition, None, None, failed(wanted.index, error.code)
         nearer = None
         if self._rack and partition.is_leader:
-            nearer = nearer_replica(
-                partition, self._rack, wanted.fetch_offset, self.broker.metadata.image.cluster
-            )  # fmt: skip
+            cluster = self.broker.metadata.image.cluster
+            nearer = nearer_replica(partition, self._rack, wanted.fetch_offset, cluster)
         if diverging is None and nearer is None:
             return wanted, partition, log, None, None
         data = PartitionData(partition_index=wanted.index, aborted_transactions=None, records=b"")
@@ -230,7 +229,7 @@ class SessionReader:
                 continue
             try:
                 records, _, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
-                aborted = log.aborted_transactions(offset, next_offset) if read_committed else None
+                aborted = log.segments.aborted_transactions(offset, next_offset) if read_committed else None
             except (KafkaError, StorageFailure) as error:
                 code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
                 rows[i] = wanted, partition, None, None, failed(wanted.index, code)
@@ -248,7 +247,7 @@ class SessionReader:
     def _throttled_end(self, partition: Partition, log: Log) -> int:
         """A replica outside of the ISR reads nothing while its leader has sent more than its quota allows."""
         throttle = partition.leader_throttle
-        if throttle is not None and self.replica_id not in partition.isr and throttle.pause_ms() > 0:
+        if throttle is not None and self.replica_id not in partition.isr.members and throttle.pause_ms() > 0:
             return UNKNOWN_OFFSET
         return log.log_end_offset
 
@@ -304,7 +303,7 @@ def nearer_replica(partition: Partition, rack: str, offset: int, cluster: Cluste
     nearer = [
         (follower.log_end_offset, -follower.broker_id)
         for follower in partition.followers.values()
-        if follower.broker_id in partition.isr
+        if follower.broker_id in partition.isr.members
         and follower.log_start_offset <= offset <= follower.log_end_offset
         and (broker := cluster.brokers.get(follower.broker_id)) is not None
         and broker.rack == rack

@@ -1,4 +1,4 @@
-"""The fast path of Fetch (server/network/fast_path.py): a session that goes on (KIP-227), or the same partitions without one.
+"""The fast path of Fetch (server/network/context.py): a session that goes on (KIP-227), or the same partitions without one.
 
 From one request to the next only the correlation id, the session epoch and the positions differ, so the rest is compared. Positions
 are read into the session that is there, `SessionReader` reads its partitions, and the rows are packed: no request or response is made.
@@ -15,12 +15,10 @@ from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.fetch.delayed import DelayedFetch
-from ottla.broker.fetch.handler import unreadable
+from ottla.broker.fetch.handler import DelayedFetch, Sent, asked_partitions, response_of, settle, unreadable
 from ottla.broker.fetch.pacing import FetchPacing
-from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR, FetchedBroker, Row, SessionReader
-from ottla.broker.fetch.response import Sent, response_of, settle
-from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
+from ottla.broker.fetch.reader import FetchedBroker, Row, SessionReader, consumers_rack
+from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, replica_id_of
 from ottla.broker.replication.fetch_requests import LAST_TAGS, request_form
 from ottla.broker.replication.follower_session import INITIAL_EPOCH
 from ottla.protocol.api import ApiKey
@@ -29,8 +27,7 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.primitives import Pieces, uvarint
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import MISSES_MAX
+from ottla.server.network.context import MISSES_MAX, RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.pending_reply import encode_frame, failure_reply
 
@@ -54,7 +51,6 @@ ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
 NO_TAG = b"\0"
 NO_RECORDS = b"\1\0"
-EMPTY = b"\1" + LAST_TAGS
 #: Topic ids, and no partition of the request or the response has a name.
 VERSION_MIN = 13
 
@@ -292,14 +288,19 @@ class RepeatedFetches:
             or request.session_epoch == INITIAL_EPOCH
         ):
             return None
-        if request.rack_id and broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR:
+        if request.rack_id and consumers_rack(broker, request):
             return None
         replica_id = replica_id_of(request, version)
         if request.session_id:
             session = broker.fetch_sessions.get(request.session_id)
         else:
-            session = self._without_id(request, replica_id)
-        if session is None or not session.uses_topic_ids:
+            asked = asked_partitions(broker, request, by_id=True)
+            session = FetchSession(asked, replica_id=replica_id, uses_topic_ids=True)
+        if (
+            session is None
+            or not session.uses_topic_ids
+            or (not session.id and (session.unnamed or not session.partitions))
+        ):
             return None
         form = request_form(request, version, context.client_id)
         prefix, tail = form
@@ -309,17 +310,6 @@ class RepeatedFetches:
         if replica_id < 0 and not session.id:
             pacing = broker.fetch_sessions.pacing.of(context, partial(share_of_leaders, broker, session))
         return RepeatedFetch(broker, route, request, context, session, form, pacing)
-
-    def _without_id(self, request: FetchRequest, replica_id: int) -> FetchSession | None:
-        partitions: dict[PartitionKey, FetchPartition] = {}
-        for topic in request.topics:
-            name = self._broker.metadata.topic_name(topic.topic_id)
-            if name is None:
-                return None
-            for p in topic.partitions:
-                wanted = FetchPartition(name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes)
-                partitions[topic.topic_id, p.partition] = wanted
-        return FetchSession(partitions, replica_id=replica_id, uses_topic_ids=True) if partitions else None
 
 
 def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:
@@ -344,19 +334,14 @@ def response_frame(
         return None
     topic_id, index = wanted.topic_id, wanted.index
     size = len(records)
-    if not size:
-        nbytes = ONE_PARTITION.size + 4
-        head = pack_one(
-            nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
-            log_start_offset, aborted, -1,
-        )  # fmt: skip
-        return head + EMPTY, [], nbytes
     length = uvarint(size + 1)
     nbytes = ONE_PARTITION.size + len(length) + size + 3
     head = pack_one(
         nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
         log_start_offset, aborted, -1,
     )  # fmt: skip
+    if not size:
+        return head + length + LAST_TAGS, [], nbytes
     return head + length, [records, LAST_TAGS], nbytes
 
 

@@ -21,6 +21,7 @@ when the response's size limit is hit (invariant 46). A fetch without a session 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.follower_session import INVALID_SESSION_ID
@@ -33,51 +34,23 @@ FINAL_EPOCH = -1
 PartitionKey: TypeAlias = tuple[bytes | str, int]
 
 
+@dataclass(slots=True, eq=False)
 class FetchPartition:
     """One partition of a fetch: the requested position, and the offsets in the last response."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "last_fetched_epoch",
-        "max_bytes",
-        "replica_high_watermark",
-        "replica_log_start_offset",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "session",
-        "topic",
-        "topic_id",
-        "watched",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        topic: str,
-        topic_id: bytes,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        replica_log_start_offset: int = -1,
-        replica_high_watermark: int = -1,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.replica_log_start_offset = replica_log_start_offset
-        self.replica_high_watermark = replica_high_watermark
-        #: The offsets in the session's last response; with -1 the next response has the partition again.
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
-        self.session: FetchSession | None = None
-        self.watched: Watchers | None = None
+    topic: str
+    topic_id: bytes
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    replica_log_start_offset: int = -1
+    #: The offsets in the session's last response; with -1 the next response has the partition again.
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+    session: FetchSession | None = None
+    watched: Watchers | None = None
 
     def watch(self, watchers: Watchers | None) -> None:
         """Watch the partition for its next change (`changed`), or None to end the watch."""
@@ -113,7 +86,6 @@ class FetchPartition:
         self.current_leader_epoch = request.current_leader_epoch
         self.last_fetched_epoch = request.last_fetched_epoch
         self.replica_log_start_offset = request.replica_log_start_offset
-        self.replica_high_watermark = request.replica_high_watermark
 
     def must_include(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
         """Returns True if an incremental response must contain this partition, and remembers the offsets in it."""

@@ -8,6 +8,7 @@ newcomer is served without a session. An evicted session loses nothing: its clie
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
 from random import Random
 
 from ottla.broker.configs import BrokerConfigs
@@ -16,28 +17,25 @@ from ottla.broker.fetch.session import FetchSession
 from ottla.broker.replication.follower_session import EPOCH_MAX
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import LOOK_UNITS
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.publisher import new_turn
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import new_turn
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Work
-from ottla.server.isolation import isolated
 from ottla.server.network.route import LATENCY_BUCKETS
+from ottla.server.tasks import isolated
 
 #: A session younger than this is not evicted for a bigger one: Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 EVICTION_MS_MIN = 120_000
 
 
+@dataclass(slots=True)
 class DelayTimes:
     """The times that delayed fetches have waited: Kafka's RemoteTimeMs. Fetches that are answered at once are not counted."""
 
-    __slots__ = ("buckets", "count", "total_ns")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total_ns = 0
-        # The bucket of a time is the bit length of its units of 1024 ns, as in a route.
-        self.buckets = [0] * LATENCY_BUCKETS
+    count: int = 0
+    total_ns: int = 0
+    #: The bucket of a time is the bit length of its units of 1024 ns, as in a route.
+    buckets: list[int] = field(default_factory=lambda: [0] * LATENCY_BUCKETS)
 
     def add(self, elapsed_ns: int) -> None:
         self.count += 1
@@ -142,29 +140,21 @@ class FetchSessionCache:
         self.evictions += 1
         return True
 
+    def rejoin(self, partitions: Iterable[Partition], delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
+        """A listener of metadata by which replicas may join the ISR again when their broker is unfenced: their next fetch has all their partitions.
 
-class Rejoining:
-    """The listener of metadata by which replicas may join the ISR again when their broker is unfenced: their next fetch has all their partitions.
+        A follower begins to fetch while its broker is fenced, and is soon idle in most partitions (session.py). Only a fetch shows that it
+        is alive, so nothing is proposed here. Its waiting fetch is answered, and the next one records all positions.
+        """
+        changed = {} if delta.cluster is None else delta.cluster.changed_brokers
+        active = {broker_id for broker_id, broker in changed.items() if broker and broker.active}
+        return self._note_followers(partitions, active) if active else None
 
-    A follower begins to fetch while its broker is fenced, and is soon idle in most partitions (session.py). Only a fetch shows that it
-    is alive, so nothing is proposed here. Its waiting fetch is answered, and the next one records all positions.
-    """
-
-    def __init__(self, partitions: Iterable[Partition], sessions: FetchSessionCache) -> None:
-        self._partitions = partitions
-        self._sessions = sessions
-
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
-        if delta.cluster is None:
-            return None
-        active = {broker_id for broker_id, broker in delta.cluster.changed_brokers.items() if broker and broker.active}
-        return self._note(active) if active else None
-
-    def _note(self, broker_ids: set[int]) -> Work[None]:
+    def _note_followers(self, partitions: Iterable[Partition], broker_ids: set[int]) -> Work[None]:
         turn = new_turn()
-        for partition in list(self._partitions):
+        for partition in list(partitions):
             if not broker_ids.isdisjoint(partition.followers):
                 partition.note_followers()
             if turn.spend(LOOK_UNITS):
                 yield None
-        self._sessions.answer_followers(broker_ids)
+        self.answer_followers(broker_ids)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.client_bounds import GROUPS, Bound
+from ottla.server.config.key import ConfigError
 from ottla.server.config.settings import read, setting
-from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
 

@@ -10,10 +10,9 @@ import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.client_errors import OnError
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.listing import Listing
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import OnError, Outcome, coded, worded
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
@@ -21,21 +20,21 @@ from ottla.broker.groups import group_descriptions as describe
 from ottla.broker.groups import membership, offsets
 from ottla.broker.groups.consumer import consumer_heartbeat
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
-from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard, delete_groups
 from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
-from ottla.broker.groups.share import initialize as share_initialize
-from ottla.broker.groups.state.group_records import GroupRecordCodec
+from ottla.broker.groups.share import share_offsets
+from ottla.broker.groups.state.group import GroupRecordCodec
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.streams import streams_heartbeat
-from ottla.broker.groups.streams.streams_response import StreamsResult
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.broker.groups.streams.streams_step import StreamsResult
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -53,7 +52,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.clock import Clock
-from ottla.server.network.reply import Answer, Reply, then
+from ottla.server.network.context import Answer, Reply, then
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
@@ -63,6 +62,9 @@ TOPIC = "__consumer_offsets"
 
 # OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
+
+JOIN_ERROR, SYNC_ERROR, LEAVE_ERROR = coded(JoinGroupResponse), coded(SyncGroupResponse), coded(LeaveGroupResponse)
+CONSUMER_HEARTBEAT_ERROR = worded(ConsumerGroupHeartbeatResponse)
 
 
 class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
@@ -89,7 +91,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             clock,
             GroupRecordCodec(),
             lambda timers: GroupCoordinatorShard(
-                timers, config, clock.wall_ms, new_uuid, cluster, self.counts, expiry_ms
+                timers, config, clock.wall_ms, new_uuid, cluster, self.counts, expiry_ms or clock.wall_ms
             ),
             config.offsets_commit_timeout_ms,
             turns,
@@ -111,7 +113,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         if deleted:
             self.runtime.write_all(offsets.on_topics_deleted, deleted)
         if deleted_ids:
-            self.runtime.write_all(share_initialize.delete_of_topics, deleted_ids)
+            self.runtime.write_all(share_offsets.delete_of_topics, deleted_ids)
 
     # ---- decisions about one group
 
@@ -168,14 +170,14 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
-        reply = Reply(_join_error)
+        reply = Reply(JOIN_ERROR)
         self._write_later(request.group_id, membership.join, reply, request, client, reply)
         return reply
 
     def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        reply = Reply(_sync_error)
+        reply = Reply(SYNC_ERROR)
         self._write_later(request.group_id, membership.sync, reply, request, reply)
         return reply
 
@@ -187,12 +189,12 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, membership.leave, _leave_error, request)
+        return self.write(request.group_id, membership.leave, LEAVE_ERROR, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        return self.write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
+        return self.write(request.group_id, consumer_heartbeat.heartbeat, CONSUMER_HEARTBEAT_ERROR, request, client)
 
     def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsResult]:
         return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
@@ -203,7 +205,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         """The empty group id is a group like others here and below, as very old consumers used it."""
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
-            return _commit_error(request, error.code)
+            return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error.code))
 
         return self.write(request.group_id, offsets.commit, on_error, request, api_version)
 
@@ -226,33 +228,48 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(
-            request.group_id, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
-        )
+        return self.write(request.group_id, offsets.delete, coded(OffsetDeleteResponse), request)
 
     # ---- many groups at once
 
-    def describe(self, group_ids: Sequence[str], error_since: bool) -> Answer[list[DescribedGroup]]:
-        def ask(partition: int, part: list[str]) -> Answer[list[DescribedGroup]]:
-            def on_error(error: KafkaError) -> list[DescribedGroup]:
-                return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in part]
+    def _each(
+        self,
+        call: Callable[..., Answer[builtins.list[T]]],
+        decide: Callable[..., object],
+        group_ids: Iterable[str],
+        failed: Callable[[KafkaError, str], T],
+        *args: object,
+    ) -> Answer[builtins.list[T]]:
+        """What the groups' shards decide or say by a `call` of the runtime; `failed` is the row of each group of a shard that cannot."""
 
-            return self.runtime.read(partition, describe.describe, on_error, part, error_since)
+        def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
+            return call(partition, decide, lambda error: [failed(error, group_id) for group_id in part], part, *args)
 
         return self.by_partition(group_ids, ask)
+
+    def describe(self, group_ids: Sequence[str], error_since: bool) -> Answer[builtins.list[DescribedGroup]]:
+        def failed(error: KafkaError, group_id: str) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+
+        return self._each(self.runtime.read, describe.describe, group_ids, failed, error_since)
 
     def describe_modern(self, group_ids: Sequence[str], description: Description[G, T]) -> Answer[builtins.list[T]]:
         """Describe groups of a kind that has an API of its own."""
 
-        def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
-            def on_error(error: KafkaError) -> builtins.list[T]:
-                return [description.failed(error.code, error.own_words, group_id) for group_id in part]
-
-            return self.runtime.read(partition, description.of, on_error, part)
+        def failed(error: KafkaError, group_id: str) -> T:
+            return description.failed(error.code, error.own_words, group_id)
 
         invalid = [description.failed(ErrorCode.INVALID_GROUP_ID, None, name) for name in group_ids if not name]
-        described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
+        described = self._each(self.runtime.read, description.of, filter(None, group_ids), failed)
         return then(described, lambda groups: invalid + groups)
+
+    def delete_groups(self, group_ids: Sequence[str]) -> Answer[builtins.list[DeletableGroupResult]]:
+        """Delete groups that have no states at share coordinators, or none any more."""
+
+        def failed(error: KafkaError, group_id: str) -> DeletableGroupResult:
+            return DeletableGroupResult(group_id, error.code)
+
+        return self._each(self.runtime.write, delete_groups, group_ids, failed)
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.
@@ -272,10 +289,6 @@ def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOf
     return TxnOffsetCommitResponse(topics=_with_error(request, TxnOffsetCommitResponseTopic, error))
 
 
-def _commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error))
-
-
 def _with_error(
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
     topic_response: Callable[[str, bytes, builtins.list[PartitionErrorCode]], T],
@@ -292,14 +305,6 @@ def _with_error(
     ]
 
 
-def _join_error(error: KafkaError) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error.code)
-
-
-def _sync_error(error: KafkaError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=error.code)
-
-
 def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
     """While the group is loading nothing is known against its members."""
     if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -307,13 +312,5 @@ def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-def _leave_error(error: KafkaError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
-
-
-def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
-
-
 def _streams_heartbeat_error(error: KafkaError) -> StreamsResult:
-    return StreamsResult(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))
+    return StreamsResult(worded(StreamsGroupHeartbeatResponse)(error))

@@ -1,42 +1,46 @@
-"""A shard at work, as the coordinator runtime uses it: what follows from loading and unloading, and the timer of expiry."""
+"""A shard at work, as the coordinator runtime uses it: what follows from loading and unloading, and how groups end: by expiry or
+by DeleteGroups.
+
+Committed offsets expire, and groups that have none left (offsets.retention.minutes, KIP-211):
+
+    group                                     an offset expires, retention after
+    Empty, had members                        the group became Empty
+    Stable, consumers, topic not subscribed   it was committed
+    simple: no members ever                   it was committed
+    of the consumer protocol, not subscribed  it was committed
+    of the streams protocol, not read         it was committed
+    any other                                 never
+
+An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
 from ottla.broker.coordinator.timers import sweep
-from ottla.broker.groups import expiry, member_sessions, offsets
+from ottla.broker.groups import offsets
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.consumer.removal import keep_alive as keep_consumer_alive
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.member_sessions import keep_alive
 from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_states import CAN_REBALANCE, DEAD
-from ottla.broker.groups.state.group import Group, GroupType
-from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernMember
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.join_group import JoinGroupResponse
-from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.broker.groups.state.classic_member import CAN_REBALANCE, DEAD
+from ottla.broker.groups.state.committed import NO_TIMESTAMP
+from ottla.broker.groups.state.group import Group, GroupType, group_metadata_record, offset_commit_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
 
+log = logging.getLogger(__name__)
+
+SWEEP_KEY = "expire-offsets"
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
 #: A sweep looks at its items until its time is over; beginning a session schedules a timer, and counts as this many looks.
 SESSION_LOOKS = 4
-
-
-def _keep_alive(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember) -> None:
-    member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)
-
-
-#: How a member of a group of each type gets its session.
-KEEP_ALIVE: Mapping[GroupType, Callable[[GroupMetadataManager, Any, Any], None]] = {
-    GroupType.CLASSIC: rebalance.restart_session,
-    GroupType.CONSUMER: keep_consumer_alive,
-    GroupType.SHARE: _keep_alive,
-    GroupType.STREAMS: _keep_alive,
-}
 
 
 class GroupCoordinatorShard(GroupMetadataManager):
@@ -58,11 +62,13 @@ class GroupCoordinatorShard(GroupMetadataManager):
             for member in list(group.members.values()):
                 yield group, member
 
-    def _begin_session(self, of: tuple[Group, Any], records: list[CoordinatorRecord]) -> int:
+    def _begin_session(self, of: tuple[Any, Any], records: list[CoordinatorRecord]) -> int:
         """Other requests are served between the turns: a member that has left meanwhile gets no session."""
         group, member = of
-        if self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member:
-            KEEP_ALIVE[group.type](self, group, member)
+        known: Any = self.groups.get(group.group_id)
+        if known is group and group.members.get(member.member_id) is member:
+            begin = rebalance.restart_session if group.type is GroupType.CLASSIC else keep_alive
+            begin(self, group, member)
         return SESSION_LOOKS
 
     def _rebalance_too_large(self, group_id: str) -> Unasked:
@@ -74,14 +80,9 @@ class GroupCoordinatorShard(GroupMetadataManager):
 
     def on_unloaded(self) -> Unasked:
         replies: list[Response] = []
-        error = ErrorCode.NOT_COORDINATOR
         for group in self.groups_of(ClassicGroup):
             for member in group.members.values():
-                if member.awaiting_join is not None:
-                    response = JoinGroupResponse(error_code=error, member_id=member.member_id)
-                    replies.append((member.awaiting_join, response))
-                if member.awaiting_sync is not None:
-                    replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
+                replies += member.answers(ErrorCode.NOT_COORDINATOR)
                 member.awaiting_join = member.awaiting_sync = None
             group.transition(DEAD, self.wall_ms())
         return Outcome(replies=replies)
@@ -91,4 +92,85 @@ class GroupCoordinatorShard(GroupMetadataManager):
 
     def _expire(self) -> Unasked:
         self._schedule_expiry()
-        return expiry.expire(self, self.expiry_ms())
+        return expire(self, self.expiry_ms())
+
+
+def expire(shard: GroupMetadataManager, now_ms: int) -> Unasked:
+    """Write tombstones for the expired offsets of this shard, a bounded number of groups in each turn of the loop."""
+
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        group = shard.groups.get(group_id)
+        if group is None or not group.should_expire or group_id in shard.unreadable:
+            return 1
+        before = len(records)
+        is_over = _expire_offsets(shard, group, now_ms, records)
+        if len(records) > before:
+            shard.counts.offset_expirations += len(records) - before
+            log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
+        if is_over and group.is_empty:
+            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
+            records.extend(group.tombstones())
+        return 1 + shard.offsets.count(group_id)
+
+    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups]), look)
+
+
+def _expire_offsets(shard: GroupMetadataManager, group: Group, now_ms: int, records: list[CoordinatorRecord]) -> bool:
+    """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
+    topics = shard.offsets.of_group(group.group_id)
+    pending = shard.offsets.pending_partitions(group.group_id)
+    if not topics:
+        return not pending
+    since = group.offset_expiration()
+    if since is None:
+        return False
+    all_expired = True
+    for topic, partitions in topics.items():
+        if group.is_subscribed_to(topic):
+            all_expired = False
+            continue
+        for partition, offset in partitions.items():
+            if offset.expire_timestamp_ms != NO_TIMESTAMP:
+                expired = now_ms >= offset.expire_timestamp_ms
+            else:
+                expired = now_ms - since(offset) >= shard.config.offsets_retention_ms
+            if expired and (topic, partition) not in pending:
+                records.append(offset_commit_record(group.group_id, topic, partition, None))
+            else:
+                all_expired = False
+    return all_expired and not pending
+
+
+def delete_groups(
+    shard: GroupMetadataManager, now_ms: int, group_ids: Sequence[str]
+) -> Outcome[list[DeletableGroupResult]]:
+    """Write tombstones for the groups without members, and for their offsets: in as many batches as they need, a group's own last.
+
+    The response is a list of results. All of it is one turn, because a group that gets a member in between keeps its offsets.
+
+    A group with a record that could not be replayed is deleted in every state, because it serves no member.
+    """
+    records: list[CoordinatorRecord] = []
+    results = []
+    for group_id in group_ids:
+        result = DeletableGroupResult(group_id=group_id)
+        try:
+            unreadable = shard.unreadable.get(group_id, {})
+            group = shard.groups.get(group_id)
+            if group is None and not unreadable:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            if group is not None and not unreadable:
+                group.validate_delete()
+            records.extend((key, None) for key in unreadable.values())
+            records.extend(offsets.tombstones(shard, group_id))
+            records.extend([group_metadata_record(group_id, None)] if group is None else group.tombstones())
+        except KafkaError as error:
+            result.error_code = error.code
+        results.append(result)
+
+    def deleted() -> Unasked:
+        names = ", ".join(result.group_id for result in results if result.error_code == ErrorCode.NONE)
+        log.info("The following groups were deleted: %s", names)
+        return Outcome()
+
+    return Outcome(records, results, then=deleted if records else None, atomic=False)

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.state import share_group, streams_member
+from ottla.broker.groups.modern.assignment import Assignment, partitions_of, structs_of, union
+from ottla.broker.groups.state import streams_group
 from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_states import DEAD, STABLE
+from ottla.broker.groups.state.classic_member import DEAD, STABLE
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.consumer_member import Member, partitions_of
 from ottla.broker.groups.state.group import Group
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.groups.state.streams_group import StreamsGroup
-from ottla.broker.groups.state.streams_member import Tasks, structs_of
+from ottla.broker.groups.state.streams_group import StreamsGroup, TasksTuple
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import consumer_group_describe as consumer
@@ -119,6 +117,7 @@ def _classic_group(shard: GroupMetadataManager, group_id: str, error_since: bool
 
 
 def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consumer.DescribedGroup:
+    """With the partitions pending revocation in the assignments, because members may still own them."""
     topics = shard.cluster.topics()
     return consumer.DescribedGroup(
         group_id=group.group_id,
@@ -126,33 +125,26 @@ def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consum
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_name(shard.config.consumer_group_assignors[0]),
-        members=[_consumer_member(group, member, topics) for member in group.members.values()],
+        members=[
+            consumer.Member(
+                member_id=member.member_id,
+                instance_id=member.metadata.instance_id,
+                rack_id=member.metadata.rack_id,
+                member_epoch=member.current.epoch,
+                client_id=member.metadata.client_id,
+                client_host=member.metadata.client_host,
+                subscribed_topic_names=member.metadata.subscribed_topic_names,
+                subscribed_topic_regex=member.metadata.subscribed_topic_regex,
+                assignment=_by_name(
+                    union(partitions_of(member.current.assigned), partitions_of(member.current.pending_revocation)),
+                    topics,
+                ),
+                target_assignment=_by_name(group.target(member.member_id), topics),
+                member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+            )
+            for member in group.members.values()
+        ],
     )
-
-
-def _consumer_member(group: ConsumerGroup, member: Member, topics: TopicsImage) -> consumer.Member:
-    metadata = member.metadata
-    return consumer.Member(
-        member_id=member.member_id,
-        instance_id=metadata.instance_id,
-        rack_id=metadata.rack_id,
-        member_epoch=member.current.epoch,
-        client_id=metadata.client_id,
-        client_host=metadata.client_host,
-        subscribed_topic_names=metadata.subscribed_topic_names,
-        subscribed_topic_regex=metadata.subscribed_topic_regex,
-        assignment=_by_name(_owned(member), topics),
-        target_assignment=_by_name(group.target(member.member_id), topics),
-        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
-    )
-
-
-def _owned(member: Member) -> Assignment:
-    """Returns the current assignment with the partitions pending revocation, because the member may still own them."""
-    owned = dict(partitions_of(member.current.assigned))
-    for topic_id, partitions in partitions_of(member.current.pending_revocation).items():
-        owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
-    return owned
 
 
 def _by_name(assignment: Assignment, topics: TopicsImage) -> TopicAssignment:
@@ -187,20 +179,18 @@ def _share_group(shard: GroupMetadataManager, group: ShareGroup) -> share.Descri
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name="simple",
-        members=[_share_member(member, topics) for member in group.members.values()],
-    )
-
-
-def _share_member(member: share_group.Member, topics: TopicsImage) -> share.Member:
-    metadata = member.metadata
-    return share.Member(
-        member_id=member.member_id,
-        rack_id=metadata.rack_id,
-        member_epoch=member.current.epoch,
-        client_id=metadata.client_id,
-        client_host=metadata.client_host,
-        subscribed_topic_names=metadata.subscribed_topic_names,
-        assignment=_by_name(member.current.assigned, topics),
+        members=[
+            share.Member(
+                member_id=member.member_id,
+                rack_id=member.metadata.rack_id,
+                member_epoch=member.current.epoch,
+                client_id=member.metadata.client_id,
+                client_host=member.metadata.client_host,
+                subscribed_topic_names=member.metadata.subscribed_topic_names,
+                assignment=_by_name(member.current.assigned, topics),
+            )
+            for member in group.members.values()
+        ],
     )
 
 
@@ -247,7 +237,7 @@ def _subtopology(subtopology: Subtopology, counts: Mapping[str, int]) -> streams
     )
 
 
-def _streams_member(group: StreamsGroup, member: streams_member.Member) -> streams.Member:
+def _streams_member(group: StreamsGroup, member: streams_group.StreamsGroupMember) -> streams.Member:
     metadata = member.metadata
     endpoint = metadata.user_endpoint
     return streams.Member(
@@ -266,7 +256,7 @@ def _streams_member(group: StreamsGroup, member: streams_member.Member) -> strea
     )
 
 
-def _tasks(tasks: Tasks) -> streams.Assignment:
+def _tasks(tasks: TasksTuple) -> streams.Assignment:
     return streams.Assignment(*(structs_of(each, TaskIds) for each in tasks))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ottla.broker.coordinator.client_errors import unreadable
+from ottla.broker.coordinator.outcome import unreadable
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.modern.offload import MayDescribe, RegexResolver, TargetWorker
@@ -19,8 +19,7 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
 from ottla.broker.groups.state.committed import CommittedOffsets
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.group import Group, GroupType
-from ottla.broker.groups.state.group_records import GroupKey, group_of
+from ottla.broker.groups.state.group import Group, GroupKey, GroupType, group_of
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.groups.state.streams_group import StreamsGroup
@@ -77,35 +76,26 @@ class ClusterView(NamedTuple):
         return self.settings(group.type, group.group_id)
 
 
+@dataclass(eq=False)
 class GroupMetadataManager:
     """The groups and offsets of one partition. `wall_ms` is for what timers set off; requests bring their own time. Offsets expire by
-    `expiry_ms`, which does not follow a wall clock that jumps (broker/clock_jumps.py)."""
+    `expiry_ms`, which does not follow a wall clock that jumps (broker/scheduled_tasks.py)."""
 
-    def __init__(
-        self,
-        timers: Timers,
-        config: GroupCoordinatorConfig,
-        wall_ms: Callable[[], int],
-        new_uuid: Callable[[], str],
-        cluster: ClusterView,
-        counts: GroupCounts | None = None,
-        expiry_ms: Callable[[], int] | None = None,
-    ) -> None:
-        self.timers = timers
-        self.config = config
-        self.wall_ms = wall_ms
-        self.expiry_ms = expiry_ms or wall_ms
-        self.new_uuid = new_uuid
-        self.cluster = cluster
-        self.counts = GroupCounts() if counts is None else counts
-        # Groups of every kind: an id is that of one group.
-        self.groups: dict[str, Group] = {}
-        self.offsets = CommittedOffsets()
-        # The offset of the newest replayed record.
-        self.newest_offset = -1
-        # Groups that are rejected, with the keys of their records that could not be replayed.
-        self.unreadable: dict[str, dict[str, GroupKey]] = {}
-        self._is_loaded = False
+    timers: Timers
+    config: GroupCoordinatorConfig
+    wall_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    cluster: ClusterView
+    counts: GroupCounts
+    expiry_ms: Callable[[], int]
+    #: Groups of every kind: an id is that of one group.
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
+    #: The offset of the newest replayed record.
+    newest_offset: int = -1
+    #: Groups that are rejected, with the keys of their records that could not be replayed.
+    unreadable: dict[str, dict[str, GroupKey]] = field(default_factory=dict)
+    _is_loaded: bool = False
 
     # ---- hard state
 
@@ -114,19 +104,16 @@ class GroupMetadataManager:
         if self.unreadable:
             self._is_readable_again(key)
         if isinstance(key, OffsetCommitKey):
-            self._replay_offset(offset, producer_id, key, value)
+            if value is None:
+                self.offsets.replay_tombstone(key.group, key.topic, key.partition)
+                return
+            if key.group not in self.groups:
+                self.groups[key.group] = ClassicGroup(key.group)
+            self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
         elif isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, value)
         else:
             self._replay_modern_group(key, value)
-
-    def _replay_offset(self, offset: int, producer_id: int, key: OffsetCommitKey, value: Any) -> None:
-        if value is None:
-            self.offsets.replay_tombstone(key.group, key.topic, key.partition)
-            return
-        if key.group not in self.groups:
-            self.groups[key.group] = ClassicGroup(key.group)
-        self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Replace the group by the one of a record. An active coordinator carries the soft state over."""
@@ -182,14 +169,6 @@ class GroupMetadataManager:
         if group_id in self.groups:
             self.group(kind, group_id)
         self.check_room(group_id)
-
-    def group_or_new(self, kind: type[G], group_id: str, new: Callable[[str], G]) -> G:
-        """A new group is not the shard's before its first record is replayed."""
-        group = self.find(kind, group_id)
-        if group is not None:
-            return group
-        self.check_place_for(kind, group_id)
-        return new(group_id)
 
     def check_room(self, group_id: str) -> None:
         """KafkaError if there are as many groups as one partition may have."""

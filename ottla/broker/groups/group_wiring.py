@@ -1,11 +1,15 @@
-"""The group coordinator in a broker: created from its components, and notified of leadership by replication, of topics by the metadata."""
+"""The group and share coordinators and the persister in a broker: created from its components, and notified of leadership by replication,
+of topics by the metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.channels import BrokerChannels
+from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
@@ -14,17 +18,23 @@ from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinato
 from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
 from ottla.broker.groups.state.group import GroupType
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.end_offsets import EndOffsets
-from ottla.broker.share.persister import Persister
+from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
+from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
+from ottla.broker.share.share_state import NoPersister, Persister, SharePartitionKey
+from ottla.broker.share.state_persister import StatePersister
+from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.primitives import new_uuid
-from ottla.server.config.group import effective_group_values
+from ottla.server.config.resource_configs import effective_group_values
+from ottla.server.config.settings import read
+from ottla.server.network.context import Reply
 from ottla.server.world import World
+from ottla.storage.log.retention import delete_records
 
 #: The names of a kind's group configurations, in the order of GroupSettings.
 SETTINGS = {
@@ -86,22 +96,134 @@ def group_coordinator(
     return groups
 
 
-def share_group_coordinator(
-    world: World,
-    configs: BrokerConfigs,
-    metadata: MetadataCache,
-    replicas: Replicas,
-    groups: GroupCoordinatorService,
-    channels: BrokerChannels,
-    persister: Persister,
-) -> ShareGroupCoordinator:
-    """Return what the group coordinator of one broker process does for share groups."""
+#: Of ListOffsets: the end of the log, for a consumer.
+LATEST = CONSUMER = -1
 
-    def end_offset(partition: tuple[str, int]) -> int:
-        replica = replicas.get(*partition)
+Partition = tuple[str, int]
+Offsets = dict[Partition, int | KafkaError]
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsets:
+    """The ends of partitions' logs as their leaders have them, here or at other brokers: the lag of share groups is counted from these."""
+
+    world: World
+    metadata: MetadataCache
+    replicas: Replicas
+    channels: BrokerChannels
+
+    def find(self, partitions: Iterable[Partition]) -> Reply[Offsets]:
+        found: Offsets = {}
+        remote: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            leader, _ = self.metadata.leader_and_epoch(*partition)
+            if leader != self.metadata.node_id:
+                remote.setdefault(leader, []).append(partition)
+                continue
+            try:
+                found[partition] = self._local(partition)
+            except KafkaError as error:
+                found[partition] = error
+        reply: Reply[Offsets] = Reply()
+        if remote:
+            self.world.spawn(self._ask_all(remote, found, reply), "end offsets")
+        else:
+            reply.complete(found)
+        return reply
+
+    def _local(self, partition: Partition) -> int:
+        replica = self.replicas.get(*partition)
         if replica is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica.local_log(-1, require_leader=True).high_watermark
 
-    end_offsets = EndOffsets(world, configs.node_id, metadata, channels, end_offset)
-    return ShareGroupCoordinator(groups, persister, Cluster(lambda: metadata.image.topics, end_offsets.find))
+    async def _ask_all(self, remote: dict[int, list[Partition]], found: Offsets, reply: Reply[Offsets]) -> None:
+        for leader, partitions in remote.items():
+            try:
+                found.update(_offsets(await self.channels.request(leader, _request(partitions))))
+            except KafkaError as error:
+                found.update(dict.fromkeys(partitions, error))
+        reply.complete(found)
+
+
+def _request(partitions: list[Partition]) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for name, index in partitions:
+        topics.setdefault(name, []).append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
+    return ListOffsetsRequest(
+        replica_id=CONSUMER, topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+    )
+
+
+def _offsets(response: Any) -> Offsets:
+    return {
+        (topic.name, row.partition_index): KafkaError(ErrorCode(row.error_code)) if row.error_code else row.offset
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+#: The persister tries again by itself.
+CREATE_WAIT_MS = 10_000
+DEFAULT_PERSISTER = "org.apache.kafka.server.share.persister.DefaultStatePersister"
+
+
+def share_coordinator(
+    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas, turns: ShardTurns
+) -> ShareCoordinator:
+    """Return the share coordinator of one broker process."""
+
+    def prune(partition: int, offset: int) -> None:
+        replica = replicas.get(SHARE_GROUP_STATE_TOPIC, partition)
+        log = None if replica is None else replica.local_log(-1, require_leader=True)
+        if log is not None and offset > log.log_start_offset:
+            delete_records(log, offset)
+
+    return ShareCoordinator(
+        read(ShareCoordinatorConfig, configs.setting),
+        ReplicatedPartitionLog(replicas, world.clock),
+        world.session_clock,
+        partition_counter(metadata, configs, SHARE_GROUP_STATE_TOPIC, "share.coordinator.state.topic.num.partitions"),
+        lambda: metadata.image.topics,
+        prune,
+        turns,
+    )
+
+
+def persister(
+    world: World,
+    configs: BrokerConfigs,
+    metadata: MetadataCache,
+    coordinator: ShareCoordinator,
+    channels: BrokerChannels,
+    topic_creation: TopicCreation,
+) -> Persister:
+    """Return the persister of one broker process."""
+    if configs["group.share.persister.class.name"] != DEFAULT_PERSISTER:
+        return NoPersister(world.clock)
+
+    def coordinator_of(key: SharePartitionKey) -> int | None:
+        if SHARE_GROUP_STATE_TOPIC not in metadata.image.topics:
+            return None
+        return metadata.leader_and_epoch(SHARE_GROUP_STATE_TOPIC, coordinator.partition_for(key.coordinator_key))[0]
+
+    def send(to: int, request: object) -> Reply[Any]:
+        reply: Reply[Any] = Reply()
+        if to == configs.node_id:
+            reply.follow(coordinator.respond(request))
+        else:
+            world.spawn(_ask(channels, to, request, reply), f"share state of {to}")
+        return reply
+
+    def create_topic() -> None:
+        topic_creation.create([SHARE_GROUP_STATE_TOPIC], CREATE_WAIT_MS, lambda: None)
+
+    return StatePersister(world.clock, coordinator_of, send, create_topic)
+
+
+async def _ask(channels: BrokerChannels, to: int, request: object, reply: Reply[Any]) -> None:
+    try:
+        response = await channels.request(to, request)
+    except KafkaError as error:
+        response = error
+    reply.complete(response)

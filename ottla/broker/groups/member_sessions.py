@@ -1,4 +1,9 @@
-"""Timers of the members of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071), and how a member is removed.
+"""Members of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071): what their heartbeats are checked for, their timers, and
+how they are removed.
+
+A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the target
+of that epoch; the member's next step; what a kind has besides. Each leaves a state that the next heartbeat can go on from. Most
+heartbeats decide nothing and only begin the session again.
 
 A member is removed that sends no heartbeat within its session, or does not release within its rebalance timeout what it was asked for.
 The rebalance timeout starts again with each step that asks the member to release something, as in Kafka: a member stays in its epoch
@@ -8,24 +13,83 @@ when it is asked a second time, and has its whole timeout for the second request
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.modern_group import AnyModernGroup
-from ottla.protocol.errors import KafkaError
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.modern.assignment import assignment_bytes, without
+from ottla.broker.groups.state.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
+from ottla.broker.groups.state.classic_member import ClassicGroupMember
+from ottla.broker.groups.state.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.state.group import GroupType, group_metadata_record
+from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernMember
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
-G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
-#: Decides that a member is removed whose time is over, in the way of its kind.
-Remove: TypeAlias = Callable[[GroupMetadataManager, G, str], Unasked]
+RequestT = TypeVar("RequestT")
 
 #: The timers of a member; members by the classic protocol have the last two.
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+
+
+# ---- heartbeats
+
+
+class Beat(NamedTuple, Generic[RequestT]):
+    """A heartbeat at the shard of its group."""
+
+    shard: GroupMetadataManager
+    now_ms: int
+    request: RequestT
+    client: Client
+
+
+def check(is_right: object, message: str) -> None:
+    if not is_right:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def check_ids(request: Any, *, has_member_id: bool = True) -> None:
+    """The ids that a request gives are not blank."""
+    if has_member_id:
+        check(request.member_id.strip(), "MemberId can't be empty.")
+    check(request.group_id.strip(), "GroupId can't be empty.")
+    instance_id = getattr(request, "instance_id", None)
+    check(instance_id is None or instance_id.strip(), "InstanceId can't be empty.")
+    check(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+
+
+def check_size(group: AnyModernGroup, member_id: str, size_max: int) -> None:
+    if member_id not in group.members and len(group.members) >= size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The {group.type.value} group has reached its maximum capacity of {size_max} members.",
+        )
+
+
+def fenced(kind: GroupType, epoch: int, current_epoch: int, also: str = "") -> KafkaError:
+    """The error for a member in another epoch than the one that the coordinator knows."""
+    word = "greater" if epoch > current_epoch else "smaller"
+    return KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind.value} group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
+        f" ({current_epoch}){also}. The member must abandon all its partitions and rejoin.",
+    )
+
+
+def bump_epoch(shard: GroupMetadataManager, group: AnyModernGroup, record: CoordinatorRecord) -> CoordinatorRecord:
+    """Count and log the group's next epoch, whose record this is."""
+    shard.counts.rebalances[group.type] += 1
+    log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
+    return record
+
+
+# ---- timers
 
 
 def timer_key(timer: str, group: AnyModernGroup, member_id: str) -> tuple[str, str, str]:
@@ -33,33 +97,40 @@ def timer_key(timer: str, group: AnyModernGroup, member_id: str) -> tuple[str, s
 
 
 def keep_alive(
-    shard: GroupMetadataManager, group: G, member_id: str, remove: Remove[G], *, has_moved: bool = False
+    shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember, *, has_moved: bool = False
 ) -> None:
     """Restart the member's session, and its rebalance timeout if it `has_moved` to a step in which it has to release something."""
-    timers, member = shard.timers, group.members[member_id]
+    timers, member_id = shard.timers, member.member_id
     session_ms = group.session_timeout_ms(member, shard.cluster.settings_of(group).session_timeout_ms)
     key = timer_key(SESSION, group, member_id)
     if not timers.postpone(key, session_ms):
-        expire = partial(_expire, shard, group.__class__, group.group_id, member_id, remove)
-        timers.schedule(key, session_ms, expire)
+        timers.schedule(key, session_ms, partial(_end, shard, group, member_id, None, "the member session expired"))
     key, timeout_ms = timer_key(REBALANCE, group, member_id), group.release_timeout_ms(member)
     if timeout_ms is None:
         timers.cancel(key)
     elif has_moved or key not in timers:
         epoch = member.current.epoch
-        time_out = partial(_time_out, shard, group.__class__, group.group_id, member_id, remove, epoch, timeout_ms)
-        timers.schedule(key, timeout_ms, time_out)
+        why = f"it failed to transition from epoch {epoch} within {timeout_ms}ms"
+        timers.schedule(key, timeout_ms, partial(_end, shard, group, member_id, epoch, why))
 
 
-def fence(shard: GroupMetadataManager, group: G, member_id: str, remove: Remove[G], why: str) -> Unasked:
-    log.info("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member_id, why)
+def _end(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str, epoch: int | None, why: str) -> Unasked:
+    """A member's time is over: that of its session, or that to release something in an `epoch`."""
+    member = group.members.get(member_id)
+    if shard.groups.get(group.group_id) is not group or member is None or epoch not in (None, member.current.epoch):
+        return Outcome()
+    return fence(shard, group, member, why)
+
+
+def fence(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember, why: str) -> Unasked:
+    log.info("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member.member_id, why)
 
     def rejected(error: KafkaError) -> Unasked:
         """The member stays because the append failed, so its session starts again."""
-        keep_alive(shard, group, member_id, remove)
+        keep_alive(shard, group, member)
         return Outcome()
 
-    outcome = remove(shard, group, member_id)
+    outcome: Unasked = remove(shard, group, {member.member_id}, None)
     outcome.rejected = rejected
     return outcome
 
@@ -70,16 +141,20 @@ def forget(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -
         shard.timers.cancel(timer_key(timer, group, member_id))
 
 
-def removal(
-    shard: GroupMetadataManager,
-    group: AnyModernGroup,
-    member_ids: Collection[str],
-    response: T | None,
-    records: Iterable[CoordinatorRecord] = (),
-) -> Outcome[T]:
-    """Tombstones of the members, the `records` that follow from them, and the group's next epoch."""
+# ---- removal
+
+
+def remove(shard: GroupMetadataManager, group: AnyModernGroup, member_ids: Set[str], response: T | None) -> Outcome[T]:
+    """Removes the members: their tombstones, the records that follow from them, and the group's next epoch.
+
+    It is a classic group instead, if only classic members of a consumer group stay.
+    """
+    if isinstance(group, ConsumerGroup) and is_downgrade_due(shard, group, member_ids):
+        reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+        return downgraded(shard, group, member_ids, reason, response)
     topics = shard.cluster.topics()
-    tombstones = [row for member_id in member_ids for row in group.records.member_tombstones(group.group_id, member_id)]
+    records = [row for member_id in member_ids for row in group.records.member_tombstones(group.group_id, member_id)]
+    records += group.tombstones_without(member_ids)
     names = group.names_without(member_ids, topics)
     new_hash = group.metadata_hash if names is None else shard.cluster.hashes.of_group(topics, names, at_once=True)
 
@@ -90,33 +165,76 @@ def removal(
             forget(shard, group, member_id)
         return Outcome()
 
-    return Outcome([*tombstones, *records, group.next_epoch(new_hash)], response, then=removed)
+    return Outcome([*records, group.next_epoch(new_hash)], response, then=removed)
 
 
-def remove_one(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -> Unasked:
-    """The `Remove` of those kinds of groups in which nothing else follows when a member is removed."""
-    outcome: Unasked = removal(shard, group, [member_id], None)
-    return outcome
+def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
+    """Whether only classic members stay, with so many that join, and may become a classic group."""
+    staying = len(group.members) - len(leaving)
+    classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
+    if not (staying or joining) or classic < staying:
+        return False
+    if not shard.config.is_downgrade_enabled:
+        log.info(
+            "Cannot downgrade consumer group %s to classic group because the online downgrade is disabled.",
+            group.group_id,
+        )
+        return False
+    if staying + joining > shard.config.group_max_size:
+        log.info(
+            "Cannot downgrade consumer group %s to classic group because its group size is greater than classic group"
+            " max size.",
+            group.group_id,
+        )
+        return False
+    return True
 
 
-def _expire(shard: GroupMetadataManager, kind: type[G], group_id: str, member_id: str, remove: Remove[G]) -> Unasked:
-    group = shard.find(kind, group_id)
-    if group is None or member_id not in group.members:
-        return Outcome()
-    return fence(shard, group, member_id, remove, "the member session expired")
+def downgraded(
+    shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
+) -> Outcome[T]:
+    """The members that stay have what the target gives them; with a `reason` they join again."""
+    group_id, members = group.group_id, list(group.members)
+    staying = [_classic(member) for member in group.members.values() if member.member_id not in leaving]
+    classic = ClassicGroup(group_id)
+    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+    classic.protocol_name = protocol = select_protocol(staying)
+    classic.leader = staying[0].member_id
+    topics, now_ms = shard.cluster.topics(), shard.wall_ms()
+    given: dict[bytes, frozenset[int]] = {}
+    assignments = {}
+    for member in staying:
+        # Targets that are just being written may have a partition in common.
+        own = without(group.target(member.member_id), given)
+        given.update((topic_id, given.get(topic_id, frozenset()) | partitions) for topic_id, partitions in own.items())
+        assignments[member.member_id] = assignment_bytes(own, topics, member.metadata(protocol))
+    value = classic.value(generation=group.epoch, members=staying, assignments=assignments, now_ms=now_ms)
+
+    def replayed() -> Outcome[T]:
+        log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
+        for member_id in members:
+            forget(shard, group, member_id)
+        known = shard.group(ClassicGroup, group_id)
+        for before in staying:
+            # The record has one protocol of each member.
+            member = known.members[before.member_id]
+            member.protocols = before.protocols
+            rebalance.restart_session(shard, known, member)
+        known.recount()
+        return Outcome() if reason is None else rebalance.prepare(shard, known, now_ms, reason)
+
+    return Outcome([*group.tombstones(), group_metadata_record(group_id, value)], response, then=replayed)
 
 
-def _time_out(
-    shard: GroupMetadataManager,
-    kind: type[G],
-    group_id: str,
-    member_id: str,
-    remove: Remove[G],
-    epoch: int,
-    timeout_ms: int,
-) -> Unasked:
-    group = shard.find(kind, group_id)
-    if group is None or member_id not in group.members or group.members[member_id].current.epoch != epoch:
-        return Outcome()
-    why = f"it failed to transition from epoch {epoch} within {timeout_ms}ms"
-    return fence(shard, group, member_id, remove, why)
+def _classic(member: ConsumerGroupMember) -> ClassicGroupMember:
+    metadata = member.metadata
+    assert metadata.classic_member_metadata is not None
+    return ClassicGroupMember(
+        member.member_id,
+        metadata.instance_id,
+        metadata.client_id,
+        metadata.client_host,
+        metadata.rebalance_timeout_ms,
+        metadata.classic_member_metadata.session_timeout_ms,
+        tuple((each.name, bytes(each.metadata)) for each in metadata.classic_member_metadata.supported_protocols),
+    )

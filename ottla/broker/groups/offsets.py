@@ -13,10 +13,9 @@ from ottla.broker.coordinator.timers import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_states import PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.state.commits import commit_of
-from ottla.broker.groups.state.committed import NO_TIMESTAMP, CommittedOffset, Topics
-from ottla.broker.groups.state.group_records import offset_commit_record
+from ottla.broker.groups.state.classic_member import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.state.committed import NO_TIMESTAMP, Topics
+from ottla.broker.groups.state.group import commit_of, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic
@@ -33,9 +32,8 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponseTopic,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 
-PartitionT = TypeVar("PartitionT")
 TopicT = TypeVar("TopicT")
 
 # OffsetCommit reports a missing group by an error code that its clients know.
@@ -54,7 +52,7 @@ def commit(
         # A commit is as good as a heartbeat; members of other groups send heartbeats anyway.
         rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-    records, topics = _committed(shard, now_ms, request, PartitionErrorCode, OffsetCommitResponseTopic, expire_ms)
+    records, topics = _committed(shard, now_ms, request, OffsetCommitResponseTopic, expire_ms)
     shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
@@ -63,14 +61,8 @@ def commit_transactional(
     shard: GroupMetadataManager, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
-    group = shard.groups.get(request.group_id)
-    if group is not None:
-        group.validate_offset_commit(commit_of(request, None))
-    elif request.generation_id_or_member_epoch >= 0:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    else:
-        shard.check_room(request.group_id)
-    records, topics = _committed(shard, now_ms, request, PartitionErrorCode, TxnOffsetCommitResponseTopic, NO_TIMESTAMP)
+    _validate_commit(shard, request, None)
+    records, topics = _committed(shard, now_ms, request, TxnOffsetCommitResponseTopic, NO_TIMESTAMP)
     producer = Producer(request.producer_id, request.producer_epoch)
     return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
 
@@ -79,8 +71,7 @@ def _committed(
     shard: GroupMetadataManager,
     now_ms: int,
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
-    partition_row: Callable[[int, int], PartitionT],
-    topic_row: Callable[[str, bytes, list[PartitionT]], TopicT],
+    topic_row: Callable[[str, bytes, list[PartitionErrorCode]], TopicT],
     expire_ms: int,
 ) -> tuple[list[CoordinatorRecord], list[TopicT]]:
     """Return one record for each partition whose metadata is not too long, and the rows of the response."""
@@ -92,10 +83,9 @@ def _committed(
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             if len(metadata) > metadata_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                partitions.append(partition_row(partition.partition_index, error))
+                partitions.append(PartitionErrorCode(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
-            partitions.append(partition_row(partition.partition_index, ErrorCode.NONE))
+            partitions.append(PartitionErrorCode(partition.partition_index, ErrorCode.NONE))
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
                 leader_epoch=partition.committed_leader_epoch,
@@ -109,17 +99,20 @@ def _committed(
     return records, topics
 
 
-def _validate_commit(shard: GroupMetadataManager, request: OffsetCommitRequest, api_version: int) -> None:
+def _validate_commit(
+    shard: GroupMetadataManager, request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int | None
+) -> None:
+    """Checks that the group lets the member commit; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
     group = shard.groups.get(request.group_id)
     if group is not None:
-        group.validate_offset_commit(commit_of(request, api_version))
+        group.validate_offset_commit(commit_of(request, version))
     elif request.generation_id_or_member_epoch < 0:
         # A "simple" group: replaying its first offset creates it.
         shard.check_room(request.group_id)
+    elif version is None or version < GROUP_ID_NOT_FOUND_SINCE:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
-        )
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 # ---- fetch
@@ -145,7 +138,8 @@ def fetch(
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             offset = known.get(index)
-            if offset is None or _is_of_another_topic(offset, topic_id):
+            # It may have been committed for a topic of the same name that was deleted since.
+            if offset is None or (ZERO_UUID not in (topic_id, offset.topic_id) and offset.topic_id != topic_id):
                 partitions.append(_no_offset(index))
             else:
                 partitions.append(
@@ -173,11 +167,6 @@ def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResp
     return OffsetFetchResponsePartitions(index, -1, -1, "", error)
 
 
-def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
-    """Committed for a topic of the same name that was deleted since."""
-    return ZERO_UUID not in (topic_id, offset.topic_id) and offset.topic_id != topic_id
-
-
 # ---- delete
 
 
@@ -187,6 +176,7 @@ def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteReques
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     group.validate_offset_delete()
+    pending = shard.offsets.pending_partitions(request.group_id)
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
@@ -196,19 +186,12 @@ def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteReques
             records.extend(
                 offset_commit_record(request.group_id, topic.name, index, None)
                 for index in indexes
-                if _has_any(shard, request.group_id, topic.name, index)
+                if (topic.name, index) in pending or shard.offsets.get(request.group_id, topic.name, index) is not None
             )
         rows = [PartitionErrorCode(index, error) for index in indexes]
         topics.append(TopicPartitionErrors(topic.name, rows))
     shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
-
-
-def _has_any(shard: GroupMetadataManager, group_id: str, topic: str, partition: int) -> bool:
-    offsets = shard.offsets
-    return offsets.get(group_id, topic, partition) is not None or (topic, partition) in offsets.pending_partitions(
-        group_id
-    )
 
 
 def tombstones(shard: GroupMetadataManager, group_id: str) -> list[CoordinatorRecord]:

@@ -5,22 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import Outcome, worded
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.share import initialize, share_heartbeat, share_offsets
-from ottla.broker.share.persister import Persister, errors_of, outcomes_of
-from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
+from ottla.broker.groups.share import share_heartbeat, share_offsets
+from ottla.broker.share.share_state import (
+    UNINITIALIZED_START_OFFSET,
+    UNKNOWN_COUNT,
+    Persister,
+    SharePartitionKey,
+    StateSummary,
+    errors_of,
+    outcomes_of,
+)
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -32,43 +41,38 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.server.network.reply import Answer, Reply, then
+from ottla.server.network.context import Answer, Reply, gather, then
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 T = TypeVar("T")
 
-
-class Cluster(NamedTuple):
-    """The cluster for the coordinator: `topics()` are the newest; `end_offsets` asks the leaders of partitions, by name and index."""
-
-    topics: Callable[[], TopicsImage]
-    end_offsets: Callable[[Iterable[tuple[str, int]]], Reply[Mapping[tuple[str, int], int | KafkaError]]]
+HEARTBEAT_ERROR = worded(ShareGroupHeartbeatResponse)
 
 
+@dataclass(frozen=True, slots=True)
 class ShareGroupCoordinator:
     """Share groups of this coordinator: heartbeats, descriptions and offsets."""
 
-    def __init__(self, groups: GroupCoordinatorService, persister: Persister, cluster: Cluster) -> None:
-        self._groups = groups
-        self._persister = persister
-        self._cluster = cluster
+    groups: GroupCoordinatorService
+    persister: Persister
+    #: The newest ones.
+    topics: Callable[[], TopicsImage]
+    #: Asks the leaders of partitions, by name and index.
+    end_offsets: Callable[[Iterable[tuple[str, int]]], Reply[dict[tuple[str, int], int | KafkaError]]]
 
     # ---- members
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
-        def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
-            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
-
-        return self._groups.write(
-            request.group_id, share_heartbeat.heartbeat, on_error, request, client, self._initialize
+        return self.groups.write(
+            request.group_id, share_heartbeat.heartbeat, HEARTBEAT_ERROR, request, client, self._initialize
         )
 
     def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
         """Members do not wait for this: they get the partitions with a later heartbeat."""
         calls = {
-            (topic_id, partition): self._persister.initialize(
+            (topic_id, partition): self.persister.initialize(
                 SharePartitionKey(group_id, topic_id, partition), state_epoch, UNINITIALIZED_START_OFFSET
             )
             for topic_id, its_partitions in partitions.items()
@@ -82,9 +86,9 @@ class ShareGroupCoordinator:
             log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
         # A coordinator that is deposed meanwhile leaves them to the next one, which initializes them again.
         with suppress(KafkaError):
-            self._groups.runtime.write_unasked(
-                self._groups.partition_for(group_id),
-                initialize.ended,
+            self.groups.runtime.write_unasked(
+                self.groups.partition_for(group_id),
+                share_offsets.initialization_ended,
                 group_id,
                 share_offsets.by_topic(outcomes.keys() - failed.keys()),
                 share_offsets.by_topic(failed),
@@ -93,15 +97,13 @@ class ShareGroupCoordinator:
     # ---- offsets
 
     def alter_offsets(self, request: AlterShareGroupOffsetsRequest) -> Answer[AlterShareGroupOffsetsResponse]:
-        def on_error(error: KafkaError) -> AlterShareGroupOffsetsResponse:
-            return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.own_words)
-
+        on_error = worded(AlterShareGroupOffsetsResponse)
         if not request.group_id:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
 
         def begun(result: share_offsets.Altered) -> Answer[AlterShareGroupOffsetsResponse]:
             calls = {
-                partition: self._persister.initialize(
+                partition: self.persister.initialize(
                     SharePartitionKey(request.group_id, *partition), result.state_epoch, start_offset
                 )
                 for partition, start_offset in result.start_offsets.items()
@@ -110,18 +112,16 @@ class ShareGroupCoordinator:
                 return result.response
             return self._write_outcomes(request.group_id, calls, share_offsets.altered, on_error, result)
 
-        first = self._groups.write(
+        first = self.groups.write(
             request.group_id,
             share_offsets.alter,
-            lambda error: share_offsets.Altered(on_error(error), error=error),
+            lambda error: share_offsets.Altered(on_error(error)),
             request,
         )
         return then(first, begun)
 
     def delete_offsets(self, request: DeleteShareGroupOffsetsRequest) -> Answer[DeleteShareGroupOffsetsResponse]:
-        def on_error(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
-            return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.own_words)
-
+        on_error = worded(DeleteShareGroupOffsetsResponse)
         if not request.group_id:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
         group_id = request.group_id
@@ -129,13 +129,13 @@ class ShareGroupCoordinator:
         def begun(result: share_offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
             if result.error is not None:
                 return on_error(result.error)
-            calls = result.calls(group_id, self._persister)
+            calls = result.calls(group_id, self.persister)
             if not calls:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
             return self._write_outcomes(group_id, calls, share_offsets.deleted, on_error, result)
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
-        first = self._groups.write(
+        first = self.groups.write(
             group_id, share_offsets.delete, lambda error: share_offsets.Deleted(error=error), group_id, names
         )
         return then(first, begun)
@@ -150,7 +150,42 @@ class ShareGroupCoordinator:
     ) -> Reply[R]:
         """The second decision, when the persister has done its part or has failed; `first` is the response of the first one."""
         return outcomes_of(calls).then(
-            lambda outcomes: self._groups.write(group_id, decide, on_error, group_id, first, errors_of(outcomes))
+            lambda outcomes: self.groups.write(group_id, decide, on_error, group_id, first, errors_of(outcomes))
+        )
+
+    # ---- DeleteGroups
+
+    def delete_groups(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
+        """Groups of any kind end with their offsets. A share group is deleted after its states, because it alone knows of them."""
+
+        def begun(found: list[share_offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
+            calls = {
+                (group_id, *partition): call
+                for group_id, deleted in zip(group_ids, found, strict=True)
+                for partition, call in deleted.calls(group_id, self.persister).items()
+            }
+            if not calls:
+                return self.groups.delete_groups(group_ids)
+
+            def ended(
+                outcomes: Mapping[tuple[str, bytes, int], KafkaError | None],
+            ) -> Answer[list[DeletableGroupResult]]:
+                failed = {group_id: error for (group_id, _, _), error in errors_of(outcomes).items()}
+                results = self.groups.delete_groups([group_id for group_id in group_ids if group_id not in failed])
+                kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
+                return then(results, lambda results: [*results, *kept])
+
+            return outcomes_of(calls).then(ended)
+
+        return then(gather([self._begin_deletion(group_id) for group_id in group_ids], lambda found: found), begun)
+
+    def _begin_deletion(self, group_id: str) -> Answer[share_offsets.Deleted]:
+        """What is wrong is found again by the deletion itself."""
+        return self.groups.runtime.write(
+            self.groups.partition_for(group_id),
+            share_offsets.begin_deletion,
+            lambda error: share_offsets.Deleted(error=error),
+            group_id,
         )
 
     # ---- describe
@@ -165,13 +200,9 @@ class ShareGroupCoordinator:
         if group.topics is not None:
             return self._summaries(group.group_id, [(topic.topic_name, topic.partitions) for topic in group.topics])
 
-        def on_error(error: KafkaError) -> DescribeShareGroupOffsetsResponseGroup:
-            return DescribeShareGroupOffsetsResponseGroup(
-                group_id=group.group_id, error_code=error.code, error_message=error.own_words
-            )
-
-        first = self._groups.runtime.read(
-            self._groups.partition_for(group.group_id),
+        on_error = worded(partial(DescribeShareGroupOffsetsResponseGroup, group_id=group.group_id))
+        first = self.groups.runtime.read(
+            self.groups.partition_for(group.group_id),
             share_offsets.initialized,
             lambda error: share_offsets.Initialized(error=error),
             group.group_id,
@@ -180,7 +211,7 @@ class ShareGroupCoordinator:
         def found(initialized: share_offsets.Initialized) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
             if initialized.error is not None:
                 return on_error(initialized.error)
-            topics = self._cluster.topics()
+            topics = self.topics()
             wanted = [
                 (topic.name, sorted(partitions))
                 for topic_id, partitions in initialized.partitions.items()
@@ -193,9 +224,9 @@ class ShareGroupCoordinator:
     def _summaries(
         self, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]]
     ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-        topics = self._cluster.topics()
+        topics = self.topics()
         calls = {
-            (name, partition): self._persister.read_summary(SharePartitionKey(group_id, topic_id, partition), 0)
+            (name, partition): self.persister.read_summary(SharePartitionKey(group_id, topic_id, partition), 0)
             for name, partitions in wanted
             if (topic_id := topics.id_of(name)) is not None
             for partition in partitions
@@ -219,18 +250,16 @@ class ShareGroupCoordinator:
         def summarized(
             summaries: Mapping[tuple[str, int], StateSummary | KafkaError],
         ) -> Reply[DescribeShareGroupOffsetsResponseGroup]:
-            with_lag = [partition for partition, summary in summaries.items() if _has_lag(summary)]
-            return self._cluster.end_offsets(with_lag).then(lambda ends: described(summaries, ends))
+            with_lag = [
+                partition
+                for partition, summary in summaries.items()
+                if not isinstance(summary, KafkaError)
+                and summary.start_offset != UNINITIALIZED_START_OFFSET
+                and summary.delivery_complete_count != UNKNOWN_COUNT
+            ]
+            return self.end_offsets(with_lag).then(lambda ends: described(summaries, ends))
 
         return outcomes_of(calls).then(summarized)
-
-
-def _has_lag(summary: StateSummary | KafkaError) -> bool:
-    return (
-        not isinstance(summary, KafkaError)
-        and summary.start_offset != UNINITIALIZED_START_OFFSET
-        and summary.delivery_complete_count != UNKNOWN_COUNT
-    )
 
 
 def _row(

@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import NEXT_TURN_MS
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.offload import Compute
 from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernRecords
 from ottla.protocol.errors import KafkaError
 
@@ -27,31 +26,25 @@ WORK_ON_LOOP_MAX = 10_000
 WRITTEN_PER_TURN = 4_000
 
 T = TypeVar("T")
-TargetT = TypeVar("TargetT")
-
-
-class TargetInput(Protocol):
-    """What a new target of `epoch` is computed from: nothing of it changes, so that a worker may read it."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def targets(self) -> Mapping[str, Any]: ...
+G = TypeVar("G", bound=AnyModernGroup)
 
 
 class Plan(NamedTuple):
-    """A target to be computed: how much work it is, and the computation, which reads nothing that changes."""
+    """A target to be computed: how much work it is, the assignor's name, and the computation of all members' targets.
+
+    That is given the targets of before, and reads nothing that changes, so that a worker may do it.
+    """
 
     work: int
-    compute: Compute
+    assignor: str
+    assign: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def assign(
     shard: GroupMetadataManager,
-    group: AnyModernGroup,
-    plan: Callable[[], Plan],
+    now_ms: int,
+    group: G,
+    plan: Callable[[GroupMetadataManager, G], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
     """A large target is not there yet when this goes on: a later heartbeat finds it.
@@ -60,8 +53,9 @@ def assign(
     """
     if group.is_assigning:
         return go_on()
-    work, compute = plan()
-    if work <= WORK_ON_LOOP_MAX or group.assignment_epoch <= 0:
+    planned = plan(shard, group)
+    compute = partial(target_records, group.group_id, group.epoch, group.targets.copy(), group.records, planned, now_ms)
+    if planned.work <= WORK_ON_LOOP_MAX or group.assignment_epoch <= 0:
         return Outcome(compute(), then=go_on, atomic=False)
     group.is_assigning = True
     instances = {member_id: instance_id for instance_id, member_id in group.static_members.items()}
@@ -77,15 +71,15 @@ def assign(
 def assign_if_due(
     shard: GroupMetadataManager,
     now_ms: int,
-    group: AnyModernGroup,
-    plan: Callable[[], Plan],
+    group: G,
+    plan: Callable[[GroupMetadataManager, G], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
     """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
     is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
-    return assign(shard, group, plan, go_on)
+    return assign(shard, now_ms, group, plan, go_on)
 
 
 def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGroup) -> bool:
@@ -97,22 +91,22 @@ def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGro
 
 
 def target_records(
-    group: TargetInput, targets: Mapping[str, TargetT], records: ModernRecords[TargetT], assignor: str, now_ms: int
+    group_id: str, epoch: int, before: Mapping[str, Any], records: ModernRecords[Any], plan: Plan, now_ms: int
 ) -> list[CoordinatorRecord]:
     """The records of members whose target is another one than before, and that of the assignment epoch after them."""
     changed = [
-        records.target_record(group.group_id, member_id, target)
-        for member_id, target in targets.items()
-        if group.targets.get(member_id) != target
+        records.target_record(group_id, member_id, target)
+        for member_id, target in plan.assign(before).items()
+        if before.get(member_id) != target
     ]
     log.info(
         "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
-        group.group_id,
-        group.epoch,
-        assignor,
+        group_id,
+        epoch,
+        plan.assignor,
         len(changed),
     )
-    return [*changed, records.assignment_epoch_record(group.group_id, group.epoch, now_ms)]
+    return [*changed, records.assignment_epoch_record(group_id, epoch, now_ms)]
 
 
 class _Writing(NamedTuple):

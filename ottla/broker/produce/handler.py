@@ -57,16 +57,14 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
-from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
 from ottla.protocol.records.compression import ZSTD
-from ottla.protocol.schema import maker
+from ottla.protocol.schema import ZERO_UUID, maker
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
-from ottla.server.network.context import RequestContext
+from ottla.server.network.context import Reply, RequestContext, then
 from ottla.server.network.error_reply import error_reply
-from ottla.server.network.reply import Reply, then
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_config import NEVER
 
@@ -109,8 +107,7 @@ def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestCo
         return None
     only_denied = copy.copy(request)
     only_denied.topic_data = denied
-    error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    rejection: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, only_denied, error)
+    rejection = _refused(only_denied, context, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not request.topic_data:
         return rejection
 
@@ -120,6 +117,11 @@ def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestCo
         return answer
 
     return then(_serve(broker, request, context), merge)
+
+
+def _refused(request: ProduceRequest, context: RequestContext, error: ErrorCode) -> ProduceResponse:
+    response: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, request, KafkaError(error))
+    return response
 
 
 def may_write(authorizer: Authorizer, context: RequestContext, topic: str) -> bool:
@@ -153,7 +155,7 @@ def _serve(
     prepared: PreparedBatches = NONE_PREPARED,
 ) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
-        return reject_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return _refused(request, context, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
         return _append_admitted(broker, request, context, prepared)
     return _append(broker, request, context, NO_REJECTIONS, prepared)
@@ -261,7 +263,7 @@ def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, con
     """KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
     if context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
-    for coordinator in (broker.groups, broker.transactions.coordinator, broker.share.coordinator):
+    for coordinator in (broker.groups, broker.transactions.coordinator, broker.share_coordinator):
         if coordinator.runtime.topic == partition.topic:
             broker.world.clock.call_later(0, partial(coordinator.runtime.reload, partition.index))
 
@@ -285,22 +287,6 @@ def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
 
 
 # -- The response of partitions that reject the records
-
-
-def reject_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
 
 
 def rejected(

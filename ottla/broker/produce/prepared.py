@@ -8,7 +8,8 @@ is prepared between turns and threads, then appended like a request of its own. 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from itertools import dropwhile
 from typing import TypeAlias
 
 from ottla.broker.components import BrokerComponents
@@ -21,11 +22,10 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.protocol.records.builder import Prepared
 from ottla.protocol.work import Turn, Work
-from ottla.server.network.context import RequestContext
+from ottla.server.network.context import Answer, Reply, RequestContext, gather
 from ottla.server.network.error_reply import error_reply
-from ottla.server.network.reply import Answer, Reply, gather
-from ottla.storage.log.preparation import Prepared
 
 #: Prepared batches by `id()` of their PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]
@@ -36,8 +36,8 @@ ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]
 def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
     """Return the rest of the request, from `data` of `topic` on. It shares no object with the first part, whose records may be freed."""
     rest = copy.copy(request)
-    rest.topic_data = [copy.copy(each) for each in request.topic_data[_index(request.topic_data, topic) :]]
-    rest.topic_data[0].partition_data = topic.partition_data[_index(topic.partition_data, data) :]
+    rest.topic_data = [copy.copy(each) for each in dropwhile(lambda each: each is not topic, request.topic_data)]
+    rest.topic_data[0].partition_data = list(dropwhile(lambda each: each is not data, topic.partition_data))
     for each in rest.topic_data:
         each.partition_data = [copy.copy(batch) for batch in each.partition_data]
     return rest
@@ -106,7 +106,3 @@ def _merged(parts: list[ProduceResponse | None]) -> ProduceResponse | None:
     known = {endpoint.node_id for endpoint in head.node_endpoints}
     head.node_endpoints += [endpoint for endpoint in tail.node_endpoints if endpoint.node_id not in known]
     return head
-
-
-def _index(items: Sequence[object], item: object) -> int:
-    return next(index for index, candidate in enumerate(items) if candidate is item)

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ottla.broker.replication.wakeups import Batching, NoBatching
 from ottla.protocol.errors import ErrorCode
-from ottla.server.isolation import isolated
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.clock import TimerWheel
+from ottla.server.tasks import isolated
 
 
+@dataclass(slots=True, eq=False)
 class OffsetWait:
     """A delayed Produce waits with it: called with NONE when the high watermark passes the offset, or with the error that prevents it."""
 
-    __slots__ = ("callback", "required_offset")
-
-    def __init__(self, required_offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        self.required_offset = required_offset
-        self.callback: Callable[[ErrorCode], None] | None = callback
+    required_offset: int
+    callback: Callable[[ErrorCode], None] | None
 
     def cancel(self) -> None:
         self.callback = None
@@ -64,11 +63,14 @@ class OffsetWaits:
             if wait.callback is not None:
                 isolated(wait.callback, result)
 
-    def take_all(self) -> list[OffsetWait]:
+    def fail(self, error: ErrorCode) -> None:
+        """End all waits with an error."""
         taken = list(self.waiting)
         self.waiting.clear()
         self._batching.left(len(taken))
-        return taken
+        for wait in taken:
+            if wait.callback is not None:
+                isolated(wait.callback, error)
 
 
 #: (Partition.when_committed or when_flushed, last appended offset, called with the error unless it is NONE)

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.replication.follower_session import FollowerSession
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, encode_request_header
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import MalformedMessage
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState
 from ottla.protocol.primitives import Buffer, read_uvarint_rest
 from ottla.protocol.schema import maker
@@ -35,11 +34,6 @@ ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
 new_partition_data = maker(PartitionData)
 #: Of the partition, the topic and the response.
 LAST_TAGS = bytes(3)
-
-
-class LeaderAddress(NamedTuple):
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)

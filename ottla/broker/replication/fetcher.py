@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, LeaderAddress
+from ottla.broker.replication.disk_work import flush_when_there_is_room
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests
 from ottla.broker.replication.follower_session import (
     LEADERSHIP_ERRORS,
     SESSION_ERRORS,
@@ -28,17 +29,17 @@ from ottla.broker.replication.follower_session import (
     Key,
     throttled_ms,
 )
-from ottla.broker.replication.group_flush import flush_when_there_is_room
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
+from ottla.broker.replication.truncation import agreed_end, go_to_leaders_range, truncate_after
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
 from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
-from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
+from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
@@ -66,7 +67,7 @@ class LeaderFetcher:
         world: World,
         settings: FetcherSettings,
         leader_id: int,
-        locate: Callable[[], LeaderAddress | None],
+        locate: Callable[[], RegisteredEndpoint | None],
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader_id = leader_id
@@ -235,7 +236,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
-                    # Not `server.turns`: most responses are handled in one turn, and a generator would be made for each.
+                    # Not `begin_in_turns`: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._disk_job(number, topic_id, data) is not None:
@@ -270,8 +271,7 @@ class LeaderFetcher:
         """Run on several threads: while one waits for the file system, the others proceed."""
         ready = min(len(responses), DISK_JOBS_AT_ONCE)
         jobs = [job for each in responses[:ready] if (job := self._disk_job(number, *each)) is not None]
-        on_disk = self._world.workers.on_disk
-        await asyncio.gather(*(on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
+        await asyncio.gather(*(self._world.workers.on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
         self._handle(protocol, number, responses, ready)
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
@@ -290,8 +290,7 @@ class LeaderFetcher:
             if data.error_code != ErrorCode.NONE:
                 self._handle_error(key, partition, ErrorCode(data.error_code))
             elif data.diverging_epoch.epoch >= 0:
-                leader = EndOfEpoch(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                self._truncate(key, partition, own_log, leader)
+                self._truncate(key, partition, own_log, data.diverging_epoch)
             else:
                 partition.append_as_follower(
                     cast("bytes | memoryview", data.records or b""),
@@ -355,7 +354,7 @@ class LeaderFetcher:
     def _delay(self, key: Key, delay_ms: int) -> None:
         self.session.delay(key, self._world.clock.mono_ms() + delay_ms)
 
-    def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EndOfEpoch) -> None:
+    def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EpochEndOffset) -> None:
         offset = agreed_end(own_log, leader)
         job = truncation_job(own_log, offset)
         if job is None:

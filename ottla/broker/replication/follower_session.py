@@ -296,7 +296,7 @@ class FollowerSession:
 
 def is_in_sync(partition: Partition) -> bool:
     """Returns True if the replica of this node is in the ISR, as far as this node knows."""
-    return partition.node_id in partition.isr
+    return partition.node_id in partition.isr.members
 
 
 def throttled_ms(partition: Partition, size: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.replication.fetch_requests import LeaderAddress
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.api import APIS, ApiKey
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
@@ -27,7 +27,7 @@ class LeaderLink:
         leader_id: int,
         client_id: str,
         security: PeerSecurity,
-        locate: Callable[[], LeaderAddress | None],
+        locate: Callable[[], RegisteredEndpoint | None],
     ) -> None:
         self.channel: Channel | None = None
         self.protocol: ChannelProtocol | None = None

@@ -1,6 +1,6 @@
 """Moves of replicas between this node's log directories (AlterReplicaLogDirs, KIP-113): the task of each, until it has replaced the log.
 
-    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/directories/future_copy.py)
+    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/directories/future_logs.py)
     asks        caught up: AssignReplicasToDirs, so that the controller knows the directory before the replica is there (KIP-858)
     replaces    the metadata names the new directory: the last batches are copied and the log is replaced in one turn of the loop
 
@@ -19,18 +19,17 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.group_flush import flush_log
-from ottla.broker.replication.log_removal import LogRemoval
+from ottla.broker.replication.disk_work import LogRemoval, flush_log
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
-from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments, knows_directories
+from ottla.broker.replication.to_controller import DirectoryAssignments, knows_directories
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
-from ottla.server.disk_queue import Priority
 from ottla.server.quotas.rate import Windows
+from ottla.server.workers import Priority
 from ottla.server.world import World
-from ottla.storage.directories import future_copy
+from ottla.storage.directories import future_logs
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
@@ -164,7 +163,7 @@ class LogMoves:
             current = move.partition.log
             if move.target is directory:
                 self._end(move)
-                self._logs.futures.forget(move.future)
+                self._logs.open.take_out(move.future)  # the next start finds it, or it does not
             elif current is None or self._logs.open.directory_of(current) is directory:
                 self._end(move)
 
@@ -223,20 +222,20 @@ class LogMoves:
             # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
         if move.aligned != current.durability.truncations:
-            future_copy.align(current, future)
+            future_logs.align(current, future)
             move.aligned = current.durability.truncations
-        future_copy.follow_start(current, future, now_ms)
+        future_logs.follow_start(current, future, now_ms)
         if gone := future.partition_dir.take_deleted():
             return self._on_disk(move.target.path, Priority.REMOVAL, partial(self._remove, gone))
         if move.read_ahead_to <= future.log_end_offset < current.log_end_offset:
-            ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)
+            ahead = future_logs.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)
             move.read_ahead_to = future.log_end_offset + 1 if ahead is None else ahead.to_offset
             if ahead is not None:
                 return self._on_disk(current.partition_dir.log_dir, Priority.READ, ahead.read)
         copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
         while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
             size = min(PIECE_BYTES, bytes_max)
-            some = future_copy.copy_some(current, future, size, now_ms, disk_job_done=move.disk_job_done)
+            some = future_logs.copy_some(current, future, size, now_ms, disk_job_done=move.disk_job_done)
             move.disk_job_done = False
             if not isinstance(some, int):
                 move.disk_job_done = True
@@ -289,13 +288,13 @@ class LogMoves:
         """Returns True if a crash right after the replacement would lose nothing that the current log would keep."""
         return (
             move.future.log_start_offset == move.start_written
-            and future_copy.is_flushed(current, move.future)
+            and future_logs.is_flushed(current, move.future)
             and self._logs.futures.names_free(move.future)
         )
 
     async def _settle(self, move: Move) -> None:
         start = move.future.log_start_offset
-        if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
+        if (current := move.partition.log) is not None and current.config.flush_messages == future_logs.EVERY_RECORD:
             await flush_log(self._world, current)
         await flush_log(self._world, move.future)
         await self._world.workers.on_disk(move.target.path, Priority.FLUSH, self._sync, move)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import LeaderFetcher
 from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.server.world import World
 
 
@@ -17,7 +18,7 @@ class ReplicaFetchers:
         self,
         world: World,
         settings: FetcherSettings,
-        locate: Callable[[int], LeaderAddress | None],
+        locate: Callable[[int], RegisteredEndpoint | None],
         broker_epoch: Callable[[], int],
     ) -> None:
         #: The leaders that are fetched from: lost connections are noticed of these only.

@@ -9,29 +9,29 @@ leaders (replication/fetcher.py), and the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from ottla.broker.cluster.channels import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.group_flush import GroupFlush
-from ottla.broker.replication.isr import IsrProposals
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.disk_work import GroupFlush, LogRemoval, LogStartWrites
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.log_moves import LogMoves
-from ottla.broker.replication.log_removal import LogRemoval
-from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.throttle import Throttle, is_throttled
-from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
+from ottla.broker.replication.to_controller import AlterPartitionSender, DirectoryAssignments
 from ottla.broker.replication.wakeups import Wakeups
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.partitions import PartitionRegistration
-from ottla.controller.metadata.publisher import new_turn
-from ottla.controller.metadata.topics import TopicDelta
+from ottla.controller.metadata.cluster import RegisteredEndpoint
+from ottla.controller.metadata.image import EMPTY, MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import new_turn
+from ottla.controller.metadata.topics import PartitionRegistration, TopicDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.work import Turn, Work
-from ottla.server.quotas.bounds import PRODUCER_IDS, Bound
+from ottla.server.client_bounds import PRODUCER_IDS, Bound
+from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir
@@ -41,7 +41,7 @@ from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
-#: Units of a turn's worth (`controller.metadata.publisher`), as measured: a partition that is not here, one that changes
+#: Units of a turn's worth (`controller.metadata.loader`), as measured: a partition that is not here, one that changes
 #: its role, one whose log is made (its directory and its files, by a slow file system), one whose configs are set.
 LOOK_UNITS = 1
 CHANGE_UNITS = 50
@@ -62,23 +62,43 @@ class Replicas:
 
     def __init__(
         self,
+        world: World,
         configs: BrokerConfigs,
         logs: Logs,
-        world: World,
-        fetchers: ReplicaFetchers,
-        isr_proposals: IsrProposals[Partition],
-        assignments: DirectoryAssignments,
+        metadata: MetadataCache,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        security: PeerSecurity,
     ) -> None:
-        self.node_id = configs.node_id
+        node_id = configs.node_id
+        settings = FetcherSettings(
+            node_id=node_id,
+            min_bytes=configs["replica.fetch.min.bytes"],
+            wait_ms_max=configs["replica.fetch.wait.max.ms"],
+            partition_bytes_max=configs["replica.fetch.max.bytes"],
+            response_bytes_max=configs["replica.fetch.response.max.bytes"],
+            backoff_ms=configs["replica.fetch.backoff.ms"],
+            timeout_ms=configs["replica.socket.timeout.ms"],
+            security=security,
+        )
+        listener = configs.node.inter_broker_listener
+
+        def locate(leader_id: int) -> RegisteredEndpoint | None:
+            broker = metadata.image.cluster.brokers.get(leader_id)
+            return None if broker is None else broker.endpoint(listener)
+
+        self.node_id = node_id
         self.logs = logs
         self.image: MetadataImage = EMPTY
         #: topic -> index -> partition; the same inner dicts under the topic id, so that both ways cost two lookups.
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
-        self.fetchers = fetchers
-        self.isr_proposals = isr_proposals
-        self.assignments = assignments
+        self.fetchers = ReplicaFetchers(world, settings, locate, broker_epoch)
+        self.isr_proposals = AlterPartitionSender(
+            world, node_id, controller, broker_epoch, lambda: metadata.image.cluster
+        )
+        self.assignments = DirectoryAssignments(world, node_id, controller, broker_epoch, lambda: metadata.image)
         self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
         self._clock = world.clock
@@ -91,7 +111,7 @@ class Replicas:
         self._group_flush = GroupFlush(world)
         self.log_removal = LogRemoval(world, logs)
         self.log_start_writes = LogStartWrites(world, logs)
-        self.moves = LogMoves(world, configs, logs, self.log_removal, assignments, lambda: self.image)
+        self.moves = LogMoves(world, configs, logs, self.log_removal, self.assignments, lambda: self.image)
         self._resigned = False
 
     def __iter__(self) -> Iterator[Partition]:
@@ -334,8 +354,8 @@ class Replicas:
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()
         for partition in self:
-            if not partition.alone:
-                partition.maybe_shrink_isr(now_ms)
+            if partition.leader_log is not None and not partition.alone:
+                partition.isr.maybe_shrink(partition.leader_log, now_ms)
 
     # -- Leadership --------------------------------------------------------------------------------------------------
 

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import EpochEndOffset
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.server.disk_queue import Priority
 from ottla.server.network.client import Channel
+from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncation_job
@@ -37,12 +37,7 @@ EARLIEST, LATEST = -2, -1
 UNDEFINED = -1
 
 
-class EndOfEpoch(NamedTuple):
-    epoch: int
-    end_offset: int
-
-
-def truncation_offset(leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int) -> int:
+def truncation_offset(leader: EpochEndOffset, own: EpochEndOffset, log_end_offset: int) -> int:
     """Return the offset to truncate to. `own` is this log's largest epoch up to the leader's, with its end offset, or (-1, -1)."""
     assert leader.epoch >= 0 and leader.end_offset >= 0, f"a leader diverges somewhere, not at {leader}"
     if own.epoch == UNDEFINED:
@@ -52,8 +47,8 @@ def truncation_offset(leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int) 
     return min(own.end_offset, log_end_offset)
 
 
-def agreed_end(own_log: Log, leader: EndOfEpoch) -> int:
-    own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
+def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
+    own = EpochEndOffset(*own_log.end_offset_for_epoch(leader.epoch))
     return truncation_offset(leader, own, own_log.log_end_offset)
 
 
@@ -62,7 +57,7 @@ async def truncate_after(
     job: Callable[[], Decoded | None],
     partition: Partition,
     own_log: Log,
-    leader: EndOfEpoch,
+    leader: EpochEndOffset,
     leader_epoch: int,
 ) -> None:
     """Truncates the log when a worker has run `job` (`truncation_job`), unless the partition has another leader then."""

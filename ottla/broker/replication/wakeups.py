@@ -1,7 +1,7 @@
 """Wakeups of delayed operations, coalesced: each is woken once per turn of the event loop. And batching, which delays followers' fetches.
 
 A consumer that long-polls a busy partition would otherwise be answered once per appended record, though several produce requests are
-usually handled in the same turn: it is answered once, just after them. Deadlines are in server/timer_wheel.py, and each partition has
+usually handled in the same turn: it is answered once, just after them. Deadlines are in server/clock.py, and each partition has
 the operations that wait for it (partition.py, watchers.py).
 
 Batching: the leader delays followers' fetches until the producers which it has just acknowledged have written again (group commit).
@@ -25,11 +25,12 @@ from anywhere) cost one hold of 1 ms in 64 rounds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.isolation import isolated
+from ottla.server.tasks import isolated
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
@@ -44,19 +45,17 @@ class DelayedOperation(Protocol):
     def wake(self) -> None: ...
 
 
+@dataclass(slots=True)
 class Rounds:
     """The decisions: whether a fetch is held, and until how many Produces wait."""
 
-    __slots__ = ("_crowd", "_in_vain", "_passing", "target", "waiting")
-
-    def __init__(self) -> None:
-        #: Produces that wait for their high watermark now.
-        self.waiting = 0
-        #: While fetches are held: they are released when so many Produces wait.
-        self.target = 0
-        self._crowd = 0
-        self._in_vain = 0
-        self._passing = 0
+    #: Produces that wait for their high watermark now.
+    waiting: int = 0
+    #: While fetches are held: they are released when so many Produces wait.
+    target: int = 0
+    _crowd: int = 0
+    _in_vain: int = 0
+    _passing: int = 0
 
     def joined(self) -> None:
         self.waiting += 1
@@ -159,7 +158,7 @@ class Wakeups:
 
     def schedule(self, operation: DelayedOperation) -> None:
         if not self.pending:
-            # Not `server.turns`: this is no work in slices but one call, and a hot path.
+            # Not `begin_in_turns`: this is no work in slices but one call, and a hot path.
             self.clock.call_later(0, self._run)
         self.pending[operation] = None
 

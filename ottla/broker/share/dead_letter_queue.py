@@ -8,45 +8,145 @@
 
 The partition of the topic is that of the record, modulo the number of partitions. It is produced to by its leader: here, or through
 the channel to its broker. A response that was lost is followed by a second copy of the letters: they are there at least once.
+
+A dead letter has headers that say where its record is and why it was given up. Where the group asks for copies it also has the
+record's key, value and own headers, which come first: of two headers of one name, clients take the last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.broker.cluster.broker_channels import BrokerChannels
-from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
 from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.counts import ShareCounts
-from ottla.broker.share.dead_letter import (
-    RECORDS_A_BATCH_MAX,
-    Letter,
-    QueueTopic,
-    Source,
-    batch_of,
-    copies_from,
-    letters_of,
-    why_unusable,
-)
-from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.group_settings import ShareGroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records.record import Record
-from ottla.server.clock import pause
-from ottla.server.config.topic import TOPIC_CONFIGS
-from ottla.server.timer_wheel import TimerWheel
+from ottla.protocol.records.batch import HEADER_BYTES, iter_batches
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+from ottla.server.clock import TimerWheel, pause
+from ottla.server.config.resource_configs import TOPIC_CONFIGS
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
+
+REJECTED = "Offset rejected by client."
+DELIVERIES_USED_UP = "Offset delivery count exceeded the threshold."
+#: Dead letters of one batch. A turn of the event loop makes one batch.
+RECORDS_A_BATCH_MAX = 500
+INTERNAL_PREFIX = "__"
+
+
+class DeadLetterSource(NamedTuple):
+    """Where the records of some dead letters come from."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class Letter(NamedTuple):
+    """A record that gets a dead letter."""
+
+    offset: int
+    delivery_count: int
+    reason: str
+
+
+class QueueTopic(NamedTuple):
+    """A topic that a group names for its dead letters. `is_enabled`: errors.deadletterqueue.group.enable; None: there is no topic."""
+
+    name: str
+    is_enabled: bool | None
+    prefix: str
+    is_auto_created: bool
+
+
+def letters_of(runs: Iterable[Run]) -> Iterator[Letter]:
+    """In the order of their offsets."""
+    for run in sorted(runs, key=lambda run: run.first):
+        reason = REJECTED if run.is_rejected else DELIVERIES_USED_UP
+        for offset in range(run.first, run.last + 1):
+            yield Letter(offset, run.count, reason)
+
+
+def why_unusable(topic: QueueTopic) -> str | None:
+    """Kafka's rules for the topic, in Kafka's order; None: dead letters can be written, perhaps once the topic is created."""
+    if not topic.name:
+        return "the group names no dead-letter topic any more"
+    if topic.name.startswith(INTERNAL_PREFIX):
+        return f"{topic.name} begins with {INTERNAL_PREFIX}"
+    if topic.is_enabled is False:
+        return f"{topic.name} has no errors.deadletterqueue.group.enable"
+    if not topic.name.startswith(topic.prefix):
+        return f"{topic.name} does not begin with errors.deadletterqueue.topic.name.prefix, which is {topic.prefix}"
+    if topic.is_enabled is None and not topic.is_auto_created:
+        return f"{topic.name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"
+    return None
+
+
+def headers(source: DeadLetterSource, letter: Letter) -> RecordHeaders:
+    return (
+        ("__dlq.errors.topic", source.topic.encode()),
+        ("__dlq.errors.partition", b"%d" % source.partition),
+        ("__dlq.errors.offset", b"%d" % letter.offset),
+        ("__dlq.errors.group", source.group_id.encode()),
+        ("__dlq.errors.delivery.count", b"%d" % letter.delivery_count),
+        ("__dlq.errors.message", letter.reason.encode()),
+    )
+
+
+def batch_of(
+    source: DeadLetterSource, letters: Sequence[Letter], copies: Mapping[int, Record], max_bytes: int, now_ms: int
+) -> tuple[bytes, int]:
+    """One batch of at most `max_bytes`, and how many of the letters it has; at least one, whatever its size."""
+    rows: list[NewRecord] = []
+    size = HEADER_BYTES
+    for letter in letters[:RECORDS_A_BATCH_MAX]:
+        copy = copies.get(letter.offset)
+        row = (
+            NewRecord(None, None, now_ms, headers(source, letter))
+            if copy is None
+            else NewRecord(copy.key, copy.value, now_ms, (*copy.headers, *headers(source, letter)))
+        )
+        size += len(encode_record(len(rows), 0, row.key, row.value, row.headers))
+        if rows and size > max_bytes:
+            break
+        rows.append(row)
+    return build_batch(rows), len(rows)
+
+
+def copies_from(data: bytes, offsets: Sequence[int], max_bytes: int) -> tuple[dict[int, Record], int]:
+    """The records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
+
+    A batch that is damaged, or that takes more than `max_bytes` in memory, gives no record.
+    """
+    found: dict[int, Record] = {}
+    end = -1
+    for batch in iter_batches(data):
+        end = batch.next_offset
+        index = bisect_left(offsets, batch.base_offset)
+        if batch.is_control or index == len(offsets) or offsets[index] > batch.last_offset:
+            continue
+        wanted = frozenset(offsets[index : bisect_right(offsets, batch.last_offset)])
+        try:
+            found |= {row.offset: row for row in batch.iter_records(max_bytes=max_bytes) if row.offset in wanted}
+        except KafkaError:
+            continue
+    return found, end
+
 
 log = logging.getLogger(__name__)
 
@@ -75,39 +175,30 @@ class Queue(NamedTuple):
     max_bytes: int
 
 
+@dataclass(slots=True, eq=False)
 class DeadLetterQueue:
     """Dead letters of the share partitions that this broker leads."""
 
-    def __init__(
-        self,
-        world: World,
-        configs: BrokerConfigs,
-        metadata: MetadataCache,
-        replicas: Replicas,
-        channels: BrokerChannels,
-        controller: ControllerChannel,
-        wheel: TimerWheel,
-    ) -> None:
-        self.counts = ShareCounts()
-        self._world = world
-        self._configs = configs
-        self._metadata = metadata
-        self._replicas = replicas
-        self._channels = channels
-        self._controller = controller
-        self._wheel = wheel
+    world: World
+    configs: BrokerConfigs
+    metadata: MetadataCache
+    replicas: Replicas
+    channels: BrokerChannels
+    controller: ControllerChannel
+    wheel: TimerWheel
+    counts: ShareCounts = field(default_factory=ShareCounts)
 
     def write(
         self,
         group_id: str,
         partition: Partition,
         runs: Sequence[Run],
-        settings: Callable[[], GroupSettings],
+        settings: Callable[[], ShareGroupSettings],
         done: Callable[[], None],
     ) -> None:
         """Dead letters of these records of `partition`; `done` in a later turn of the loop."""
         letters = list(letters_of(runs))
-        source = Source(group_id, partition.topic, partition.index)
+        source = DeadLetterSource(group_id, partition.topic, partition.index)
 
         async def bury() -> None:
             try:
@@ -126,14 +217,14 @@ class DeadLetterQueue:
                 log.exception("Dead letters of share group %s for %s have failed", group_id, partition)
             done()
 
-        self._world.spawn(bury(), f"dead letters of {group_id} for {partition}")
+        self.world.spawn(bury(), f"dead letters of {group_id} for {partition}")
 
     async def _write(
         self,
-        source: Source,
+        source: DeadLetterSource,
         partition: Partition,
         letters: list[Letter],
-        settings: Callable[[], GroupSettings],
+        settings: Callable[[], ShareGroupSettings],
     ) -> None:
         """Raises KafkaError: the letters that are left in the list have failed for good."""
         attempts = 0
@@ -147,7 +238,7 @@ class DeadLetterQueue:
                     tried = min(len(letters), RECORDS_A_BATCH_MAX)
                     if now.copies_records:
                         copies, tried = await self._copies(partition, letters[:tried], queue.max_bytes)
-                batch, count = batch_of(source, letters[:tried], copies, queue.max_bytes, self._world.clock.wall_ms())
+                batch, count = batch_of(source, letters[:tried], copies, queue.max_bytes, self.world.clock.wall_ms())
                 self.counts.dead_letter_requests[source.group_id] += 1
                 await self._produce(queue, batch)
             except KafkaError as error:
@@ -155,7 +246,7 @@ class DeadLetterQueue:
                 if not error.code.retriable or attempts >= ATTEMPTS_MAX:
                     raise
                 log.info("Dead letters of share group %s, again: %s", source.group_id, error)
-                await pause(self._world.clock, min(RETRY_MS << (attempts - 1), RETRY_MS_MAX))
+                await pause(self.world.clock, min(RETRY_MS << (attempts - 1), RETRY_MS_MAX))
                 continue
             self.counts.dead_letters[source.group_id] += count
             del letters[:count]
@@ -166,15 +257,15 @@ class DeadLetterQueue:
 
     async def _queue(self, name: str, partition: int) -> Queue:
         """Raises KafkaError: INVALID_CONFIG if the topic cannot have dead letters; others where it is created, or not known yet."""
-        image = self._metadata.image
+        image = self.metadata.image
         topic = image.topics.by_name(name)
         own = image.configs.for_topic(name)
         why = why_unusable(
             QueueTopic(
                 name,
                 None if topic is None else TOPIC_CONFIGS[IS_ENABLED].parse(own.get(IS_ENABLED, "false")),
-                self._configs["errors.deadletterqueue.topic.name.prefix"],
-                self._configs["errors.deadletterqueue.auto.create.topics.enable"],
+                self.configs["errors.deadletterqueue.topic.name.prefix"],
+                self.configs["errors.deadletterqueue.auto.create.topics.enable"],
             )
         )
         if why is not None:
@@ -182,12 +273,12 @@ class DeadLetterQueue:
         if topic is None:
             await self._create(name)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has just been created")
-        return Queue(name, topic.id, partition % len(topic.partitions), self._configs.for_log(own).max_message_bytes)
+        return Queue(name, topic.id, partition % len(topic.partitions), self.configs.for_log(own).max_message_bytes)
 
     async def _create(self, name: str) -> None:
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPIC_CONFIG.items()]
         wanted = CreatableTopic(name=name, num_partitions=BY_DEFAULT, replication_factor=BY_DEFAULT, configs=configs)
-        response = await self._controller.request(
+        response = await self.controller.request(
             CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS), REQUEST_TIMEOUT_MS
         )
         for result in response.topics:
@@ -209,7 +300,7 @@ class DeadLetterQueue:
                 log_ = partition.local_log(-1, require_leader=True)
                 data = bytes(log_.read(offsets[tried], max_bytes=min(left, READ_BYTES)).records)
                 left -= len(data)
-                records, end = await self._world.workers.run(copies_from, data, offsets, max_bytes)
+                records, end = await self.world.workers.run(copies_from, data, offsets, max_bytes)
                 found |= records
             except (KafkaError, StorageFailure) as error:
                 log.info("No copy of offset %d of %s: %s", offsets[tried], partition, error)
@@ -220,20 +311,20 @@ class DeadLetterQueue:
 
     async def _produce(self, queue: Queue, batch: bytes) -> None:
         """Raises KafkaError unless the batch is committed."""
-        leader, _ = self._metadata.leader_and_epoch(queue.topic, queue.partition)
+        leader, _ = self.metadata.leader_and_epoch(queue.topic, queue.partition)
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        if leader == self._metadata.node_id:
+        if leader == self.metadata.node_id:
             error = await self._append(queue, batch)
         else:
-            error = _error_of(await self._channels.request(leader, _request(queue, batch)))
+            error = _error_of(await self.channels.request(leader, _request(queue, batch)))
         if error:
             raise KafkaError(error)
 
     async def _append(self, queue: Queue, batch: bytes) -> ErrorCode:
-        partition = self._replicas.lookup(queue.topic, queue.topic_id, queue.partition)
+        partition = self.replicas.lookup(queue.topic, queue.topic_id, queue.partition)
         try:
-            appended = partition.append(batch, ACKS_ALL, self._world.clock.wall_ms())
+            appended = partition.append(batch, ACKS_ALL, self.world.clock.wall_ms())
         except StorageFailure as failure:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         errors: list[ErrorCode] = []
@@ -241,7 +332,7 @@ class DeadLetterQueue:
         DelayedProduce(
             [(partition.when_committed, appended.last_offset, errors.append)],
             REQUEST_TIMEOUT_MS,
-            self._wheel,
+            self.wheel,
             committed.set,
         )
         await committed.wait()

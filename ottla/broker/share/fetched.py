@@ -1,13 +1,86 @@
-"""Records that were read for a share fetch, by batch: their offsets, which of them were aborted, and the part that was acquired."""
+"""Records that were read for a share fetch, by batch: their offsets, which of them were aborted, and what the fetch acquires of them (KIP-932)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from struct import Struct
+from typing import NamedTuple
 
-from ottla.broker.share.acquisition import Acquired, Span
+from ottla.broker.share.in_flight import Run
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
 from ottla.storage.segment.txn_index import AbortedTxn
+
+
+class Limits(NamedTuple):
+    """The limits of one ShareFetch."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    #: KIP-1206: `max_records` is not exceeded for the sake of whole batches.
+    strict: bool
+
+
+class Span(NamedTuple):
+    """Offsets, both included: a record batch of the log, or a part of one."""
+
+    first: int
+    last: int
+
+
+class Acquired(NamedTuple):
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+@dataclass(slots=True, eq=False)
+class Acquisition:
+    """The records that one fetch acquires: how many it may still take, and those that it has."""
+
+    batches: Sequence[Span]
+    limit: int
+    strict: bool
+    runs: list[Run] = field(default_factory=list)
+    count: int = 0
+    is_full: bool = False
+    _bases: list[int] = field(default_factory=list)
+
+    def last_from(self, first: int, last: int) -> int:
+        """The last offset to take of `first` to `last`."""
+        left = self.limit - self.count
+        if last - first + 1 <= left:
+            return last
+        cut = first + left - 1
+        if self.strict:
+            return cut
+        if not self._bases:
+            self._bases = [batch.last for batch in self.batches]
+        index = bisect_left(self._bases, cut)
+        return min(last, max(cut, self._bases[index])) if index < len(self._bases) else last
+
+    def add(self, runs: list[Run]) -> None:
+        self.runs += runs
+        self.count += sum(run.size for run in runs)
+        if self.count >= self.limit:
+            self.is_full = True
+
+    def acquired(self) -> list[Acquired]:
+        """Parts of one batch that follow each other, and were delivered as often, are one element."""
+        acquired: list[Acquired] = []
+        before: Run | None = None
+        for run in self.runs:
+            if before and (before.last + 1, before.count, before.batch) == (run.first, run.count, run.batch):
+                acquired[-1] = acquired[-1]._replace(last_offset=run.last)
+            else:
+                acquired.append(Acquired(run.first, run.last, run.count))
+            before = run
+        return acquired
+
 
 _BASE_AND_LENGTH = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">i")
@@ -43,8 +116,10 @@ class Fetched:
         for span, end in zip(self.spans, self.ends, strict=True):
             batch = BatchView(self.records, position)
             position = end
-            if batch.is_transactional and not batch.is_control and _is_aborted(batch, transactions):
-                found.append(span)
+            if batch.is_transactional and not batch.is_control:
+                of_producer = [each for each in transactions if each.producer_id == batch.producer_id]
+                if any(each.first_offset <= batch.base_offset <= each.last_offset for each in of_producer):
+                    found.append(span)
         return found
 
     def part_of(self, acquired: Sequence[Acquired]) -> memoryview:
@@ -56,11 +131,3 @@ class Fetched:
             if span.first <= acquired[-1].last_offset:
                 end = following
         return self.records[begin:end]
-
-
-def _is_aborted(batch: BatchView, transactions: Sequence[AbortedTxn]) -> bool:
-    return any(
-        batch.producer_id == transaction.producer_id
-        and transaction.first_offset <= batch.base_offset <= transaction.last_offset
-        for transaction in transactions
-    )

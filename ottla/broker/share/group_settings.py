@@ -9,9 +9,9 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.share.share_partition import ShareSettings
 from ottla.protocol.features import SHARE_VERSION
-from ottla.server.config.group import group_values
+from ottla.server.client_bounds import Kept
+from ottla.server.config.resource_configs import group_values
 from ottla.server.config.validators import DURATION
-from ottla.server.kept import Kept
 
 #: The broker's settings that are the defaults of groups, in the order of `ShareSettings`.
 PARTITION_SETTINGS = (
@@ -29,7 +29,7 @@ BY_DURATION = "by_duration:"
 KEPT_BYTES_MAX = 1024 * 1024
 
 
-class GroupSettings(NamedTuple):
+class ShareGroupSettings(NamedTuple):
     partition: ShareSettings
     read_committed: bool
     #: share.auto.offset.reset
@@ -47,9 +47,9 @@ class GroupSettingsView:
         self._configs = configs
         self._metadata = metadata
         self._made_of: tuple[object, object, int] | None = None
-        self.kept: Kept[str, GroupSettings] = Kept("share_group_settings", KEPT_BYTES_MAX)
+        self.kept: Kept[str, ShareGroupSettings] = Kept("share_group_settings", KEPT_BYTES_MAX)
 
-    def of(self, group_id: str) -> GroupSettings:
+    def of(self, group_id: str) -> ShareGroupSettings:
         image, broker_values = self._metadata.image.configs, self._configs.values
         level = self._metadata.image.features.level(SHARE_VERSION)
         made_of = self._made_of
@@ -61,7 +61,7 @@ class GroupSettingsView:
             values = group_values(image.for_group(group_id), broker_values)
             lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
             topic = values["errors.deadletterqueue.topic.name"] if level >= DEAD_LETTERS_SINCE else ""
-            made = GroupSettings(
+            made = ShareGroupSettings(
                 ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"], bool(topic)),
                 values["share.isolation.level"] == READ_COMMITTED,
                 values["share.auto.offset.reset"],
@@ -74,14 +74,7 @@ class GroupSettingsView:
 
 def duration_ms(text: str) -> int:
     """An ISO 8601 duration such as P1DT2H or PT0.5S, which the config's validator has checked."""
-    assert DURATION.fullmatch(text)
-    date, _, time = text.upper().removeprefix("P").partition("T")
-    amounts = {"D": 0.0, "H": 0.0, "M": 0.0, "S": 0.0}
-    number = ""
-    for character in date + time:
-        if character in amounts:
-            amounts[character], number = float(number), ""
-        else:
-            number += character
-    length = timedelta(days=amounts["D"], hours=amounts["H"], minutes=amounts["M"], seconds=amounts["S"])
-    return int(length / timedelta(milliseconds=1))
+    found = DURATION.fullmatch(text)
+    assert found is not None
+    days, hours, minutes, seconds = (float(amount or 0) for amount in found.groups())
+    return int(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds) / timedelta(milliseconds=1))

@@ -5,20 +5,74 @@ other until it is archived. A run has as many records as were acquired at once; 
 that have become equal again are merged. All costs are by run, none by record. Settings bound the records in flight
 (share.partition.max.record.locks), and so the runs: lists and bisection are the fastest structure at that size.
 
-Nothing here decides: that is share_partition.py.
+The states of a record are data, with their transitions (drawn in docs/dev/STATES.md) and what each acknowledgement means; the numbers
+are those of the wire and of `__share_group_state`. Nothing here decides: that is share_partition.py.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from enum import IntEnum
 
-from ottla.broker.share.record_state import TERMINAL, TRANSITIONS, RecordState
+
+class RecordState(IntEnum):
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    #: Given up, in a group that has a dead-letter topic (KIP-1191): the record's dead letter is not written yet.
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+
+class AcknowledgeType(IntEnum):
+    #: The offset has no record: compaction removed it, or it is a control record.
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    #: The lock of the record begins again (KIP-1222).
+    RENEW = 4
+
+
+TERMINAL = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+
+#: The state that an acknowledgement gives. A released record is archived instead once its deliveries are used up.
+OUTCOMES = {
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+}
+
+TRANSITIONS: dict[RecordState, dict[RecordState, str]] = {
+    RecordState.AVAILABLE: {
+        RecordState.ACQUIRED: "a member fetches it: the delivery count rises by one, and the acquisition lock begins",
+        RecordState.ARCHIVED: "the log does not have the offset any more (compaction)",
+    },
+    RecordState.ACQUIRED: {
+        RecordState.AVAILABLE: "released, or its lock timed out, or its member is gone; the delivery count is below the limit",
+        RecordState.ACKNOWLEDGED: "accepted",
+        RecordState.ARCHIVING: "rejected, or released after its last delivery, in a group with a dead-letter topic",
+        RecordState.ARCHIVED: "rejected; or released after its last delivery; or a gap; or of an aborted transaction",
+    },
+    RecordState.ACKNOWLEDGED: {},
+    RecordState.ARCHIVING: {
+        RecordState.ARCHIVED: "its dead letter is committed in the dead-letter topic, or has failed for good",
+    },
+    RecordState.ARCHIVED: {},
+}
+
+
+def released(delivery_count: int, limit: int) -> RecordState:
+    """The state of a record that its member releases."""
+    return RecordState.AVAILABLE if delivery_count < limit else RecordState.ARCHIVED
+
 
 NO_MEMBER = ""
 
 
-class Batch:
+class AcquiredBatch:
     """The records that were first acquired together. How many there were decides how far later deliveries are cut down."""
 
     __slots__ = ("size",)
@@ -32,7 +86,7 @@ class Run:
 
     __slots__ = ("batch", "count", "deadline_ms", "first", "is_rejected", "last", "member", "state", "target")
 
-    def __init__(self, first: int, last: int, state: RecordState, count: int, batch: Batch) -> None:
+    def __init__(self, first: int, last: int, state: RecordState, count: int, batch: AcquiredBatch) -> None:
         self.first = first
         self.last = last
         self.state = state
@@ -63,7 +117,7 @@ class Run:
         )
 
 
-class InFlight:
+class InFlightRecords:
     """The runs in the order of their offsets, and how many records of them are available or finished."""
 
     __slots__ = ("_firsts", "available", "end", "finished", "runs", "start")
@@ -120,7 +174,7 @@ class InFlight:
 
     def append(self, last: int, state: RecordState, count: int) -> Run:
         """The records from the end offset to `last` are in flight from now on."""
-        run = Run(self.end, last, state, count, Batch(last - self.end + 1))
+        run = Run(self.end, last, state, count, AcquiredBatch(last - self.end + 1))
         self.runs.append(run)
         self._firsts.append(run.first)
         self.end = last + 1

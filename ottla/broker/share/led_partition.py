@@ -19,19 +19,24 @@ from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
-from ottla.broker.share.acquisition import Acquired
 from ottla.broker.share.counts import ShareCounts
-from ottla.broker.share.fetched import Fetched
-from ottla.broker.share.group_settings import EARLIEST, GroupSettings
+from ottla.broker.share.fetched import Acquired, Fetched, Limits
+from ottla.broker.share.group_settings import EARLIEST, ShareGroupSettings
 from ottla.broker.share.in_flight import Run
-from ottla.broker.share.persister import Persister
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, Update
-from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState, StateUpdate
+from ottla.broker.share.share_state import (
+    UNINITIALIZED_START_OFFSET,
+    Persister,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+    StateUpdate,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.clock import Clock
-from ottla.server.isolation import isolated
+from ottla.server.clock import Clock, TimerWheel
 from ottla.server.metrics import Histogram
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.network.context import Reply
+from ottla.server.tasks import isolated
 from ottla.storage.log.log import Log
 
 #: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
@@ -61,7 +66,7 @@ class DeadLetters(Protocol):
         group_id: str,
         partition: Partition,
         runs: Sequence[Run],
-        settings: Callable[[], GroupSettings],
+        settings: Callable[[], ShareGroupSettings],
         done: Callable[[], None],
     ) -> None: ...
 
@@ -76,7 +81,7 @@ class Leadership(Protocol):
     counts: ShareCounts
     dead_letters: DeadLetters
 
-    def settings_of(self, group_id: str) -> GroupSettings: ...
+    def settings_of(self, group_id: str) -> ShareGroupSettings: ...
 
     def ended(self, led: LedSharePartition) -> None: ...
 
@@ -164,9 +169,12 @@ class LedSharePartition:
             if error is not None and error.code in ENDING_ERRORS:
                 self.end(error)
 
-        state = self.state
-        first = StateUpdate(state.state_epoch, self.leader_epoch, state.start_offset, [], state.delivery_complete_count)
-        self._leadership.persister.write(self.key, first).when_done(kept)
+        self._persist([]).when_done(kept)
+
+    def _persist(self, batches: Sequence[StateBatch]) -> Reply[None]:
+        state, epoch = self.state, self.leader_epoch
+        update = StateUpdate(state.state_epoch, epoch, state.start_offset, batches, state.delivery_complete_count)
+        return self._leadership.persister.write(self.key, update)
 
     def end(self, error: KafkaError) -> None:
         if self.phase == Phase.ENDED:
@@ -190,7 +198,7 @@ class LedSharePartition:
         self.end(KafkaError(code))
         return None
 
-    def _settings(self) -> GroupSettings:
+    def _settings(self) -> ShareGroupSettings:
         return self._leadership.settings_of(self.key.group_id)
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
@@ -213,24 +221,22 @@ class LedSharePartition:
         self.partition.reads += 1
         return Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records) if found.records else None
 
-    def acquire(
-        self, member_id: str, fetched: Fetched, *, max_records: int, batch_size: int, strict: bool
-    ) -> list[Acquired]:
+    def acquire(self, member_id: str, fetched: Fetched, max_records: int, limits: Limits) -> list[Acquired]:
         """In the same turn of the loop as the read."""
         log = self.partition.leader_log
         assert log is not None and fetched.offset == self.state.next_fetch_offset
         aborted = []
         if self._settings().read_committed:
-            aborted = fetched.aborted(log.aborted_transactions(fetched.offset, fetched.spans[-1].last + 1))
+            aborted = fetched.aborted(log.segments.aborted_transactions(fetched.offset, fetched.spans[-1].last + 1))
         now_ms = self._leadership.clock.mono_ms()
         acquired = self.state.acquire(
             member_id,
             fetched.offset,
             fetched.spans,
             max_records=max_records,
-            batch_size=batch_size,
+            batch_size=limits.batch_size,
             now_ms=now_ms,
-            strict=strict,
+            strict=limits.strict,
             aborted=aborted,
         )
         for first, last, count in acquired:
@@ -297,14 +303,8 @@ class LedSharePartition:
             self._write(self.state.release(member_id))
 
     def _write(self, update: Update | None, done: Written | None = None) -> None:
-        if update is None:
-            return
-        state = self.state
-        to_write = StateUpdate(
-            state.state_epoch, self.leader_epoch, state.start_offset, update.batches, state.delivery_complete_count
-        )
-        reply = self._leadership.persister.write(self.key, to_write)
-        reply.when_done(partial(self._written, update, done))
+        if update is not None:
+            self._persist(update.batches).when_done(partial(self._written, update, done))
 
     def _written(self, update: Update, done: Written | None, outcome: KafkaError | None) -> None:
         error = None if outcome is None else _for_client(outcome)

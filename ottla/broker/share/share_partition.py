@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ottla.broker.share.acquisition import Acquired, Acquisition, Span
-from ottla.broker.share.in_flight import InFlight, Run
-from ottla.broker.share.record_state import OUTCOMES, AcknowledgeType, RecordState, released
+from ottla.broker.share.fetched import Acquired, Acquisition, Span
+from ottla.broker.share.in_flight import OUTCOMES, AcknowledgeType, InFlightRecords, RecordState, Run, released
 from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -68,7 +67,7 @@ class SharePartition:
     def __init__(self, settings: ShareSettings, state_epoch: int, start_offset: int) -> None:
         self.settings = settings
         self.state_epoch = state_epoch
-        self.in_flight = InFlight(start_offset)
+        self.in_flight = InFlightRecords(start_offset)
         #: ARCHIVING records that no dead letter is being written of.
         self._dead: list[Run] = []
 

@@ -10,11 +10,13 @@ A session ends with its connection, too (KIP-932). It has no id: a group has one
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.kept import shown
+from ottla.server.client_bounds import shown
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +34,12 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-class TopicPartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     topic_id: bytes
     partition: int
 
 
-class Connection(Protocol):
+class SessionConnection(Protocol):
     """The part of a connection that sessions need."""
 
     @property
@@ -50,16 +52,16 @@ class ShareSession:
 
     __slots__ = ("connection_id", "epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, partitions: Iterable[TopicPartition], connection_id: str) -> None:
+    def __init__(self, key: SessionKey, partitions: Iterable[TopicIdPartition], connection_id: str) -> None:
         self.key = key
         self.epoch = 1
-        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
+        self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
         self.connection_id = connection_id
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
-    def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
+    def change(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Raises KafkaError INVALID_REQUEST, and changes nothing, if there would be too many partitions."""
         new = dict.fromkeys((partition for partition in added if partition not in self.partitions), True)
         check_count(self.key.group_id, len(self.partitions) + len(new))
@@ -67,13 +69,13 @@ class ShareSession:
         for partition in forgotten:
             self.partitions.pop(partition, None)
 
-    def rotated(self) -> list[TopicPartition]:
+    def rotated(self) -> list[TopicIdPartition]:
         """The partitions, beginning with another one in each request: none is always the last."""
         partitions = list(self.partitions)
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
-    def must_include(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+    def must_include(self, partition: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
         must = has_records or has_error or self.partitions.get(partition, False)
         if partition in self.partitions:
             self.partitions[partition] = has_error
@@ -87,20 +89,19 @@ def check_count(group_id: str, partitions: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")
 
 
+@dataclass(slots=True, eq=False)
 class ShareSessions:
     """The share sessions of one broker."""
 
-    def __init__(
-        self, limit: Callable[[], int], on_left: Callable[[ShareSession], None], on_unused: Callable[[str], None]
-    ) -> None:
-        """Takes two callbacks. `on_left`: the session has ended with its connection. `on_unused`: a group has no session left."""
-        self._limit = limit
-        self._on_left = on_left
-        self._on_unused = on_unused
-        self._sessions: dict[SessionKey, ShareSession] = {}
-        self._members: dict[str, int] = {}
-        # The open sessions of a connection, and the groups that have had one on it.
-        self._connections: dict[str, tuple[dict[SessionKey, ShareSession], set[str]]] = {}
+    limit: Callable[[], int]
+    #: The session has ended with its connection.
+    on_left: Callable[[ShareSession], None]
+    #: A group has no session left.
+    on_unused: Callable[[str], None]
+    _sessions: dict[SessionKey, ShareSession] = field(default_factory=dict)
+    _members: Counter[str] = field(default_factory=Counter)
+    #: The open sessions of a connection, and the groups that have had one on it.
+    _connections: dict[str, tuple[dict[SessionKey, ShareSession], set[str]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -108,13 +109,15 @@ class ShareSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def open(self, key: SessionKey, partitions: Iterable[TopicPartition], connection: Connection) -> ShareSession:
+    def open(
+        self, key: SessionKey, partitions: Iterable[TopicIdPartition], connection: SessionConnection
+    ) -> ShareSession:
         """Raises KafkaError: SHARE_SESSION_LIMIT_REACHED."""
         self.remove(key)
-        if len(self._sessions) >= self._limit():
+        if len(self._sessions) >= self.limit():
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(key, partitions, connection.id)
-        self._members[key.group_id] = self._members.get(key.group_id, 0) + 1
+        self._members[key.group_id] += 1
         if connection.id not in self._connections:
             self._connections[connection.id] = {}, set()
             connection.on_close(lambda: self._disconnected(connection.id))
@@ -137,10 +140,8 @@ class ShareSessions:
     def remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
         if session is not None:
-            left = self._members[key.group_id] - 1
-            if left:
-                self._members[key.group_id] = left
-            else:
+            self._members[key.group_id] -= 1
+            if not self._members[key.group_id]:
                 del self._members[key.group_id]
             if session.connection_id in self._connections:
                 self._connections[session.connection_id][0].pop(key, None)
@@ -150,11 +151,11 @@ class ShareSessions:
         sessions, groups = self._connections.pop(connection_id)
         for key, session in sessions.items():
             self.remove(key)
-            self._on_left(session)
+            self.on_left(session)
         self._forget_unused(groups)
 
     def _forget_unused(self, groups: set[str]) -> None:
         """Takes out the groups that have no session any more, on any connection."""
         for group_id in sorted(groups - self._members.keys()):
             groups.discard(group_id)
-            self._on_unused(group_id)
+            self.on_unused(group_id)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
@@ -24,23 +24,21 @@ from ottla.broker.share.share_state import (
     StateSummary,
     StateUpdate,
 )
+from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
     shared_structs,
     write_share_group_state,
 )
 from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
 from ottla.server.clock import Clock
-from ottla.server.isolation import isolated
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
+from ottla.server.tasks import isolated
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 #: Errors that pass, with the number of attempts that they are worth. A topic may be newer than the coordinator's metadata.
 ATTEMPTS = {
@@ -56,21 +54,17 @@ RETRY_MS, RETRY_MS_MAX = 50, 1_000
 CALLS_PER_TURN = 200
 
 
-class Api(NamedTuple):
-    """The structs of one of the five requests, whose shapes are the same, and the value of a share partition's result."""
+class PersisterApi(NamedTuple):
+    """One of the five requests, whose shapes are the same: the struct of a topic, and the value of a share partition's result."""
 
-    request: Callable[[str, list[Any]], object]
+    key: ApiKey
     topic: Callable[[bytes, list[Any]], object]
-    value: Callable[[Any], object]
+    value: Callable[[Any], object] = lambda result: None
 
 
-INITIALIZE = Api(
-    initialize_share_group_state.InitializeShareGroupStateRequest,
-    initialize_share_group_state.InitializeStateData,
-    lambda result: None,
-)
-READ = Api(
-    read_share_group_state.ReadShareGroupStateRequest,
+INITIALIZE = PersisterApi(ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.InitializeStateData)
+READ = PersisterApi(
+    ApiKey.READ_SHARE_GROUP_STATE,
     ReadStateTopic,
     lambda result: ShareState(
         result.state_epoch,
@@ -78,18 +72,10 @@ READ = Api(
         [StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in result.state_batches],
     ),
 )
-WRITE = Api(
-    write_share_group_state.WriteShareGroupStateRequest,
-    write_share_group_state.WriteStateData,
-    lambda result: None,
-)
-DELETE = Api(
-    delete_share_group_state.DeleteShareGroupStateRequest,
-    delete_share_group_state.DeleteStateData,
-    lambda result: None,
-)
-SUMMARIZE = Api(
-    read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+WRITE = PersisterApi(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.WriteStateData)
+DELETE = PersisterApi(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.DeleteStateData)
+SUMMARIZE = PersisterApi(
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     ReadStateTopic,
     lambda result: StateSummary(
         result.state_epoch, result.leader_epoch, result.start_offset, result.delivery_complete_count
@@ -99,7 +85,7 @@ SUMMARIZE = Api(
 
 @dataclass(slots=True, eq=False)
 class Call:
-    api: Api
+    api: PersisterApi
     key: SharePartitionKey
     data: Any
     replies: list[Reply[Any]]
@@ -150,7 +136,7 @@ class StatePersister:
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
         return self._call(SUMMARIZE, key, ReadStatePartition(key.partition, leader_epoch))
 
-    def _call(self, api: Api, key: SharePartitionKey, data: object) -> Reply[Any]:
+    def _call(self, api: PersisterApi, key: SharePartitionKey, data: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         queue = self._queues.setdefault(key, deque())
         queue.append(Call(api, key, data, [reply]))
@@ -167,7 +153,7 @@ class StatePersister:
         ready, self._ready = self._ready[:CALLS_PER_TURN], self._ready[CALLS_PER_TURN:]
         if self._ready:
             self.clock.call_later(0, self._flush)
-        requests: dict[tuple[int, str, Api], list[Call]] = {}
+        requests: dict[tuple[int, str, PersisterApi], list[Call]] = {}
         is_missing = False
         for key in ready:
             call = self._queues[key][0]
@@ -183,7 +169,8 @@ class StatePersister:
             topics: dict[bytes, list[Any]] = {}
             for call in calls:
                 topics.setdefault(call.key.topic_id, []).append(call.data)
-            request = api.request(group_id, [api.topic(topic_id, data) for topic_id, data in topics.items()])
+            rows = [api.topic(topic_id, data) for topic_id, data in topics.items()]
+            request = APIS[api.key].request(group_id, rows)
             self.send(node_id, request).when_done(partial(self._answered, calls))
 
     def _answered(self, calls: list[Call], response: Any) -> None:

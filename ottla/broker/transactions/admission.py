@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, BatchView
 from ottla.protocol.schema import RequestRecords
-from ottla.server.network.reply import Answer
+from ottla.server.network.context import Answer
 
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
@@ -87,7 +87,7 @@ class Admission:
                     # This broker may become its leader before the append, for which nothing was verified.
                     self._rejected[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
-                if log.preparation.is_needed:
+                if log.rules.may_ask:
                     self.prepares = True
                 if log.producers.has_open_transaction(*producer):
                     continue

@@ -10,7 +10,7 @@ The end of a transaction:
     that record is committed         -> markers to every partition that takes part       markers.py
     all markers are committed        -> CompleteCommit | CompleteAbort is appended       `complete`
 
-The client is answered at the second step. Version 2 raises the epoch with the first (transaction_states.py says why), to a new producer
+The client is answered at the second step. Version 2 raises the epoch with the first (transaction.py says why), to a new producer
 id when the epochs are used up: the markers still carry the old id with its last epoch, the next transaction the new one.
 """
 
@@ -21,9 +21,7 @@ from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.transactions.transaction import NO_PARTITIONS, NO_TIMESTAMP, Partitions, Transaction, created
-from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionShard
-from ottla.broker.transactions.transaction_states import (
+from ottla.broker.transactions.transaction import (
     COMPLETION,
     END_TXN_V1,
     END_TXN_V2,
@@ -31,12 +29,18 @@ from ottla.broker.transactions.transaction_states import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
     IDLE,
+    NO_PARTITIONS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     PREPARED,
     End,
-    State,
+    Partitions,
+    Transaction,
+    TransactionState,
+    created,
 )
+from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -64,7 +68,7 @@ def init_producer_id(
     if expected is not None and not _is_known(transaction, *expected):
         _say_fenced(transaction, *expected)
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if transaction.state is State.ONGOING:
+    if transaction.state is TransactionState.ONGOING:
         log.info(
             "Fencing the producer of transactionalId %s (producerId %d, epoch %d), whose transaction is ongoing",
             transaction.transactional_id,
@@ -79,7 +83,7 @@ def init_producer_id(
         transaction, shard.last_epoch(transaction), None if expected is None else expected[1], new_producer_id
     )
     after = transaction.to(
-        State.EMPTY,
+        TransactionState.EMPTY,
         now_ms,
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -163,10 +167,10 @@ def add(
 ) -> Outcome[ErrorCode]:
     """Add partitions to the transaction; the first ones begin it. The response is NONE."""
     transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
-    if transaction.state is State.ONGOING and partitions <= transaction.partitions:
+    if transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
         return Outcome(response=ErrorCode.NONE)
     after = transaction.to(
-        State.ONGOING,
+        TransactionState.ONGOING,
         now_ms,
         partitions=transaction.partitions | partitions,
         start_ms=now_ms if transaction.state in IDLE else transaction.start_ms,
@@ -226,7 +230,7 @@ def end(
         raise KafkaError(decision)
     if decision is End.DONE:
         return Outcome(response=_ended(transaction, client_transaction_version))
-    state = State.PREPARE_COMMIT if request.committed else State.PREPARE_ABORT
+    state = TransactionState.PREPARE_COMMIT if request.committed else TransactionState.PREPARE_ABORT
     after = _prepared(transaction, state, now_ms, client_transaction_version, new_producer_id)
     return _prepare(shard, transaction, after, _ended(after, client_transaction_version))
 
@@ -272,10 +276,12 @@ def abort_and_fence(
     """Abort an open transaction without its producer, and fence the producer by a new epoch."""
     version = shard.coordinating.transaction_version()
     if version >= EPOCH_BUMP_SINCE:
-        after = _prepared(transaction, State.PREPARE_ABORT, now_ms, version, new_producer_id)
+        after = _prepared(transaction, TransactionState.PREPARE_ABORT, now_ms, version, new_producer_id)
     else:
         epoch = min(transaction.producer_epoch + 1, EPOCH_MAX)
-        after = transaction.to(State.PREPARE_ABORT, now_ms, producer_epoch=epoch, client_transaction_version=0)
+        after = transaction.to(
+            TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, client_transaction_version=0
+        )
     return _prepare(shard, transaction, after, response)
 
 
@@ -290,10 +296,14 @@ def abort_timed_out(
 
 
 def _prepared(
-    transaction: Transaction, state: State, now_ms: int, client_transaction_version: int, new_producer_id: int | None
+    transaction: Transaction,
+    state: TransactionState,
+    now_ms: int,
+    client_transaction_version: int,
+    new_producer_id: int | None,
 ) -> Transaction:
     # Aborting what never began still needs a start, which Kafka's readers of the record insist on.
-    start_ms = transaction.start_ms if transaction.state is State.ONGOING else now_ms
+    start_ms = transaction.start_ms if transaction.state is TransactionState.ONGOING else now_ms
     if client_transaction_version < EPOCH_BUMP_SINCE:
         return transaction.to(state, now_ms, client_transaction_version=0)
     next_producer_id = _needed(new_producer_id) if transaction.is_epoch_exhausted else NO_PRODUCER_ID

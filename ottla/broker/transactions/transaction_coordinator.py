@@ -1,7 +1,7 @@
 """The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response, now or by a Reply.
 
 Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. What a
-transaction does is in decisions.py.
+transaction does is in decisions.py. And what administrators see of them (KIP-664, KIP-994, KIP-1152).
 """
 
 from __future__ import annotations
@@ -11,26 +11,34 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from ottla.broker.coordinator.client_errors import OnError, error_code
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.listing import Listing
-from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.outcome import OnError, Outcome, coded, error_code
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
+from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions import decisions
-from ottla.broker.transactions import transaction_descriptions as describe
 from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
-from ottla.broker.transactions.transaction import Partitions, Transaction, TransactionRecordCodec
+from ottla.broker.transactions.transaction import (
+    BY_NAME,
+    EPOCH_BUMP_SINCE,
+    NO_PARTITIONS,
+    PREPARED,
+    Partitions,
+    Transaction,
+    TransactionRecordCodec,
+    by_topic,
+)
 from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionConfig, TransactionShard
-from ottla.broker.transactions.transaction_states import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.controller.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ottla.server.network.reply import Answer, Reply, gather, then
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
+from ottla.server.network.context import Answer, Reply, gather, then
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +46,8 @@ TOPIC = TRANSACTION_STATE_TOPIC
 
 T = TypeVar("T")
 
+# The log of the transaction's own partition rejects writes at present.
+RETRY_COMPLETION_MS = 100
 # EndTxn v5 is how a client says that it knows version 2.
 END_TXN_OF_V2 = 5
 
@@ -80,8 +90,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # ---- notifications of the broker
 
-    def on_resigned(self, partition: int) -> None:
-        super().on_resigned(partition)
+    def unload(self, partition: int) -> None:
+        super().unload(partition)
         for transactional_id in [t for t in self._sendings if self.partition_for(t) == partition]:
             self._sendings.pop(transactional_id).stop()
 
@@ -147,14 +157,14 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def end(self, request: EndTxnRequest, api_version: int) -> Answer[EndTxnResponse]:
         if not request.transactional_id:
-            return _end_error(KafkaError(ErrorCode.INVALID_REQUEST))
+            return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
         return self._write_with_producer_id(
             request.transactional_id,
             lambda shard, now_ms, producer_id: decisions.end(
                 shard, now_ms, request, client_transaction_version, producer_id
             ),
-            _end_error,
+            coded(EndTxnResponse),
         )
 
     def _write_with_producer_id(
@@ -243,7 +253,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return _describe_error(transactional_id, ErrorCode.INVALID_REQUEST)
         return self.runtime.read(
             self.partition_for(transactional_id),
-            describe.describe,
+            described,
             lambda error: _describe_error(transactional_id, error.code),
             transactional_id,
         )
@@ -252,7 +262,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """List the transactions of all shards here; while a shard is loading the response is COORDINATOR_LOAD_IN_PROGRESS."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
-            show = describe.listed(self._routes.clock.wall_ms(), request)
+            show = listed(self._routes.clock.wall_ms(), request)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
 
@@ -270,17 +280,74 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return then(Listing(self.runtime, all_of, show).answer(), answer)
 
 
-# The log of the transaction's own partition rejects writes at present.
-RETRY_COMPLETION_MS = 100
-
-
 def _init_error(error: KafkaError) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
 
 
-def _end_error(error: KafkaError) -> EndTxnResponse:
-    return EndTxnResponse(error_code=error.code)
-
-
 def _describe_error(transactional_id: str, error: ErrorCode) -> describe_transactions.TransactionState:
     return describe_transactions.TransactionState(error_code=error, transactional_id=transactional_id)
+
+
+def described(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:
+    """Describe transactions; their partitions are those whose marker is not written yet."""
+    transaction = shard.find(transactional_id)
+    if transaction is None:
+        return _describe_error(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    partitions = transaction.partitions
+    if transaction.state in PREPARED:
+        left = shard.coordinating.unwritten_markers(transactional_id)
+        partitions = NO_PARTITIONS if left is None else left
+    return describe_transactions.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.kafka_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicNamePartitions(name, indexes) for name, indexes in by_topic(partitions).items()],
+    )
+
+
+def matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Returns a function that is True for a matching transactional id, with the bounds of groups' expressions.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.
+    """
+    if not pattern:
+        return lambda transactional_id: True
+    try:
+        expression = compiled(pattern)
+    except ValueError as error:  # UnicodeEncodeError is one
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    return lambda transactional_id: expression.fullmatch(transactional_id) is not None
+
+
+def listed(
+    now_ms: int, request: ListTransactionsRequest
+) -> Callable[[Transaction], list_transactions.TransactionState | None]:
+    """Returns a function that shows a transaction, None if it does not pass every filter of the request.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.
+    """
+    matches = matcher(request.transactional_id_pattern)
+    states = {BY_NAME[name] for name in request.state_filters if name in BY_NAME}
+    producer_ids = set(request.producer_id_filters)
+
+    def show(transaction: Transaction) -> list_transactions.TransactionState | None:
+        if producer_ids and transaction.producer_id not in producer_ids:
+            return None
+        if request.state_filters and transaction.state not in states:
+            return None
+        if request.duration_filter >= 0 and now_ms - transaction.start_ms <= request.duration_filter:
+            return None
+        if not matches(transaction.transactional_id):
+            return None
+        return list_transactions.TransactionState(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.kafka_name,
+        )
+
+    return show

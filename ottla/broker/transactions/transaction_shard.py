@@ -1,6 +1,6 @@
 """One partition of `__transaction_state` as state: its transactional ids.
 
-`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `transaction_descriptions.py`), but for those of its
+`replay` is where hard state changes. Decisions are functions on the shard (`decisions.py`, `transaction_coordinator.py`), but for those of its
 timers: the end of transactions that are open for too long, and the expiration of unused transactional ids. Soft state is what a
 failover may forget: the epoch before the last InitProducerId (a retry of that call then fences its producer, as with Kafka), and
 which markers are written.
@@ -12,17 +12,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ottla.broker.coordinator.client_errors import unreadable
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked, unreadable
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers, sweep
-from ottla.broker.transactions.transaction import Transaction, from_record
-from ottla.broker.transactions.transaction_states import IDLE, PREPARED, State
-from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
+from ottla.broker.transactions.transaction import IDLE, PREPARED, Transaction, TransactionState, from_record
+from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, TransactionLogValue
+from ottla.server.client_bounds import TRANSACTIONAL_IDS, Bound
 from ottla.server.config.settings import setting
-from ottla.server.quotas.bounds import TRANSACTIONAL_IDS, Bound
 
 log = logging.getLogger(__name__)
 
@@ -76,14 +74,6 @@ class Coordinating(Protocol):
         ...
 
 
-class LastEpoch(NamedTuple):
-    """The producer's epoch before the current one. It is void when the producer id or the epoch has changed again."""
-
-    producer_id: int
-    producer_epoch: int
-    last_producer_epoch: int
-
-
 class TransactionShard:
     """The transactions of one partition. `wall_ms` is for what timers set off; requests bring their own time."""
 
@@ -95,7 +85,8 @@ class TransactionShard:
         self.wall_ms = wall_ms
         self.coordinating = coordinating
         self.transactions: dict[str, Transaction] = {}
-        self.last_epochs: dict[str, LastEpoch] = {}
+        # By transactional id: producer id, epoch, and the epoch before. Void when the producer id or the epoch has changed again.
+        self.last_epochs: dict[str, tuple[int, int, int]] = {}
         # Ids that are refused: their newest record could not be replayed.
         self.unreadable: set[str] = set()
 
@@ -134,10 +125,10 @@ class TransactionShard:
         known = self.last_epochs.get(transaction.transactional_id)
         if known is None or known[:2] != (transaction.producer_id, transaction.producer_epoch):
             return -1
-        return known.last_producer_epoch
+        return known[2]
 
     def remember_epoch(self, transactional_id: str, producer_id: int, epoch: int, last_epoch: int) -> None:
-        self.last_epochs[transactional_id] = LastEpoch(producer_id, epoch, last_epoch)
+        self.last_epochs[transactional_id] = producer_id, epoch, last_epoch
 
     # ---- timers
 
@@ -184,7 +175,7 @@ class TransactionShard:
             transaction = self.transactions.get(transactional_id)
             if (
                 transaction is None
-                or transaction.state is not State.ONGOING
+                or transaction.state is not TransactionState.ONGOING
                 or transaction.timeout_ms == NO_TIMEOUT_MS
                 or transaction.start_ms + transaction.timeout_ms >= now_ms
             ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.channels import BrokerChannels
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
@@ -13,14 +13,13 @@ from ottla.broker.groups.group_coordinator_service import GroupCoordinatorServic
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.markers import MarkerRoutes, MarkerWriter
 from ottla.broker.transactions.transaction_coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.transaction_shard import TransactionConfig
 from ottla.broker.transactions.verify import AppendVerifier
-from ottla.broker.transactions.write_markers import MarkerWriter
 from ottla.protocol.features import TRANSACTION_VERSION
+from ottla.server.clock import TimerWheel
 from ottla.server.config.settings import read
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 
 

@@ -25,18 +25,16 @@ from typing import Any, TypeVar
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.transaction import Partitions, by_topic
+from ottla.broker.transactions.transaction import EPOCH_BUMP_SINCE, Partitions, by_topic
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
-from ottla.broker.transactions.transaction_states import EPOCH_BUMP_SINCE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.server.clock import Clock, TimerHandle
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer, Reply, then
+from ottla.server.clock import TimerHandle
+from ottla.server.network.context import Answer, Reply, RequestContext, then
 from ottla.storage.producers.producer_states import ProducerStates, Verification
 
 T = TypeVar("T")
@@ -91,6 +89,8 @@ class AppendVerifier:
         coordinator_of: Callable[[str], int],
         verification_enabled: Callable[[], bool],
     ) -> None:
+        self.clock = routes.clock
+        self.config = coordinator.config
         self._routes = routes
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
@@ -168,16 +168,6 @@ class AppendVerifier:
         )
         return then(answer, lambda error: dict.fromkeys(asked, error))
 
-    @property
-    def clock(self) -> Clock:
-        return self._routes.clock
-
-    @property
-    def retry_ms(self) -> tuple[int, int]:
-        """Returns (delay between retries, total time) while the previous transaction still completes."""
-        config = self._coordinator.config
-        return config.add_partitions_retry_backoff_ms, config.add_partitions_retry_backoff_max_ms
-
 
 def in_order(context: RequestContext, verdicts: Answer[Verdicts], append: Callable[[Verdicts], Answer[T]]) -> Answer[T]:
     """Returns the response of `append(verdicts)`. The client's next request does not overtake it while the verdicts are waited for.
@@ -240,9 +230,10 @@ class _Question:
         if self.answer is not None:
             return
         if self._operation is Operation.ADDED and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
-            pause_ms, in_all_ms = self._verifier.retry_ms
-            if self._verifier.clock.mono_ms() - self._started_ms < in_all_ms:
-                self._verifier.clock.call_later(pause_ms, self.ask)
+            # The previous transaction still completes.
+            config, clock = self._verifier.config, self._verifier.clock
+            if clock.mono_ms() - self._started_ms < config.add_partitions_retry_backoff_max_ms:
+                clock.call_later(config.add_partitions_retry_backoff_ms, self.ask)
                 return
         void = [tp for tp, error in verdicts.items() if not error and not self._expected[tp].holds]
         if void and self._asked_again < ASKED_AGAIN_MAX:

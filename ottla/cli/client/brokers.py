@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.cli.client.leaders import TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -75,6 +75,16 @@ async def alter_replica_log_dirs(
         for topic in response.results
         for part in topic.partitions
     }
+
+
+async def answers(cluster: ClusterClient, broker: int) -> bool:
+    """Return whether the broker answers within ATTEMPT_MS_MAX."""
+    cluster.doing = f"asking broker {broker} whether it runs"
+    try:
+        await cluster.metadata([], broker)
+    except NoConnection:
+        return False
+    return True
 
 
 async def unregister_broker(cluster: ClusterClient, broker: int) -> None:

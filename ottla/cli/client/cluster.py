@@ -35,7 +35,7 @@ RETRY_BACKOFF_MS = 100
 #: A broker creates a topic that a producer asks for within this time, or does not do so (auto.create.topics.enable).
 AUTO_CREATE_MS_MAX = 3_000
 #: How long a client waits for a response that another broker could give as well: a broker that is paused, or cut off from the
-#: others, must not cost the whole time limit of a command.
+#: others, must not cost the whole time limit of a command. Where no other broker is known it may cost that.
 ATTEMPT_MS_MAX = 5_000
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
@@ -116,7 +116,8 @@ class ClusterClient:
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=create,
         )
-        attempt_ms = min(self.timeout_ms, ATTEMPT_MS_MAX)
+        is_alone = node is None and max(len(self.bootstrap), len(self.brokers)) == 1
+        attempt_ms = None if is_alone else min(self.timeout_ms, ATTEMPT_MS_MAX)
         response: MetadataResponse = await self.request(request, node, timeout_ms=attempt_ms)
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         return response

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.network.channel_protocol import AnotherProtocol, ChannelClosed, RequestLost, SecurityRejected
+from ottla.server.network.channel_protocol import (
+    AnotherProtocol,
+    ChannelClosed,
+    HandshakeLost,
+    RequestLost,
+    SecurityRejected,
+)
 from ottla.server.network.peer_security import PeerSecurity
 
 NOTHING_THERE = "is a broker running there?"
@@ -16,7 +22,7 @@ def connection_hint(fault: ChannelClosed, security: PeerSecurity, answered: bool
         return _rejected(str(fault))
     if isinstance(fault, AnotherProtocol):
         return "-b takes the address of a Kafka listener, not that of a proxy or of an admin listener"
-    if answered or not isinstance(fault, RequestLost):
+    if answered or not isinstance(fault, (HandshakeLost, RequestLost)):
         return NOTHING_THERE
     closed = "it closed the connection at the first request, as a listener does that expects"
     if security.tls is None and security.login is None:

@@ -17,8 +17,9 @@ from ottla.cli.client.topics import list_offsets
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ottla.protocol.records import BatchView, Record, iter_batches
+from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import Record
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1

@@ -16,8 +16,8 @@ from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.producer import Producer
 from ottla.cli.percentiles import Durations
 from ottla.cli.progress import Progress
-from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import NO_COMPRESSION
+from ottla.protocol.records.record import NewRecord
 
 #: Records that are sent between two looks at the clock when there is no rate.
 LOOK_EVERY = 100

@@ -30,9 +30,9 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.protocol.records import NewRecord, build_batch
-from ottla.protocol.records.builder import partition_for_key
+from ottla.protocol.records.builder import build_batch, partition_for_key
 from ottla.protocol.records.compression import NO_COMPRESSION
+from ottla.protocol.records.record import NewRecord
 
 ACKS_ALL = -1
 # Well below max.message.bytes (1 MB by default), so that header and record overhead never matter.

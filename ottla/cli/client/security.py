@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import Values
-from ottla.server.config.tables.sasl import SASL
-from ottla.server.config.tables.ssl import SSL
+from ottla.server.config.key import ConfigError, Values
+from ottla.server.config.tables.security import SASL, SSL
 from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
-from ottla.server.sasl.client import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
-from ottla.server.sasl.gssapi_listener import command
+from ottla.server.sasl.gssapi import command
 from ottla.server.sasl.jaas import JaasError, read_module
-from ottla.server.sasl.listener import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, login_module
-from ottla.server.sasl.peer_login import PeerLogin
+from ottla.server.sasl.mechanisms import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, login_module
+from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PeerLogin, PlainClient, ScramClient
 from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
@@ -72,7 +69,7 @@ def _text(default: Any) -> str | None:
 def _tls(world: World, values: Values) -> ClientTls:
     # Not at the top: a plaintext command would pay 60 ms for the libraries.
     from ottla.server.tls.contexts import client_context
-    from ottla.server.tls.properties import TlsProperties
+    from ottla.server.tls.stores import TlsProperties
 
     return ClientTls(client_context(TlsProperties(values, world.files.read)).context)
 
@@ -92,7 +89,7 @@ def _login(world: World, values: Values, properties: Mapping[str, str], path: st
         raise _wrong(path, f"{JAAS} has {module.class_name}, which does not serve {mechanism}", remedy)
     options = module.values
     if mechanism == OAUTHBEARER:
-        from ottla.server.sasl.oauth_listener import OAuthTokens
+        from ottla.server.sasl.mechanisms import OAuthTokens
 
         token = OAuthTokens(world).source("client", values, options)
 

@@ -29,7 +29,8 @@ from ottla.protocol.messages.shared_structs import (
     TopicIdPartitions,
 )
 from ottla.protocol.primitives import new_uuid, uuid_to_str
-from ottla.protocol.records import Record, iter_batches
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.record import Record
 
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8 * 1024 * 1024

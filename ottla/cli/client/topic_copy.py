@@ -27,8 +27,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-from ottla.protocol.records import NewRecord, Record
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.record import NewRecord, Record
 
 #: Where DescribeConfigs has found a value that was set for the topic itself.
 TOPIC_SOURCE = 1

@@ -14,7 +14,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MIN, NUMBERS, salted_password
+from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, NUMBERS, salted_password
 
 SALT_BYTES = 32
 MECHANISMS = {number: name for name, number in NUMBERS.items()}

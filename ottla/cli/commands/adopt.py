@@ -42,10 +42,9 @@ def adopt(
     if not directories and config is None:
         raise CommandFailed("no directory is named", "name what log.dirs names, or --config server.properties", USAGE)
     # Imported late, so that a wrong argument is answered at once.
-    from ottla.node.adoption.check import check
+    from ottla.node.adoption.check import changes, check, facts
     from ottla.node.adoption.directories import CannotAdopt
-    from ottla.node.adoption.report import changes, facts
-    from ottla.server.config.errors import ConfigError
+    from ottla.server.config.key import ConfigError
 
     properties = None if config is None else read_property_file(config, "name Kafka's server.properties")
     try:

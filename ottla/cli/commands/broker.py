@@ -10,8 +10,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
-from ottla.cli.client.brokers import describe_log_dirs, unregister_broker
-from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.brokers import answers, describe_log_dirs, unregister_broker
+from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.cli.client.failures import code_of
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.leaders import TopicPartition
@@ -145,7 +145,10 @@ async def drain(
 async def remove(
     broker: int, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION
 ) -> None:
-    """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them."""
+    """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them.
+
+    One that has stopped just now, or was killed, is removed as soon as the controller has fenced it.
+    """
     async with connect(connection) as cluster:
         found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
         if broker not in found:
@@ -156,8 +159,13 @@ async def remove(
                 f"broker {broker} holds {len(held)} replica(s), such as that of {held[0][0]}-{held[0][1]}",
                 f"`ottla broker drain {broker}` moves them",
             )
-        if not found[broker].is_fenced:
-            raise CommandFailed(f"broker {broker} is running", "stop it first: it would register again")
+        while broker in found and not found[broker].is_fenced:
+            if await answers(cluster, broker):
+                raise CommandFailed(f"broker {broker} is running", "stop it first: it would register again")
+            # Other brokers replay its fencing a moment after it has stopped; after an accident its session has to end first.
+            cluster.doing = f"waiting for the controller to fence broker {broker}, which does not answer"
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+            found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
         if dry_run:
             would(f"remove broker {broker}")
             return

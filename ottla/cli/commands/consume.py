@@ -22,7 +22,7 @@ from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
 from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
 from ottla.cli.record_json import to_line
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 

@@ -133,7 +133,7 @@ def _format(
     from ottla.container.settings import ContainerError
     from ottla.processes.plan import plan
     from ottla.protocol.primitives import new_uuid, uuid_to_str
-    from ottla.server.config.errors import ConfigError
+    from ottla.server.config.key import ConfigError
     from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
     from ottla.storage.files import OsFiles
 
@@ -185,7 +185,7 @@ def _check_processes(properties: dict[str, str], processes: int | None, origins:
         return
     from ottla.container.settings import ContainerError
     from ottla.processes.supervisor import prepare
-    from ottla.server.config.errors import ConfigError
+    from ottla.server.config.key import ConfigError
     from ottla.storage.errors import InconsistentLogDirectory
 
     try:

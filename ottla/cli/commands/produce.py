@@ -16,8 +16,8 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.cli.record_json import Incoming, from_line
-from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.record import NewRecord
 from ottla.server.clock import Clock
 
 app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")

@@ -13,7 +13,7 @@ from ottla.cli.client.quotas import alter_quotas, describe_quotas
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import note, print_rows
-from ottla.server.quotas.table import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
+from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 
 app = App(name="quota", version_flags=[], help="Quotas of users, client ids and addresses: list, set, unset.")
 

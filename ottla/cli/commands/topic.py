@@ -272,7 +272,9 @@ def _offsets(first: int | None, following: int | None) -> dict[str, int | None]:
 
 def _near_setting(settings: Mapping[str, str]) -> str | None:
     """Return what was meant by the first setting that topics do not have."""
-    from ottla.server.config.topic import TOPIC_CONFIGS  # the tables are slow to import, and for mistakes only
+    from ottla.server.config.resource_configs import (
+        TOPIC_CONFIGS,  # the tables are slow to import, and for mistakes only
+    )
 
     unknown = [name for name in settings if name not in TOPIC_CONFIGS]
     return did_you_mean(unknown[0], TOPIC_CONFIGS) if unknown else None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.coordinator.coordinator import partition_for
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
@@ -16,9 +16,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, time_text, would
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.coordinator_records import encode_key
-from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
-from ottla.protocol.records import NewRecord
+from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, encode_key
+from ottla.protocol.records.record import NewRecord
 
 app = App(
     name="txn", version_flags=[], help="Transactions: list, describe, abort; forget ids whose record cannot be read."

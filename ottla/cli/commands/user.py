@@ -13,7 +13,7 @@ from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listi
 from ottla.cli.client.users import NewPassword, alter_scram_user, describe_scram_users
 from ottla.cli.errors import FAILED, USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.server.sasl.scram_messages import ITERATIONS_MIN
+from ottla.server.sasl.scram import ITERATIONS_MIN
 
 app = App(
     name="user",

@@ -13,7 +13,7 @@ from ottla.cli.doctor.findings import Finding
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 
 PREFIX = "ottla-doctor-"
 #: Bits of the authorized operations (KIP-430).

@@ -10,8 +10,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, client_properties, deprecated, key_values, with_cluster
-from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.record import NewRecord
 
 #: Options that Kafka deprecates, and what it says is to be used.
 OLD = {"property": "reader-property", "producer-property": "command-property", "producer.config": "command-config"}

@@ -14,8 +14,7 @@ from ottla.cli.shims.dump_log_indexes import DUMPS, Mismatches, base_offset
 from ottla.cli.shims.dump_log_records import DECODERS, Contents, Decode, control_text, decoder_of_classes
 from ottla.cli.shims.tool import Parser, Unusable, given
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, batch_size
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, batch_size, crc32c
 from ottla.protocol.records.record import Record
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles

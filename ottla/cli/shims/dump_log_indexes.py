@@ -15,7 +15,7 @@ from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.producers import producer_snapshots
-from ottla.storage.producers.producer_state import NO_OFFSET
+from ottla.storage.producers.producer_states import NO_OFFSET
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12

@@ -14,7 +14,7 @@ from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 
 #: The arguments of earlier versions, by their places, which Kafka still takes.
 PLACES = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size", "command-config")

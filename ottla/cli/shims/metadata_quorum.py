@@ -13,7 +13,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, tab_table, with_cluster
 from ottla.protocol.messages.describe_quorum import ReplicaState
-from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.schema import ZERO_UUID
 
 COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
 

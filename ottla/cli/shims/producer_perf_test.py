@@ -13,8 +13,8 @@ from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, with_cluster
-from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.record import NewRecord
 
 REPORT_MS = 5000
 #: A flush of what a millisecond or two of sending has collected: each waits for its acknowledgements.

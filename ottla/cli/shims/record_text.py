@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla.cli.shims.exceptions import PACKAGE
 from ottla.cli.shims.tool import Unusable
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 #: Returns the text of a key, a value or the value of a header.
 Deserialize = Callable[[bytes], bytes]

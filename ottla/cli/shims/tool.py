@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         if not arguments or options.help:
             self.usage_error(self.description or "")
         if options.version:
-            from ottla.protocol.releases import RELEASES
+            from ottla.protocol.features import RELEASES
 
             print(next(iter(RELEASES)))
             raise SystemExit(0)

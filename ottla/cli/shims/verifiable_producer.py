@@ -12,7 +12,7 @@ from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import TreeParser, connected, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records import NewRecord
+from ottla.protocol.records.record import NewRecord
 
 #: How long records are collected before they are sent, so that one that is alone does not wait.
 LINGER_MS = 50

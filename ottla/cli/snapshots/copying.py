@@ -1,7 +1,7 @@
 """How a log directory is copied: what is never written again is shared by hard links, everything else is copied.
 
     sealed segments with their indexes, producer    linked: no node writes to a file that has a second name
-    snapshots, snapshots of the metadata            (ottla/storage/shared_files.py)
+    snapshots, snapshots of the metadata            (ottla/storage/mapped_file.py)
     the active segment of each log                  copied up to its last whole batch
     checkpoints, epochs, identity, quorum-state     copied
     locks, files that are about to be removed       left out

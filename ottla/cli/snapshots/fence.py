@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -33,11 +34,14 @@ FLOCK = struct.Struct("hhqqi")
 UNKNOWN = -1
 STOPPED = frozenset("TtZX")
 
-#: What the guard runs: it must not depend on anything of this process, and imports nothing that is slow.
+#: What the guard runs: it must not depend on anything of this process, and imports nothing that is slow. It says when it begins to
+#: wait, and that it has waited for too long before it lets anything run.
 GUARD = """
 import os, select, signal, sys
 os.write(1, b".")
 late = not select.select([0], [], [], float(sys.argv[1]))[0]
+if late:
+    os.write(1, b".")
 for pid in map(int, sys.argv[2:]):
     try:
         os.kill(pid, signal.SIGCONT)
@@ -45,6 +49,10 @@ for pid in map(int, sys.argv[2:]):
         pass
 sys.exit(late)
 """
+
+
+class NotFenced(CommandFailed):
+    """The nodes did not stand still for as long as it took: the machine is busy, or the disk is."""
 
 
 @dataclass(slots=True)
@@ -103,7 +111,8 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
     """No process of these log directories runs inside. Those that were stopped before stay so afterwards.
 
     Raises:
-        CommandFailed: they could not be stopped, or were let go by the guard before the end: what was read inside is worth nothing.
+        NotFenced: they did not stop in time, or were let go by the guard before the end: what was read inside is worth nothing.
+        CommandFailed: they cannot be stopped.
     """
     if directories and sys.platform != "linux":
         raise CommandFailed(
@@ -116,7 +125,7 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
         return
     guard = subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", GUARD, str(LIMIT_S), *map(str, pids)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
     assert guard.stdin is not None and guard.stdout is not None
     if not guard.stdout.read(1):
@@ -125,7 +134,7 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
     try:
         for pid in pids:
             _signal(pid, signal.SIGSTOP)
-        _wait_until_all_stand(pids)
+        _wait_until_all_stand(pids, guard)
         yield found
     finally:
         for pid in pids:
@@ -136,10 +145,14 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
         late = guard.wait()
         guard.stdout.close()
     if late:
-        raise CommandFailed(
-            f"the nodes stood still for more than {LIMIT_S:g} s and were let go before everything was copied",
-            "take it while fewer records are written, or with the nodes stopped; nothing was kept of it",
-        )
+        raise _let_go()
+
+
+def _let_go() -> NotFenced:
+    return NotFenced(
+        f"the nodes stood still for more than {LIMIT_S:g} s and were let go before everything was copied",
+        "take it while fewer records are written, or with the nodes stopped; nothing was kept of it",
+    )
 
 
 def _signal(pid: int, number: int) -> None:
@@ -153,16 +166,28 @@ def _signal(pid: int, number: int) -> None:
         ) from None
 
 
-def _wait_until_all_stand(pids: Iterable[int]) -> None:
+def _wait_until_all_stand(pids: Iterable[int], guard: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + STOPPED_WITHIN_S
     waiting = list(pids)
-    while waiting := [pid for pid in waiting if not _stands(pid)]:
+    while True:
+        waiting = [pid for pid in waiting if not _stands(pid)]
+        # On a machine that stood still meanwhile, the guard may have let them go before they were stopped: it would not do so again.
+        if _has_spoken(guard):
+            raise _let_go()
+        if not waiting:
+            return
         if time.monotonic() > deadline:
-            raise CommandFailed(
+            raise NotFenced(
                 f"process {waiting[0]} did not stop within {STOPPED_WITHIN_S:g} s",
                 "does it wait for a disk that hangs?",
             )
         time.sleep(POLL_S)
+
+
+def _has_spoken(guard: subprocess.Popen[bytes]) -> bool:
+    """Whether the guard has waited for too long, or has ended."""
+    assert guard.stdout is not None
+    return bool(select.select([guard.stdout], [], [], 0)[0])
 
 
 def _stands(pid: int) -> bool:

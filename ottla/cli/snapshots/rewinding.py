@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from ottla.broker.transactions.transaction_states import State
+from ottla.broker.transactions.transaction import TransactionState
 from ottla.cli import former_addresses
 from ottla.cli.errors import CommandFailed
 from ottla.cli.former_addresses import together
@@ -32,28 +32,26 @@ from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
-from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
-from ottla.protocol.internal_topics.share_records import (
+from ottla.protocol.internal_topics.coordinator_records import (
     SHARE_RECORDS,
+    TRANSACTION_RECORDS,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
-)
-from ottla.protocol.internal_topics.transaction_records import (
-    TRANSACTION_RECORDS,
     TransactionLogKey,
     TransactionLogValue,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.schema import ZERO_UUID
 from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, write_offsets
 from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, read_meta_properties, write_clean_mark
 from ottla.storage.files import OsFiles
 
 OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
 INTERNAL = (OFFSETS, TRANSACTIONS, SHARES)
-NOT_ENDED = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
-DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+NOT_ENDED = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.site import Site
 from ottla.console.texts import moment
-from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
 #: Rows of one table.
 SHOWN_MAX = 500

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 from ottla.controller.decisions.control_state import ControlState
@@ -13,11 +12,16 @@ from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,
     RemoveAccessControlEntryRecord,
 )
-from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
-from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
+from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from ottla.protocol.primitives import new_uuid
-from ottla.server.authorization.acl import AccessControlEntry, matches_filter
-from ottla.server.authorization.hosts import CIDR, read_network
+from ottla.server.authorization.acl import CIDR, AccessControlEntry, matches_filter, read_network
 from ottla.server.authorization.operations import (
     CLUSTER,
     CLUSTER_NAME,
@@ -30,12 +34,12 @@ from ottla.server.authorization.operations import (
 )
 
 
-def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Random) -> Outcome[list[AclCreationResult]]:
+def create_acls(state: ControlState, request: CreateAclsRequest, rng: Random) -> Outcome[CreateAclsResponse]:
     """Creates entries. For an existing entry the result is success, and no record is written."""
     existing = set(state.image.acls.entries.values())
     records: list[MetadataRecord] = []
     results = []
-    for creation in creations:
+    for creation in request.creations:
         try:
             _check(creation)
         except KafkaError as error:
@@ -54,20 +58,9 @@ def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Rand
         if entry in existing:
             continue
         existing.add(entry)
-        records.append(
-            AccessControlEntryRecord(
-                id=new_uuid(rng),
-                resource_type=entry.resource_type,
-                resource_name=entry.resource_name,
-                pattern_type=entry.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission_type,
-            )
-        )
+        records.append(AccessControlEntryRecord(new_uuid(rng), *entry))
     check_records_max(len(records))
-    return Outcome(records, results)
+    return Outcome(records, CreateAclsResponse(results=results))
 
 
 def _check(creation: AclCreation) -> None:
@@ -97,10 +90,10 @@ def _check(creation: AclCreation) -> None:
                      " the principal type from the principal name)")  # fmt: skip
 
 
-def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Outcome[list[DeleteAclsFilterResult]]:
+def delete_acls(state: ControlState, request: DeleteAclsRequest) -> Outcome[DeleteAclsResponse]:
     removed: dict[bytes, None] = {}
     results = []
-    for wanted in filters:
+    for wanted in request.filters:
         if _is_unknown(wanted):
             results.append(
                 DeleteAclsFilterResult(
@@ -108,31 +101,15 @@ def delete_acls(state: ControlState, filters: Sequence[DeleteAclsFilter]) -> Out
                 )
             )
             continue
-        matching = [
-            (entry_id, entry) for entry_id, entry in state.image.acls.entries.items() if matches_filter(wanted, entry)
-        ]
-        removed |= {entry_id: None for entry_id, _ in matching}
-        results.append(
-            DeleteAclsFilterResult(
-                error_message=None,
-                matching_acls=[
-                    DeleteAclsMatchingAcl(
-                        error_message=None,
-                        resource_type=entry.resource_type,
-                        resource_name=entry.resource_name,
-                        pattern_type=entry.pattern_type,
-                        principal=entry.principal,
-                        host=entry.host,
-                        operation=entry.operation,
-                        permission_type=entry.permission_type,
-                    )
-                    for _, entry in matching
-                ],
-            )
-        )
+        matching = {
+            entry_id: entry for entry_id, entry in state.image.acls.entries.items() if matches_filter(wanted, entry)
+        }
+        removed |= dict.fromkeys(matching)
+        found = [DeleteAclsMatchingAcl(ErrorCode.NONE, None, *entry) for entry in matching.values()]
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=found))
     records: list[MetadataRecord] = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in sorted(removed)]
     check_records_max(len(records))
-    return Outcome(records, results)
+    return Outcome(records, DeleteAclsResponse(filter_results=results))
 
 
 def _is_unknown(wanted: DeleteAclsFilter) -> bool:

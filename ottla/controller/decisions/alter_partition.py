@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Decision, Outcome
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.partitions import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.topics import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.alter_partition import (

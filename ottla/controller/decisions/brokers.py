@@ -1,4 +1,4 @@
-"""Life cycle of brokers: registration, fencing, unfencing, shutdown, failed directories, unregistration."""
+"""Life cycle of brokers: registration, fencing, unfencing, shutdown, failed directories, unregistration; and their producer ids."""
 
 from __future__ import annotations
 
@@ -6,28 +6,41 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.controller.decisions.control_state import ControlState, is_directory_online
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.leaving import Leaving, held_by, unclean_records
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN, Leaving, electable, held_by, unclean_records
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable
-from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
-from ottla.controller.metadata.features import METADATA_VERSION
-from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
+from ottla.controller.metadata.cluster import (
+    ENTER_CONTROLLED_SHUTDOWN,
+    FENCE,
+    UNFENCE,
+    FeatureRange,
+    features_of,
+    ranges_of,
+)
+from ottla.controller.metadata.topics import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import METADATA_VERSION_MIN, MV_CONTROLLER_REGISTRATION, MV_CORDONED, MV_DIRECTORIES
+from ottla.protocol.features import (
+    METADATA_VERSION,
+    METADATA_VERSION_MIN,
+    MV_CONTROLLER_REGISTRATION,
+    MV_CORDONED,
+    MV_DIRECTORIES,
+)
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
-from ottla.protocol.messages.shared_structs import Feature, Listener
+from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
 
@@ -73,10 +86,7 @@ def register_broker(
         broker_id=broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=new_epoch,
-        end_points=[
-            Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
-        ],
+        end_points=request.listeners,
         features=_checked_features(state.image.features.levels, request),
         rack=request.rack,
         log_dirs=sorted(request.log_dirs) if metadata_version >= MV_DIRECTORIES else [],
@@ -171,11 +181,8 @@ def _check_directories(state: ControlState, broker_id: int, directories: Sequenc
 
 def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[Feature]:
     """Returns the broker's feature ranges; raises if a finalized level is outside of them."""
-    ranges = {
-        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
-    }
-    if METADATA_VERSION not in ranges:
-        ranges[METADATA_VERSION] = (METADATA_VERSION_MIN, METADATA_VERSION_MIN)
+    ranges = ranges_of(request.features)
+    ranges.setdefault(METADATA_VERSION, FeatureRange(METADATA_VERSION_MIN, METADATA_VERSION_MIN))
     for name, level in sorted(levels.items()):
         lowest, highest = ranges.get(name, (0, 0))
         if not lowest <= level <= highest:
@@ -184,10 +191,7 @@ def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequ
                 f"Unable to register because the broker does not support finalized version {level} of {name}. The"
                 f" broker wants a version between {lowest} and {highest}, inclusive.",
             )
-    return [
-        Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-        for name, (lowest, highest) in ranges.items()
-    ]
+    return features_of(ranges)
 
 
 def register_controller(
@@ -202,18 +206,8 @@ def register_controller(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
-        end_points=[
-            Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
-        ],
-        features=[
-            Feature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
-            )
-            for each in request.features
-        ],
+        end_points=request.listeners,
+        features=request.features,
     )
     return Outcome([record], ControllerRegistrationResponse(error_message=None))
 
@@ -250,7 +244,7 @@ def unregister_broker(
     return Outcome(records, UnregisterBrokerResponse(error_message=None))
 
 
-# Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see unsettled.py.
+# Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see leaving.py.
 def fence_records(state: ControlState, broker_id: int, *, stops: bool = False) -> list[MetadataRecord]:
     """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
@@ -346,3 +340,24 @@ def cordoned_directories_records(
     return [
         BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(wanted))
     ]
+
+
+PRODUCER_ID_BLOCK_SIZE = 1_000
+_PRODUCER_ID_MAX = (1 << 63) - 1
+
+
+def allocate_producer_ids(
+    state: ControlState, request: AllocateProducerIdsRequest
+) -> Outcome[AllocateProducerIdsResponse]:
+    """AllocateProducerIds: brokers get producer ids in blocks (KIP-730), so that no id is used twice, also across controllers."""
+    state.check_broker_epoch(request.broker_id, request.broker_epoch)
+    start = max(state.image.producer_ids.next_producer_id, 0)
+    if start > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids of 63 bits have been handed out.")
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        next_producer_id=start + PRODUCER_ID_BLOCK_SIZE,
+    )
+    response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
+    return Outcome([record], response)

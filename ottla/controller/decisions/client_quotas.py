@@ -17,7 +17,6 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryDataResponse,
 )
 from ottla.protocol.messages.shared_structs import EntityData
-from ottla.protocol.messages.shared_structs import EntityData as RequestEntity
 
 USER = "user"
 CLIENT_ID = "client-id"
@@ -41,13 +40,8 @@ def alter_client_quotas(state: ControlState, request: AlterClientQuotasRequest) 
     response = AlterClientQuotasResponse()
     seen = set()
     for entry in request.entries:
-        result = EntryDataResponse(
-            error_message=None,
-            entity=[
-                RequestEntity(entity_type=e.entity_type, entity_name=e.entity_name)
-                for e in sorted(entry.entity, key=lambda e: e.entity_type)
-            ],
-        )
+        in_order = sorted(entry.entity, key=lambda part: part.entity_type)
+        result = EntryDataResponse(error_message=None, entity=in_order)
         response.entries.append(result)
         try:
             parts = _entity(entry)

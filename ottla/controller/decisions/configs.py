@@ -1,13 +1,13 @@
 """Changes of dynamic configs of topics, brokers, groups and client metrics: all changes of a resource are made, or none.
 
-The schema validates the whole resulting configuration of a resource. A change of min.insync.replicas may have to wait for ELRs
-to be emptied: eligible.py.
+The whole resulting configuration of a resource is validated, by the tables of server/config. A change of min.insync.replicas may have
+to wait for ELRs to be emptied: eligible.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -19,7 +19,25 @@ from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import KAFKA_4_4, Release
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
+from ottla.protocol.messages.create_topics import CreatableTopicConfigs
+from ottla.server.config.broker import key_of
+from ottla.server.config.dynamic import ConfigSource, check_broker_configs
+from ottla.server.config.key import ConfigError, ConfigKey, Type, Values
+from ottla.server.config.resource_configs import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    TOPIC_SYNONYMS,
+    check_client_metrics,
+    check_group_configs,
+    check_topic_configs,
+    topic_defaults,
+)
+
+#: The resources of which unknown configurations are rejected; brokers may have some of extensions.
+NAMED: Mapping[int, str] = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
 
 
 class ConfigOp(IntEnum):
@@ -39,29 +57,6 @@ Change: TypeAlias = tuple[int, str, Mapping[str, Any]]
 
 #: The budget of one turn, as long as the values themselves: lists cost some 60 ns a byte to be changed and checked.
 BYTES_PER_TURN = 256 << 10
-
-
-class EffectiveConfig(NamedTuple):
-    """One config of a topic that was just created, for the response to CreateTopics v5+."""
-
-    name: str
-    value: str | None
-    source: int
-    read_only: bool
-    is_sensitive: bool
-
-
-class ConfigSchema(Protocol):
-    """The configs and their valid values; config_schema.py implements it by server/config."""
-
-    def is_list(self, resource_type: int, name: str) -> bool: ...
-
-    def default(self, resource_type: int, name: str) -> str | None: ...
-
-    def validate(self, resource_type: int, resource: str, configs: Mapping[str, str]) -> None:
-        """Raises KafkaError(INVALID_CONFIG) if `configs`, the resource's resulting configuration, is invalid."""
-
-    def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]: ...
 
 
 class AlterResult(NamedTuple):
@@ -104,8 +99,17 @@ def _in_parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 
 class ConfigDecisions:
-    def __init__(self, schema: ConfigSchema) -> None:
-        self._schema = schema
+    """Changes of configs by the tables of server/config. `broker_values`: the node's parsed configs by name, defaults included;
+    `set_names`: those its file sets.
+    """
+
+    def __init__(
+        self, node_id: int, broker_values: Values, set_names: Collection[str] = (), release: Release = KAFKA_4_4
+    ) -> None:
+        self._node_id = node_id
+        self._broker_values = broker_values
+        self._set_names = frozenset(set_names)
+        self._lacks = release.lacks_configs
 
     def incremental_alter(
         self, state: ControlState, changes: Sequence[tuple[int, str, Operations]], *, validate_only: bool
@@ -160,14 +164,11 @@ class ConfigDecisions:
             else:
                 configs[name] = new
         self._check_resource(resource_type, resource)
-        self._schema.validate(resource_type, resource, configs)
+        self.validate(resource_type, resource, configs)
         self._check_elr_safety(state, resource_type, resource, operations, configs)
         if not new_resource:
             _check_exists(state, resource_type, resource)
         return records
-
-    def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-        return self._schema.effective_topic_configs(image, overrides)
 
     def _changed(
         self, resource_type: int, name: str, current: str | None, operation: int, value: str | None
@@ -179,12 +180,12 @@ class ConfigDecisions:
             return None
         if operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for key {name}.")
-        if not self._schema.is_list(resource_type, name):
+        if not self.is_list(resource_type, name):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Can't {ConfigOp(operation).name} to key {name} because its type is not LIST.",
             )
-        before = self._schema.default(resource_type, name) if current is None else current
+        before = self.default(resource_type, name) if current is None else current
         parts = [part for part in (before or "").split(",") if part]
         named = (value or "").split(",")
         # A value of 32 KB has 8,000 parts, so that each is looked up, and not searched.
@@ -228,6 +229,65 @@ class ConfigDecisions:
                 ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
             )
 
+    def is_list(self, resource_type: int, name: str) -> bool:
+        key = _key(resource_type, name)
+        return key is not None and key.type is Type.LIST
+
+    def default(self, resource_type: int, name: str) -> str | None:
+        key = _key(resource_type, name)
+        if key is None or key.required:
+            return None
+        if resource_type == ResourceType.TOPIC:
+            return key.to_text(topic_defaults(self._broker_values)[name])
+        return key.to_text(key.default)
+
+    def validate(self, resource_type: int, resource: str, configs: Mapping[str, str]) -> None:
+        nulls = [name for name, value in configs.items() if value is None]
+        if nulls:
+            kind = "topic" if resource_type == ResourceType.TOPIC else "group"
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for {kind} configs: {','.join(nulls)}"
+            )
+        if resource_type in NAMED and (unknown := self._lacks.intersection(configs)):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {NAMED[resource_type]} config name: {min(unknown)}")
+        try:
+            match resource_type:
+                case ResourceType.TOPIC:
+                    check_topic_configs(configs, self._broker_values)
+                case ResourceType.BROKER:
+                    check_broker_configs(configs, per_broker=bool(resource))
+                case ResourceType.GROUP:
+                    check_group_configs(configs, self._broker_values)
+                case ResourceType.CLIENT_METRICS:
+                    check_client_metrics(configs)
+        except ConfigError as error:
+            raise error.as_reply() from None
+
+    def effective_topic_configs(
+        self, image: MetadataImage, overrides: Mapping[str, str]
+    ) -> list[CreatableTopicConfigs]:
+        """Returns a topic's effective configs by name, as CreateTopics v5+ shows them. `overrides`: the topic's own configs."""
+        defaults = topic_defaults(self._broker_values)
+        dynamic = (
+            (image.configs.for_broker(self._node_id), ConfigSource.DYNAMIC_BROKER),
+            (image.configs.for_broker(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        )
+        configs = []
+        for name, key in sorted(TOPIC_CONFIGS.items()):
+            if key.internal or (name in self._lacks and name not in overrides):
+                continue
+            value, source = key.to_text(defaults[name]), ConfigSource.DEFAULT
+            synonyms = TOPIC_SYNONYMS.get(name, ())
+            if any(synonym in self._set_names for synonym, _ in synonyms):
+                source = ConfigSource.STATIC_BROKER
+            if name in overrides:
+                value, source = overrides[name], ConfigSource.DYNAMIC_TOPIC
+            else:
+                value, source = _dynamic(dynamic, synonyms) or (value, source)
+            shown = None if key.secret else value
+            configs.append(CreatableTopicConfigs(name, shown, config_source=source, is_sensitive=key.secret))
+        return configs
+
 
 def _taken(left: Counter[str], part: str) -> bool:
     """Takes the part out of `left` if it is there."""
@@ -266,3 +326,28 @@ def _check_broker_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
     if broker_id < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+
+
+Level = tuple[Mapping[str, str], ConfigSource]
+
+
+def _dynamic(levels: tuple[Level, ...], synonyms: tuple[tuple[str, int], ...]) -> tuple[str, ConfigSource] | None:
+    """Returns the value and source of the first level that sets a synonym."""
+    for values, source in levels:
+        for synonym, factor in synonyms:
+            text = values.get(synonym)
+            if text is not None:
+                # The factor converts hours or minutes; -1 (unlimited) has no unit.
+                return (str(int(text) * factor) if factor > 1 and int(text) >= 0 else text), source
+    return None
+
+
+def _key(resource_type: int, name: str) -> ConfigKey | None:
+    finders: dict[int, Callable[[str], ConfigKey | None]] = {
+        ResourceType.TOPIC: TOPIC_CONFIGS.get,
+        ResourceType.BROKER: key_of,
+        ResourceType.GROUP: GROUP_CONFIGS.get,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS.get,
+    }
+    find = finders.get(resource_type)
+    return None if find is None else find(name)

@@ -1,25 +1,60 @@
-"""The input of decisions: the newest image (committed or not), values derived from it, and the settings."""
+"""The input of decisions: the newest image (committed or not), values derived from it, and the settings, which are static."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ottla.controller.decisions.control_settings import ControlSettings
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
 from ottla.controller.decisions.partition_change import Election, PartitionChange
 from ottla.controller.decisions.placement import UsableBroker
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import (
+from ottla.controller.metadata.topics import (
     LOST_DIR,
     MIGRATING_DIR,
     NO_LEADER,
     UNASSIGNED_DIR,
     PartitionRegistration,
+    TopicImage,
 )
-from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
+from ottla.server.config.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenSettings:
+    """The settings of delegation tokens. Without a secret key there are no tokens."""
+
+    secret_key: str = field(default="", repr=False)
+    other_keys: tuple[str, ...] = field(default=(), repr=False)
+    max_lifetime_ms: int = setting("delegation.token.max.lifetime.ms")
+    expiry_ms: int = setting("delegation.token.expiry.time.ms")
+    check_interval_ms: int = setting("delegation.token.expiry.check.interval.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    node_id: int
+    cluster_id: str
+    default_replication_factor: int = setting("default.replication.factor")
+    num_partitions: int = setting("num.partitions")
+    min_insync_replicas: int = setting("min.insync.replicas")
+    unclean_leader_election_enable: bool = setting("unclean.leader.election.enable")
+    delete_topic_enable: bool = setting("delete.topic.enable")
+    auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable")
+    leader_imbalance_check_interval_ms: int = setting(
+        "leader.imbalance.check.interval.seconds", lambda seconds: seconds * 1_000
+    )
+    unclean_leader_election_interval_ms: int = setting("unclean.leader.election.interval.ms")
+    broker_session_timeout_ms: int = setting("broker.session.timeout.ms")
+    metadata_max_idle_interval_ms: int = setting("metadata.max.idle.interval.ms")
+    advertised: Advertised = DEFAULT
+    # A broken connection suggests that the broker has failed, but it may also just reconnect.
+    lost_connection_grace_ms: int = setting("ottla.lost.connection.grace.ms")
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
+
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -45,9 +80,6 @@ class ControlState:
     coming: MetadataImage | None = None
 
     # Configs, by Kafka's order: topic, this node's, all nodes', the properties file.
-    def topic_config(self, topic: str, name: str, static: str) -> str:
-        return self._topic_config(self.image, topic, name, static)
-
     def _topic_config(self, image: MetadataImage, topic: str, name: str, static: str) -> str:
         configs = image.configs
         for level in (configs.for_topic(topic), configs.for_broker(self.settings.node_id), configs.for_broker("")):
@@ -58,7 +90,7 @@ class ControlState:
 
     def unclean_election(self, topic: str) -> bool:
         static = "true" if self.settings.unclean_leader_election_enable else "false"
-        return self.topic_config(topic, UNCLEAN_LEADER_ELECTION, static).lower() == "true"
+        return self._topic_config(self.image, topic, UNCLEAN_LEADER_ELECTION, static).lower() == "true"
 
     def min_isr(self, topic: TopicImage) -> int:
         """Returns min.insync.replicas, at most the replication factor: otherwise a default of two would block topics of one replica."""

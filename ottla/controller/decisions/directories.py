@@ -9,11 +9,10 @@ comes back, the replica may lead as before (see `_is_empty_beside_others`).
 from __future__ import annotations
 
 from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Decision, Outcome
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.topics import NO_LEADER, PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord

@@ -8,8 +8,7 @@ from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import PartitionSet, TopicIdPartition
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.metadata.partitions import PartitionRegistration
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.elect_leaders import (

@@ -23,11 +23,10 @@ from typing import TypeAlias, TypeVar
 
 from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Decision, Outcome
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.metadata.partitions import NO_LEADER
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
+from ottla.controller.metadata.topics import NO_LEADER
 from ottla.protocol.features import ELR_VERSION
 from ottla.protocol.internal_topics.metadata_records import (
     ConfigRecord,

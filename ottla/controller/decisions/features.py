@@ -2,6 +2,9 @@
 
 Every registered broker and controller must support a level, because otherwise it could not read the records.
 metadata.version is never lowered past a change of the record format, which would drop metadata.
+
+A new cluster's metadata log begins with the features of the release that Ottla advertises. Kafka requires a formatted directory;
+here the first active controller finds an empty log and writes these records.
 """
 
 from __future__ import annotations
@@ -11,15 +14,18 @@ from typing import NamedTuple
 
 from ottla.controller.decisions.control_state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.metadata.brokers import FeatureRange
+from ottla.controller.metadata.cluster import FeatureRange
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import (
+    DEFAULT,
     ELR_VERSION,
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
     MV_CONTROLLER_REGISTRATION,
+    Advertised,
+    default_levels,
     is_lossy_downgrade,
     supported_levels,
 )
@@ -200,3 +206,24 @@ def _outside(node: str, supported: FeatureRange | None, level: int) -> str | Non
 
 def _invalid(name: str, level: int, message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {message}")
+
+
+def completed_bootstrap(records: list[MetadataRecord], min_insync_replicas: int) -> list[MetadataRecord]:
+    """Returns the records of a formatted directory, and those that its features require."""
+    elr = any(
+        isinstance(each, FeatureLevelRecord) and each.name == ELR_VERSION and each.feature_level for each in records
+    )
+    return records + (min_isr_records({}, min_insync_replicas) if elr else [])
+
+
+def bootstrap_records(min_insync_replicas: int, advertised: Advertised = DEFAULT) -> list[MetadataRecord]:
+    """Returns the bootstrap records. metadata.version comes first: it decides how the others are read. kraft.version is the quorum's own."""
+    levels = default_levels(advertised=advertised)
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))
+    ]
+    levels.pop(KRAFT_VERSION, None)
+    records += [FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(levels.items()) if level]
+    if levels.get(ELR_VERSION):
+        records += min_isr_records({}, min_insync_replicas)
+    return records

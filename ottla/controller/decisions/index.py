@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
-from ottla.controller.metadata.publisher import new_turn
+from ottla.controller.metadata.image import EMPTY, MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import new_turn
+from ottla.controller.metadata.topics import NO_LEADER, PartitionRegistration
 from ottla.protocol.work import Turn, Work, do_now
 
 TopicIdPartition = tuple[bytes, int]
 PartitionSet = dict[TopicIdPartition, None]
 
-#: The measured cost of a partition, in units of a turn's worth (`controller.metadata.publisher`).
+#: The measured cost of a partition, in units of a turn's worth (`controller.metadata.loader`).
 INDEX_UNITS = 4
 
 _COLLISION_CHARS = str.maketrans(".", "_")
@@ -123,9 +122,6 @@ class ClusterIndex:
     @property
     def leaderless_partitions(self) -> PartitionSet:
         return self._leads.get(NO_LEADER, {})
-
-    def leaderless(self) -> list[TopicIdPartition]:
-        return list(self.leaderless_partitions)
 
     def collision(self, name: str) -> str | None:
         """Returns an existing topic whose name in metrics is the same as that of `name`."""

@@ -1,4 +1,10 @@
-"""A broker, or one of its log directories, leaves thousands of ISRs and ELRs before the record that asks for it.
+"""Partitions of a broker that are too many for one turn of the event loop: a decision about one takes some 50 us.
+
+A fenced broker may be in ten thousand ISRs, and an unfenced one may be the only possible leader of as many partitions. The fencing
+itself and the first of them are decided at once, the others in later turns (periodic.py). A change of the active controller loses
+nothing: the partitions that are left follow from the image, and the next active controller begins with them, broker by broker.
+Until its turn, a partition's leader and ISR are those from before the broker's change. That is safe, because a fenced broker
+with the old epoch still has its records.
 
 Registration after an unclean stop, unregistration and lost directories have to take the broker out of its ISRs and ELRs
 *before* their own record: a reader of that record must not find a replica in sync that lost its tail (invariants 5 and 23).
@@ -25,12 +31,57 @@ Why that is as safe as one decision:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.metadata.topics import PartitionRegistration
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord
+
+#: Deciding, replaying and encoding this many takes some 25 ms.
+PARTITIONS_PER_TURN = 400
+
+
+def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Yields partitions without a leader that this broker could lead: cleanly, as the last known leader, or if unclean
+    elections are enabled."""
+    found = dict.fromkeys(state.index.waits_for(broker_id))
+    allowed: dict[bytes, bool] = {}
+    for key in state.index.leaderless_of(broker_id):
+        is_allowed = allowed.get(key[0])
+        if is_allowed is None:
+            topic = state.image.topics.by_id(key[0])
+            is_allowed = allowed[key[0]] = topic is not None and state.unclean_election(topic.name)
+        if is_allowed:
+            found[key] = None
+    return list(found)
+
+
+def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
+    """Yields the partitions that are still to be decided after the broker was fenced or unfenced."""
+    broker = state.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        return []
+    return state.index.in_isr(broker_id) if broker.fenced else electable(state, broker_id)
+
+
+def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
+    """Removes fenced brokers from the ISRs, and elects leaders."""
+    brokers = state.image.cluster.brokers
+    records: list[MetadataRecord] = []
+    for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):
+        topic = state.image.topics.by_id(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if topic is None or partition is None:
+            continue  # the topic was deleted meanwhile
+        change = state.change(topic, index, partition)
+        change.isr = tuple(each for each in partition.isr if each in brokers and not brokers[each].fenced)
+        record = change.record()
+        if record is not None:
+            records.append(record)
+    return Outcome(records, None)
 
 
 class Leaving:

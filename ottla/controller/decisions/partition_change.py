@@ -16,15 +16,13 @@ in the ISR. A reassignment that the new ISR completes is completed in the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ottla.controller.decisions.reassignment_replicas import completed
-from ottla.controller.metadata.partitions import (
+from ottla.controller.metadata.topics import (
     NO_LEADER,
     NO_LEADER_CHANGE,
-    NO_RECOVERY_STATE_CHANGE,
     RECOVERING,
     PartitionRegistration,
 )
@@ -86,8 +84,8 @@ class PartitionChange:
         self._write_assignment(record)
         if self.leader_recovery_state not in (None, before.leader_recovery_state):
             record.leader_recovery_state = self.leader_recovery_state
-        if _is_no_op(record):
-            return None
+        if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index):
+            return None  # nothing changes
         self._check(before.merge(record))
         return record
 
@@ -216,23 +214,14 @@ class PartitionChange:
         assert after.leader == NO_LEADER or after.leader in after.isr, f"leader outside the ISR: {after}"
 
 
-def _is_no_op(record: PartitionChangeRecord) -> bool:
-    return (
-        record.leader == NO_LEADER_CHANGE
-        and record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
-        and _all_none(
-            (
-                record.isr,
-                record.replicas,
-                record.removing_replicas,
-                record.adding_replicas,
-                record.directories,
-                record.eligible_leader_replicas,
-                record.last_known_elr,
-            )
-        )
-    )
-
-
-def _all_none(values: Iterable[object]) -> bool:
-    return all(value is None for value in values)
+def completed(
+    removing: tuple[int, ...], adding: tuple[int, ...], replicas: tuple[int, ...], isr: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Returns (replicas, ISR) after the last step of a reassignment if the ISR allows it, else None."""
+    if not removing and not adding:
+        return None
+    new_isr = tuple(replica for replica in isr if replica not in removing)
+    new_replicas = tuple(replica for replica in replicas if replica not in removing)
+    if not new_isr or not new_replicas or not set(new_replicas) <= set(new_isr):
+        return None
+    return new_replicas, new_isr

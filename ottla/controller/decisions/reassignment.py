@@ -1,8 +1,8 @@
-"""Reassignment of partitions to other brokers (KIP-455): begin, cancel, list. `reassignment_replicas.py` has the set algebra.
+"""Reassignment of partitions to other brokers (KIP-455): begin, cancel, list.
 
 A reassignment takes at most three records: replicas = target + removing with both lists set; ISR changes until every
-replica of the target is in sync; then, in the record of the last ISR change, the removed replicas are dropped. If the
-ISR has all of them already, there is one record only.
+replica of the target is in sync; then, in the record of the last ISR change, the removed replicas are dropped
+(partition_change.py). If the ISR has all of them already, there is one record only.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.controller.decisions.control_state import ControlState
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
-from ottla.controller.decisions.reassignment_replicas import reassignment, revert
 from ottla.controller.decisions.topics import check_manual_assignment
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.partitions import PartitionRegistration
-from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -86,30 +84,36 @@ def _reassign(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {current_factor} to {len(target)}",
         )
-    move = reassignment(partition.replicas, target)
     change = state.change(topic, index, partition, election=Election.ONLINE)
-    change.replicas = move.replicas
     # A new target replaces the lists of a reassignment in progress.
-    change.removing = move.removing
-    change.adding = move.adding
+    change.removing = tuple(sorted(set(partition.replicas) - set(target)))
+    change.adding = tuple(sorted(set(target) - set(partition.replicas)))
+    change.replicas = (*target, *change.removing)
     return change.record()
 
 
 def _cancel(
     state: ControlState, topic: TopicImage, index: int, partition: PartitionRegistration
 ) -> MetadataRecord | None:
+    """Returns to the assignment without the added replicas, and with those that were to be removed."""
     if not partition.reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    back = revert(partition)
-    if back.unclean and not state.unclean_election(topic.name):
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
+    if not replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas."
+        )
+    if not isr and not state.unclean_election(topic.name):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean"
             " leader election.",
         )
     change = state.change(topic, index, partition)
-    change.isr = back.isr
-    change.replicas = back.replicas
+    # Without a replica of the old assignment in sync, the first one leads uncleanly.
+    change.isr = isr or replicas[:1]
+    change.replicas = replicas
     change.removing = change.adding = ()
     return change.record()
 

@@ -20,7 +20,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, keys_of
+from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, keys_of
 
 MV_SCRAM = 11
 # mechanism -> hash

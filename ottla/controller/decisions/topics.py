@@ -1,32 +1,78 @@
-"""Creation and deletion of topics, and creation of partitions. The handlers authorize the requests."""
+"""Creation and deletion of topics, and creation of partitions. The handlers authorize the requests.
+
+A request may be about many topics, each decided by itself: as many of them in one turn of the event loop as it has time for. A
+topic is one atomic change in one turn, with all of its partitions: one of 10,000 takes some 90 ms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.control_state import ControlState
-from ottla.controller.decisions.one_by_one import Progress, one_by_one
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max
 from ottla.controller.decisions.placement import place
 from ottla.controller.metadata.configs import ResourceType
-from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topic_names import check_name
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
-from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
-from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.protocol.primitives import new_uuid
+from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.work import Turn
-from ottla.server.quotas.mutations import unlimited
+from ottla.server.quotas.clients import unlimited
 
 #: Counts partitions against the client's quota (KIP-599); raises KafkaError where they are too many.
 Charge = Callable[[int], None]
+Topic = TypeVar("Topic")
+Result = TypeVar("Result")
+
+#: The budget of one turn in partitions, of about 9 us each to decide, replay and encode. The turn ends with the topic that uses it up.
+PARTITIONS_PER_TURN = 1_000
+#: The cost of a topic besides its partitions: its configs are checked, and listed in the response.
+TOPIC_COST = 12
 #: The budget of one turn in deleted partitions, of about 2 us each: the index forgets every one of them.
 DELETED_PER_TURN = 4_000
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
+
+
+def _one_by_one(
+    topics: Sequence[Topic],
+    decide: Callable[[Topic], tuple[list[MetadataRecord], Result]],
+    rejected: Callable[[Topic, KafkaError], Result],
+    partitions: Callable[[Topic], int],
+    *,
+    validate_only: bool,
+    charge: Charge,
+) -> Decision[list[Result]]:
+    """An invalid topic does not hinder the others.
+
+    `partitions`: how many the topic asks for, which counts for a rejected one, too. `charge` raises KafkaError where these are
+    more than the client's quota allows; what fails otherwise is not charged.
+    """
+    records: list[MetadataRecord] = []
+    results: list[Result] = []
+    spent = before = 0
+    for topic in topics:
+        if spent >= PARTITIONS_PER_TURN:
+            before += len(records)
+            yield [] if validate_only else records
+            records, spent = [], 0
+        try:
+            new, result = decide(topic)
+            check_records_max(before + len(records) + len(new))
+            charge(partitions(topic))
+            records += new
+        except KafkaError as error:
+            result = rejected(topic, error)
+        results.append(result)
+        spent += TOPIC_COST + max(0, partitions(topic))
+    return Outcome([] if validate_only else records, results)
 
 
 def create_topics(
@@ -37,13 +83,11 @@ def create_topics(
     *,
     validate_only: bool,
     describable: frozenset[str],
-    progress: Progress[CreatableTopicResult] | None = None,
     charge: Charge = unlimited,
-) -> Outcome[list[CreatableTopicResult] | None]:
-    """Creates topics in turns: see one_by_one.py. `describable`: topics whose configs the caller may read."""
-    return one_by_one(
+) -> Decision[list[CreatableTopicResult]]:
+    """Creates topics. `describable`: topics whose configs the caller may read."""
+    return _one_by_one(
         topics,
-        Progress() if progress is None else progress,
         lambda topic: _create(state, topic, configs, rng, topic.name in describable),
         lambda topic, error: CreatableTopicResult(
             name=topic.name, error_code=error.code, error_message=error.own_words
@@ -81,16 +125,8 @@ def _create(
     if describable:
         result.num_partitions = len(partitions)
         result.replication_factor = len(partitions[0].replicas)
-        result.configs = [
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=None if entry.is_sensitive else entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in configs.effective_topic_configs(state.image, {c.name: c.value or "" for c in topic.configs})
-        ]
+        overrides = {config.name: config.value or "" for config in topic.configs}
+        result.configs = configs.effective_topic_configs(state.image, overrides)
     else:
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         result.configs = None
@@ -186,18 +222,14 @@ def create_partitions(
     rng: Random,
     *,
     validate_only: bool,
-    progress: Progress[CreatePartitionsTopicResult] | None = None,
     charge: Charge = unlimited,
-) -> Outcome[list[CreatePartitionsTopicResult] | None]:
-    """In turns, as `create_topics`."""
-
+) -> Decision[list[CreatePartitionsTopicResult]]:
     def additional(topic: CreatePartitionsTopic) -> int:
         known = state.image.topics.by_name(topic.name)
         return 0 if known is None else topic.count - len(known.partitions)
 
-    return one_by_one(
+    return _one_by_one(
         topics,
-        Progress() if progress is None else progress,
         lambda topic: (_add_partitions(state, topic, rng), CreatePartitionsTopicResult(name=topic.name)),
         lambda topic, error: CreatePartitionsTopicResult(
             name=topic.name, error_code=error.code, error_message=error.own_words

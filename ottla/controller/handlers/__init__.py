@@ -1,1 +1,1 @@
-"""Handlers of the controller's APIs: one file per API; `controller/routes.py` has the table."""
+"""Handlers of the controller's APIs: one file per noun; `controller/routes.py` has the table."""

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
+from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC
 from ottla.server.network.context import Peer, RequestContext
-from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.quotas.mutations import MutationQuota
+from ottla.server.quotas.clients import ClientQuotas, MutationQuota
 from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
-
-
-class Quorum(Protocol):
-    """The interface to the quorum for decisions about features and controllers."""
-
-    @property
-    def voter_ids(self) -> frozenset[int]: ...
-
-    @property
-    def kraft_version(self) -> int: ...
-
-    def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
-        """Raises kraft.version: its records are appended at once, before those of the decision. Raises KafkaError if that is impossible."""
 
 
 @dataclass(slots=True)
@@ -38,7 +24,7 @@ class ControllerComponents:
     controller: Controller
     scheduled_tasks: ScheduledTasks
     configs: ConfigDecisions
-    quorum: Quorum
+    quorum: RaftNode
     quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
     #: The texts of the properties file, for DescribeConfigs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from ottla.controller.decisions.control_state import ControlState
@@ -15,11 +16,10 @@ from ottla.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from ottla.server.authorization.operations import CREATE_TOKENS, USER
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply, RequestContext
 from ottla.server.principal import Principal
 from ottla.server.sasl.delegation_tokens import TokensByHmac, may_handle_tokens
 
@@ -69,18 +69,6 @@ def _without_requester(response: CreateDelegationTokenResponse) -> CreateDelegat
     return response
 
 
-def handle_renew(
-    components: ControllerComponents, request: RenewDelegationTokenRequest, context: RequestContext
-) -> Reply[RenewDelegationTokenResponse]:
-    return _change_expiry(components, request, context, renew, RenewDelegationTokenResponse)
-
-
-def handle_expire(
-    components: ControllerComponents, request: ExpireDelegationTokenRequest, context: RequestContext
-) -> Reply[ExpireDelegationTokenResponse]:
-    return _change_expiry(components, request, context, expire, ExpireDelegationTokenResponse)
-
-
 def handle_describe(
     components: ControllerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
@@ -89,11 +77,11 @@ def handle_describe(
 
 
 def _change_expiry(
+    decide: Callable[[ControlState, RequestT, Principal, TokensByHmac, int], Outcome[T]],
+    response: Callable[[int, int], T],
     components: ControllerComponents,
     request: RequestT,
     context: RequestContext,
-    decide: Callable[[ControlState, RequestT, Principal, TokensByHmac, int], Outcome[T]],
-    response: Callable[[int, int], T],
 ) -> Reply[T]:
     """Write the decision; an error is answered by `response` with its code and no timestamp."""
 
@@ -103,6 +91,10 @@ def _change_expiry(
         return components.controller.write(lambda state: decide(state, request, principal, tokens, now_ms))
 
     return _answered(context, write, lambda error: response(error.code, NO_TIMESTAMP))
+
+
+handle_renew = partial(_change_expiry, renew, RenewDelegationTokenResponse)
+handle_expire = partial(_change_expiry, expire, ExpireDelegationTokenResponse)
 
 
 def _check_enabled(components: ControllerComponents) -> TokensByHmac:

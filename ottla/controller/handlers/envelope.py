@@ -10,22 +10,20 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import logging
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, decode_request_header
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.headers import decode_request_header
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.describe_quorum import DescribeQuorumResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.authorization.operations import CLUSTER_ACTION
-from ottla.server.network.context import Peer, RequestContext
+from ottla.server.network.context import Answer, Peer, Reply, RequestContext
 from ottla.server.network.error_reply import error_reply
-from ottla.server.network.reply import Answer, Reply
-from ottla.server.network.route import Codec, Route, RouteTable
+from ottla.server.network.route import Route, RouteTable, VersionCodec
 from ottla.server.principal import Principal
 
 log = logging.getLogger(__name__)
@@ -72,9 +70,6 @@ class ForwardedPeer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._carrier, name)
 
-    def on_close(self, callback: Callable[[], None]) -> None:
-        self._carrier.on_close(callback)
-
 
 def handle(
     components: ControllerComponents, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
@@ -100,10 +95,8 @@ def handle(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Failed to parse the {route.name} request: {error}") from None
     inner_context = RequestContext(api_key, version, client_id, peer)
     answer = _answer(route, version, inner, inner_context)
-    wrap = _Wrapping(route, codec, correlation_id, version, inner)
-    if isinstance(answer, Reply):
-        return wrap.later(answer)
-    return wrap.now(answer)
+    wrap = partial(_wrapped, route, codec, correlation_id, version, inner)
+    return answer.then(wrap).otherwise(wrap) if isinstance(answer, Reply) else wrap(answer)
 
 
 def _answer(route: Route, version: int, request: Any, context: RequestContext) -> Any:
@@ -119,41 +112,18 @@ def _answer(route: Route, version: int, request: Any, context: RequestContext) -
     return answer
 
 
-class _Wrapping:
-    """Wraps the response to one inner request into an envelope."""
-
-    def __init__(self, route: Route, codec: Codec, correlation_id: int, version: int, request: Any) -> None:
-        self._route = route
-        self._codec = codec
-        self._correlation_id = correlation_id
-        self._version = version
-        self._request = request
-
-    def now(self, answer: Any) -> EnvelopeResponse:
-        if _says_not_controller(answer):
-            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        if isinstance(answer, KafkaError):
-            answer = error_reply(self._route.api_key, self._version, self._request, answer)
-        pieces: list[Any] = []
-        self._codec.encode(answer, pieces)
-        head = self._codec.pack_head(0, self._correlation_id)[4:]  # without the frame's size
-        return EnvelopeResponse(response_data=b"".join((head, *pieces)))
-
-    def later(self, inner: Reply[Any]) -> Reply[EnvelopeResponse]:
-        outer: Reply[EnvelopeResponse] = Reply()
-        inner.attach(_Relay(lambda answer: outer.complete(self.now(answer))))
-        if inner.done:
-            outer.complete(self.now(inner.take()))
-        else:
-            outer.on_cancel = inner.cancel
-        return outer
-
-
-class _Relay:
-    """Receiver of the inner request's response (`ottla.server.network.reply.Receiver`)."""
-
-    def __init__(self, completed: Callable[[Any], None]) -> None:
-        self.completed = completed
+def _wrapped(
+    route: Route, codec: VersionCodec, correlation_id: int, version: int, request: Any, answer: Any
+) -> EnvelopeResponse:
+    """Wraps the response to an inner request, or its error, into an envelope."""
+    if _says_not_controller(answer):
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    if isinstance(answer, KafkaError):
+        answer = error_reply(route.api_key, version, request, answer)
+    pieces: list[Any] = []
+    codec.encode(answer, pieces)
+    head = codec.pack_head(0, correlation_id)[4:]  # without the frame's size
+    return EnvelopeResponse(response_data=b"".join((head, *pieces)))
 
 
 def _says_not_controller(answer: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.shared_map import Map, changed, remove_others
+from ottla.controller.metadata.shared_map import Map, changed_maps, remove_others_of_maps
 from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord
 from ottla.protocol.messages.shared_structs import EntityData
 
@@ -51,7 +51,7 @@ class ClientQuotasDelta:
         self.changes.setdefault(entity, {})[record.key] = None if record.remove else record.value
 
     def finish_snapshot(self) -> None:
-        remove_others(self.image.entities, self.changes)
+        remove_others_of_maps(self.image.entities, self.changes)
 
     def apply(self) -> ClientQuotasImage:
-        return ClientQuotasImage(changed(self.image.entities, self.changes))
+        return ClientQuotasImage(changed_maps(self.image.entities, self.changes))

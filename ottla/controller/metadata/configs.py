@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ottla.controller.metadata.shared_map import Map, changed, remove_others
+from ottla.controller.metadata.shared_map import Map, changed_maps, remove_others_of_maps
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 
@@ -81,7 +81,7 @@ class ConfigsDelta:
             self.changes.pop(resource, None)
 
     def finish_snapshot(self) -> None:
-        remove_others(self.image.resources, self.changes)
+        remove_others_of_maps(self.image.resources, self.changes)
 
     def apply(self) -> ConfigsImage:
-        return ConfigsImage(changed(self.image.resources, self.changes))
+        return ConfigsImage(changed_maps(self.image.resources, self.changes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.shared_map import Map
+from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.internal_topics.metadata_records import (
     DelegationTokenRecord,
     MetadataRecord,
@@ -50,14 +50,10 @@ class DelegationTokensImage:
             yield record_of(token)
 
 
-class DelegationTokensDelta:
+class DelegationTokensDelta(MapDelta[DelegationTokensImage, str, DelegationToken]):
     """New tokens by id; None if the token was removed."""
 
-    __slots__ = ("changes", "image")
-
-    def __init__(self, image: DelegationTokensImage) -> None:
-        self.image = image
-        self.changes: dict[str, DelegationToken | None] = {}
+    map_name = "tokens"
 
     def replay_delegation_token(self, record: DelegationTokenRecord) -> None:
         self.changes[record.token_id] = DelegationToken(
@@ -72,16 +68,3 @@ class DelegationTokensDelta:
 
     def replay_remove_delegation_token(self, record: RemoveDelegationTokenRecord) -> None:
         self.changes[record.token_id] = None
-
-    def finish_snapshot(self) -> None:
-        for token_id in self.image.tokens:
-            self.changes.setdefault(token_id, None)
-
-    def apply(self) -> DelegationTokensImage:
-        tokens = self.image.tokens.mutate()
-        for token_id, token in self.changes.items():
-            if token is None:
-                tokens.pop(token_id, None)
-            else:
-                tokens[token_id] = token
-        return DelegationTokensImage(tokens.finish())

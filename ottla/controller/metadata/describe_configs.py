@@ -2,7 +2,7 @@
 
     topic           described by any node, with its own values as defaults
     broker          its id: the values of this node, static ones among them, so only the node itself can describe them; "": what is set for all
-    broker logger   the loggers of the node with their levels (server/loggers.py)
+    broker logger   the loggers of the node with their levels (server/log_setup.py)
     group, client metrics
 
 v1 sources and synonyms (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible. Secrets are never returned.
@@ -17,26 +17,19 @@ from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import name_fault
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import Advertised
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    DescribeConfigsSynonym,
 )
-from ottla.protocol.releases import Advertised
-from ottla.server import loggers
-from ottla.server.authorization.operations import (
-    CLUSTER,
-    CLUSTER_NAME,
-    GROUP,
-    TOPIC,
-)
+from ottla.server import log_setup
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, GROUP, TOPIC
 from ottla.server.config.dynamic import (
-    Described,
+    ConfigSource,
     Levels,
-    Source,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
@@ -44,9 +37,6 @@ from ottla.server.config.dynamic import (
     describe_topic,
 )
 from ottla.server.config.key import Values
-
-#: The type of a logger's level.
-UNKNOWN_TYPE = 0
 
 
 class NodeConfigs(Protocol):
@@ -85,7 +75,9 @@ def describe_configs(
             asked = None if not resource.configuration_keys else set(resource.configuration_keys)
             result = result_of(resource)
             result.configs = [
-                _row(row, request) for row in _describe(image, node, resource) if asked is None or row.name in asked
+                _as_asked(row, request)
+                for row in _describe(image, node, resource)
+                if asked is None or row.name in asked
             ]
         except KafkaError as error:
             result = result_of(resource, error)
@@ -102,7 +94,9 @@ def result_of(resource: DescribeConfigsResource, error: KafkaError | None = None
     )
 
 
-def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigsResource) -> Collection[Described]:
+def _describe(
+    image: MetadataImage, node: NodeConfigs, resource: DescribeConfigsResource
+) -> Collection[DescribeConfigsResourceResult]:
     configs, name = image.configs, resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -135,7 +129,9 @@ def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigs
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
 
 
-def _known(node: NodeConfigs, rows: list[Described], own: Collection[str]) -> list[Described]:
+def _known(
+    node: NodeConfigs, rows: list[DescribeConfigsResourceResult], own: Collection[str]
+) -> list[DescribeConfigsResourceResult]:
     """Returns the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
     lacks = node.advertised.release.lacks_configs
     return [row for row in rows if row.name not in lacks or row.name in own]
@@ -149,23 +145,16 @@ def _check_is_this_node(node: NodeConfigs, name: str, otherwise: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _loggers() -> list[Described]:
+def _loggers() -> list[DescribeConfigsResourceResult]:
     return [
-        Described(name, level, False, Source.DYNAMIC_BROKER_LOGGER, False, [], UNKNOWN_TYPE, None)
-        for name, level in loggers.levels()
+        DescribeConfigsResourceResult(name, level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=None)
+        for name, level in log_setup.levels()
     ]
 
 
-def _row(row: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
-        name=row.name,
-        value=row.value,
-        read_only=row.read_only,
-        config_source=row.source,
-        is_sensitive=row.sensitive,
-        synonyms=[DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in row.synonyms]
-        if request.include_synonyms
-        else [],
-        config_type=row.type,
-        documentation=row.doc if request.include_documentation else None,
-    )
+def _as_asked(row: DescribeConfigsResourceResult, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    if not request.include_synonyms:
+        row.synonyms = []
+    if not request.include_documentation:
+        row.documentation = None
+    return row

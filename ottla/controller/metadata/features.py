@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.shared_map import Map
+from ottla.controller.metadata.shared_map import Map, MapDelta
+from ottla.protocol.features import ELR_VERSION, METADATA_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
-
-METADATA_VERSION = "metadata.version"
-ELR_VERSION = "eligible.leader.replicas.version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +35,10 @@ class FeaturesImage:
                 yield FeatureLevelRecord(name=name, feature_level=level)
 
 
-class FeaturesDelta:
-    """New levels by name; zero if the feature is no longer finalized."""
+class FeaturesDelta(MapDelta[FeaturesImage, str, int]):
+    """New levels by name; None if the feature is no longer finalized, for which its record has the level zero."""
 
-    __slots__ = ("changes", "image")
-
-    def __init__(self, image: FeaturesImage) -> None:
-        self.image = image
-        self.changes: dict[str, int] = {}
+    map_name = "levels"
 
     def replay_feature_level(self, record: FeatureLevelRecord) -> None:
-        self.changes[record.name] = record.feature_level
-
-    def finish_snapshot(self) -> None:
-        for name in self.image.levels:
-            self.changes.setdefault(name, 0)
-
-    def apply(self) -> FeaturesImage:
-        levels = self.image.levels.mutate()
-        for name, level in self.changes.items():
-            if level:
-                levels[name] = level
-            else:
-                levels.pop(name, None)
-        return FeaturesImage(levels.finish())
+        self.changes[record.name] = record.feature_level or None

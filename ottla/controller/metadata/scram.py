@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.shared_map import Map
+from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,
@@ -19,14 +19,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
-    salt: bytes = field(repr=False)
-    stored_key: bytes = field(repr=False)
-    server_key: bytes = field(repr=False)
-    iterations: int
+from ottla.server.sasl.scram import ScramCredential
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +46,10 @@ class ScramImage:
             )
 
 
-class ScramDelta:
+class ScramDelta(MapDelta[ScramImage, tuple[int, str], ScramCredential]):
     """New credentials by (mechanism, user); None if the credential was removed."""
 
-    __slots__ = ("changes", "image")
-
-    def __init__(self, image: ScramImage) -> None:
-        self.image = image
-        self.changes: dict[tuple[int, str], ScramCredential | None] = {}
+    map_name = "credentials"
 
     def replay_user_scram_credential(self, record: UserScramCredentialRecord) -> None:
         self.changes[record.mechanism, record.name] = ScramCredential(
@@ -69,19 +58,6 @@ class ScramDelta:
 
     def replay_remove_user_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
         self.changes[record.mechanism, record.name] = None
-
-    def finish_snapshot(self) -> None:
-        for key in self.image.credentials:
-            self.changes.setdefault(key, None)
-
-    def apply(self) -> ScramImage:
-        credentials = self.image.credentials.mutate()
-        for key, credential in self.changes.items():
-            if credential is None:
-                credentials.pop(key, None)
-            else:
-                credentials[key] = credential
-        return ScramImage(credentials.finish())
 
 
 def describe_scram_credentials(

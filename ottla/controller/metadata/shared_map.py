@@ -8,12 +8,14 @@ does: the hash trie in C that Python itself has is not for programs, and the pac
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
+ImageT = TypeVar("ImageT")
 
 #: Entries of a shard, on average, above which there are four times as many shards, and below a sixteenth of which a quarter.
 SHARD_ENTRIES_MAX = 128
@@ -155,30 +157,48 @@ def _divided(shards: list[dict[K, V]], entries: int) -> tuple[dict[K, V], ...]:
     return divided
 
 
-# Maps of maps, as of configs by resource: None in `changes` removes the value, and a map without values is removed.
+# Changes of a map by key, of which None removes the value. In maps of maps, as of configs by resource, a map without values is removed.
 
 
-def changed(maps: Map[D, Map[K, V]], changes: Mapping[D, Mapping[K, V | None]]) -> Map[D, Map[K, V]]:
-    """Returns the maps with the changes."""
-    result = maps.mutate()
-    for owner, of_owner in changes.items():
-        before = maps.get(owner)
-        values = (Map[K, V]() if before is None else before).mutate()
-        for name, value in of_owner.items():
-            if value is None:
-                values.pop(name, None)
-            else:
-                values[name] = value
-        if finished := values.finish():
-            result[owner] = finished
+def changed(entries: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
+    """Returns the map with the changes."""
+    result = entries.mutate()
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
         else:
-            result.pop(owner, None)
+            result[key] = value
     return result.finish()
 
 
-def remove_others(maps: Map[D, Map[K, V]], changes: dict[D, dict[K, V | None]]) -> None:
+def remove_others(entries: Map[K, V], changes: dict[K, V | None]) -> None:
     """Adds the removal of all values that `changes` does not name."""
+    for key in entries:
+        changes.setdefault(key, None)
+
+
+class MapDelta(Generic[ImageT, K, V]):
+    """The changes of an image that is one map, the field `map_name`: new values by key, None if the value was removed."""
+
+    map_name: ClassVar[str]
+
+    def __init__(self, image: ImageT) -> None:
+        self.image = image
+        self.changes: dict[K, V | None] = {}
+
+    def finish_snapshot(self) -> None:
+        remove_others(getattr(self.image, self.map_name), self.changes)
+
+    def apply(self) -> ImageT:
+        image: Any = self.image
+        after: ImageT = replace(image, **{self.map_name: changed(getattr(image, self.map_name), self.changes)})
+        return after
+
+
+def changed_maps(maps: Map[D, Map[K, V]], changes: Mapping[D, Mapping[K, V | None]]) -> Map[D, Map[K, V]]:
+    return changed(maps, {owner: changed(maps.get(owner, Map()), each) or None for owner, each in changes.items()})
+
+
+def remove_others_of_maps(maps: Map[D, Map[K, V]], changes: dict[D, dict[K, V | None]]) -> None:
     for owner, before in maps.items():
-        of_owner = changes.setdefault(owner, {})
-        for name in before:
-            of_owner.setdefault(name, None)
+        remove_others(before, changes.setdefault(owner, {}))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.work import Work
-from ottla.server.turns import run_in_turns
+from ottla.server.clock import run_in_turns
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

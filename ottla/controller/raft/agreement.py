@@ -23,6 +23,10 @@ from dataclasses import dataclass, field
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
 
+#: The time between two responses counts at most so long: what stands still between them (this node, or all of a machine) elects no
+#: leader meanwhile. A node without a leader asks far more often.
+BETWEEN_RESPONSES_MS_MAX = 500
+
 
 class QuorumDisagreement(Exception):
     """Nodes are configured for different quorums. The text names the settings to compare."""
@@ -33,15 +37,18 @@ class Rejections:
     """The peers that rejected this node as not of their quorum. A later response without rejection removes a peer."""
 
     by_node: dict[int, ErrorCode] = field(default_factory=dict)
-    #: The time since which all responses name this node as leader; -1 after any other response.
-    duplicate_id_since_ms: int = -1
+    #: For how long all responses have named this node as leader, and when the last of them came; 0 and -1 after one that names another.
+    duplicate_id_ms: int = 0
+    duplicate_id_named_ms: int = -1
 
     def record_leader(self, is_own_id: bool, now_ms: int) -> None:
         """Records the leader in a response. `is_own_id`: it is this node's id, although this node does not lead."""
         if not is_own_id:
-            self.duplicate_id_since_ms = -1
-        elif self.duplicate_id_since_ms < 0:
-            self.duplicate_id_since_ms = now_ms
+            self.duplicate_id_ms, self.duplicate_id_named_ms = 0, -1
+            return
+        if self.duplicate_id_named_ms >= 0:
+            self.duplicate_id_ms += min(now_ms - self.duplicate_id_named_ms, BETWEEN_RESPONSES_MS_MAX)
+        self.duplicate_id_named_ms = now_ms
 
     def record(self, node_id: int, error: ErrorCode) -> None:
         if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET):
@@ -49,8 +56,8 @@ class Rejections:
         else:
             self.by_node.pop(node_id, None)
 
-    def has_duplicate_node_id(self, now_ms: int, patience_ms: int) -> bool:
-        return 0 <= self.duplicate_id_since_ms < now_ms - patience_ms
+    def has_duplicate_node_id(self, patience_ms: int) -> bool:
+        return self.duplicate_id_ms > patience_ms
 
     def verdict(self, own_id: int, cluster_id: str, voters: VoterSet, server_count: int) -> str | None:
         """Returns why to stop, if a majority of the peers has rejected this node. `server_count` is used if the voters are unknown."""

@@ -19,7 +19,6 @@ from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import (
     AddVoter,
-    Answered,
     BeginQuorumEpoch,
     BeginQuorumEpochReply,
     EndQuorumEpoch,
@@ -33,6 +32,7 @@ from ottla.controller.raft.messages import (
     Message,
     Received,
     RemoveVoter,
+    Replied,
     ReplyBody,
     RequestBody,
     SnapshotReceived,
@@ -58,7 +58,7 @@ from ottla.protocol.errors import ErrorCode
 ROLES_PER_STEP_MAX = 8
 
 
-#: A new leader is elected within one fetch timeout and a few elections.
+#: A new leader is elected within one fetch timeout, which all voters have alike, and a few elections.
 DUPLICATE_ID_TIMEOUTS = 2
 
 
@@ -94,7 +94,7 @@ class RaftCore:
         match message:
             case Received(body, reply_to):
                 self._on_request(body, reply_to, now_ms)
-            case Answered(request_id, body):
+            case Replied(request_id, body):
                 self._on_reply(request_id, body, now_ms)
             case Failed():
                 self._on_failure(message, now_ms)
@@ -212,7 +212,7 @@ class RaftCore:
             # Replies that name our own id as leader are expected for an epoch we led; only a later epoch proves a duplicate node.id.
             is_own_id = reply.leader_id == state.key.id != state.leader_id and reply.epoch > state.led_epoch
             rejections.record_leader(is_own_id, now_ms)
-        if rejections.has_duplicate_node_id(now_ms, DUPLICATE_ID_TIMEOUTS * config.fetch_timeout_ms):
+        if rejections.has_duplicate_node_id(DUPLICATE_ID_TIMEOUTS * config.fetch_timeout_ms):
             state.effects.disagreement = agreement.duplicate_node_id_message(state.key.id)
         else:
             state.effects.disagreement = rejections.verdict(

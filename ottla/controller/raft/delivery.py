@@ -17,8 +17,7 @@ from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotReplaced
 from ottla.protocol.work import Work
-from ottla.server.clock import Clock
-from ottla.server.turns import begin_in_turns
+from ottla.server.clock import Clock, begin_in_turns
 
 #: The size of committed batches that are delivered in one turn of the event loop: about 10 ms of decoding.
 DELIVERY_BYTES_MAX = 256 * 1024

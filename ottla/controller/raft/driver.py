@@ -5,8 +5,8 @@
     last_offset = node.append([value, ...]) # on the leader; NotLeader anywhere else
     ...listener.handle_commit(batches)      # on every replica, once the records are committed
 
-It steps the core and executes its effects in order. Three operations take time: flushes of the log (log_flusher.py), requests
-to other replicas (channels.py), and the delivery of committed batches to the listener (delivery.py).
+It steps the core and executes its effects in order. Three operations take time: flushes of the log (metadata_log.py), requests
+to other replicas (wire/requests_out.py), and the delivery of committed batches to the listener (delivery.py).
 
 A failed disk stops the replica for good (`failure`, `on_failure`): it sends no more responses, and the others elect a new leader.
 """
@@ -15,36 +15,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
 from ottla.controller.raft.batches import batch_bytes, split
-from ottla.controller.raft.channels import Channels
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
-from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
-from ottla.controller.raft.log_flusher import LogFlusher
+from ottla.controller.raft.effects import Effects, PeerReply, PeerRequest
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords, Message, Received, RequestBody, SnapshotReceived
-from ottla.controller.raft.metadata_log import MetadataLog
-from ottla.controller.raft.quorum_description import describe_quorum
+from ottla.controller.raft.metadata_log import LogFlusher, MetadataLog
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.roles import Follower, Resigned
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.timers import Reminder, TickTimer
-from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
+from ottla.controller.raft.wire.requests_in import PendingRaftResponse, reply_to_wire
+from ottla.controller.raft.wire.requests_out import Channels
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.protocol.work import Work
-from ottla.server.clock import pause
+from ottla.server.clock import pause, run_in_turns
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.server.turns import run_in_turns
+from ottla.server.world import World
 from ottla.storage.errors import CorruptFile, StorageFailure
-
-if TYPE_CHECKING:
-    from ottla.server.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +60,7 @@ class RaftNode:
         """Takes the metadata log `directory`, the parent of `__cluster_metadata-0`."""
         self.config = config
         self.failure: BaseException | None = None
+        self.clock = world.clock
         self._world = world
         self._directory = directory
         self._listener = listener
@@ -89,43 +84,18 @@ class RaftNode:
         return self.state.is_leader
 
     @property
-    def leader_id(self) -> int:
-        return self.state.leader_id
-
-    @property
     def is_in_touch(self) -> bool:
         """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
         role = self.state.role
-        return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
-
-    @property
-    def epoch(self) -> int:
-        return self.state.epoch
-
-    @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        return LeaderAndEpoch(self.state.leader_id, self.state.epoch)
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset below which everything is committed; -1 if unknown."""
-        return self.state.high_watermark
+        return self.is_leader or (isinstance(role, Follower) and self.clock.mono_ms() < role.fetch_deadline_ms)
 
     @property
     def voter_ids(self) -> frozenset[int]:
         return frozenset(self.state.voters.last.ids)
 
     @property
-    def kraft_version(self) -> int:
-        return self.state.voters.kraft_version
-
-    @property
     def log_end_offset(self) -> int:
         return self.state.log.end_offset
-
-    def describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
-        clock = self._world.clock
-        return describe_quorum(self.state, request, version, clock.mono_ms(), clock.wall_ms())
 
     # Life cycle
 
@@ -156,7 +126,7 @@ class RaftNode:
         if self.state.is_only_voter and self._flusher.is_wanted:
             await self._flusher.flush()
             while not (self._delivery.is_idle or self._delivery.is_over):
-                await pause(self._world.clock, 0)
+                await pause(self.clock, 0)
 
     def between_deliveries(self, work: Work[None]) -> None:
         """Runs work on the listener's state between two deliveries."""
@@ -174,11 +144,11 @@ class RaftNode:
         self._reminder.stop()
         self._flusher.stop()
         while self._flusher.is_running or self._storing:
-            await pause(self._world.clock, 1)
+            await pause(self.clock, 1)
         self._log.close()
 
     async def _resign(self) -> None:
-        clock = self._world.clock
+        clock = self.clock
         self._turn(self.core.resign)
         deadline_ms = clock.mono_ms() + RESIGN_WAIT_MS
         while isinstance(self.state.role, Resigned) and self.state.role.unacknowledged:
@@ -216,7 +186,7 @@ class RaftNode:
         if self.failure is not None or self._stopped or epoch not in (None, self.state.epoch):
             raise NotLeader(self.state.leader_id, self.state.epoch)
         try:
-            last_offset, effects = self.core.append(batches, self._world.clock.mono_ms())
+            last_offset, effects = self.core.append(batches, self.clock.mono_ms())
         except NotLeader:
             raise
         except Exception as mistake:
@@ -228,7 +198,7 @@ class RaftNode:
         return last_offset
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
-        """Changes, as leader, from the configured voters to voters in the log. It is committed before later appends.
+        """Changes, as leader, from the configured voters to voters in the log: at once, so that it is committed before later appends.
 
         Raises:
             KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
@@ -240,9 +210,9 @@ class RaftNode:
             # Both records are in one batch, so that every replica has both or none.
             self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self.state.epoch)
 
-    def resign(self, epoch: int | None = None) -> None:
+    def resign(self, epoch: int) -> None:
         """Resigns the leadership of this epoch; without effect if it has ended already."""
-        if epoch in (None, self.state.epoch) and self.state.is_leader:
+        if epoch == self.state.epoch and self.state.is_leader:
             self._turn(self.core.resign)
 
     # Snapshots
@@ -260,7 +230,7 @@ class RaftNode:
         latest = state.log.latest_snapshot
         if latest is not None and latest >= snapshot:
             return None
-        now_ms = self._world.clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         return self._log.new_snapshot(snapshot, last_contained_log_timestamp, now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
@@ -273,7 +243,7 @@ class RaftNode:
             return
         self.core.snapshot_created(snapshot)
         try:
-            self._log.snapshot_created(self._world.clock.wall_ms())
+            self._log.snapshot_created(self.clock.wall_ms())
         except StorageFailure as failure:
             self._fail(failure)
             return
@@ -281,7 +251,7 @@ class RaftNode:
         self.apply_retention()
 
     def apply_retention(self) -> None:
-        wall_ms = self._world.clock.wall_ms()
+        wall_ms = self.clock.wall_ms()
         oldest = self._log.oldest_to_keep(wall_ms)
         if oldest is None:
             return
@@ -295,7 +265,7 @@ class RaftNode:
 
     # Requests of other replicas
 
-    def handle(self, body: RequestBody, pending: PendingResponse) -> Any:
+    def handle(self, body: RequestBody, pending: PendingRaftResponse) -> Any:
         """Responds at once, or later through the returned Reply."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
@@ -311,7 +281,7 @@ class RaftNode:
     def _turn(self, transition: Callable[[int], Effects]) -> None:
         """Runs a step of the core. An exception leaves the core, or the disk, partly changed, so the replica stops."""
         try:
-            effects = transition(self._world.clock.mono_ms())
+            effects = transition(self.clock.mono_ms())
         except Exception as mistake:
             self._fail(mistake)
             raise
@@ -324,7 +294,7 @@ class RaftNode:
     def _apply(self, effects: Effects) -> None:
         """Executes the fields in the order in which Effects declares them."""
         try:
-            self._log.write(effects, self._world.clock.wall_ms())
+            self._log.write(effects, self.clock.wall_ms())
         except Exception as failure:
             self._fail(failure)
             return
@@ -370,12 +340,12 @@ class RaftNode:
 
     # Sending.
 
-    async def _send(self, request: Request) -> None:
+    async def _send(self, request: PeerRequest) -> None:
         self._step(await self._channels.ask(request))
 
-    def _reply(self, reply: Reply) -> None:
+    def _reply(self, reply: PeerReply) -> None:
         pending = reply.reply_to
-        assert isinstance(pending, PendingResponse)
+        assert isinstance(pending, PendingRaftResponse)
         body, records = self._log.with_contents(reply.body)
         pending.reply.complete(reply_to_wire(body, pending, records))
 
@@ -383,7 +353,7 @@ class RaftNode:
         """Checks the whole downloaded snapshot, a slice in each turn, and makes it durable on a worker before the core may use it."""
         snapshots = self._log.snapshots
         try:
-            control = await run_in_turns(self._world.clock, snapshots.checking(snapshot))
+            control = await run_in_turns(self.clock, snapshots.checking(snapshot))
             await self._world.workers.run(snapshots.finish, snapshot)
         except CorruptFile as fault:
             logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)

@@ -23,7 +23,7 @@ class ElectionState(NamedTuple):
     voted: ReplicaKey | None = None
 
 
-class Request(NamedTuple):
+class PeerRequest(NamedTuple):
     """Send `body` to `endpoint` and step Answered or Failed with `request_id`, within `timeout_ms`."""
 
     request_id: int
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     timeout_ms: int
 
 
-class Reply(NamedTuple):
+class PeerReply(NamedTuple):
     reply_to: object
     body: ReplyBody
 
@@ -70,8 +70,8 @@ class Effects:
     #:    and a voter fetches again, only up to the flushed offset. So the driver need not wait before it sends.
     flush: bool = False
     #: 7. Send; lost ones are repeated by the core. Order among requests and replies does not matter.
-    requests: list[Request] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    requests: list[PeerRequest] = field(default_factory=list)
+    replies: list[PeerReply] = field(default_factory=list)
     #: 8. Everything below is committed and may be delivered to the listener. It never decreases.
     high_watermark: int | None = None
     #: 9. Notify the listener, after everything committed is delivered. Its own replica's leadership is notified only once the

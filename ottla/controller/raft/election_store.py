@@ -10,7 +10,8 @@ from typing import Any
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, ReplicaKey
-from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.schema import ZERO_UUID
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 

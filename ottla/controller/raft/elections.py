@@ -14,10 +14,8 @@ from ottla.controller.raft.messages import (
     EndQuorumEpoch,
     EndQuorumEpochReply,
     Fetch,
-    FetchReply,
-    FetchSnapshotReply,
+    LeaderReply,
     Vote,
-    VoterChangeReply,
     VoteReply,
 )
 from ottla.controller.raft.quorum_state import QuorumState
@@ -40,10 +38,6 @@ REJECTIONS = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-
-_AnyReply = (
-    VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
-)  # fmt: skip
 
 
 def initial_role(state: QuorumState, election: ElectionState, now_ms: int) -> Role:
@@ -79,7 +73,7 @@ def on_vote(state: QuorumState, vote: Vote, now_ms: int) -> VoteReply:
     if is_meant and _rejects_non_voter(state, vote.candidate.id, vote.voter):
         return VoteReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error, granted = _judge_vote(state, vote, now_ms)
-    return VoteReply(error, state.epoch, state.leader_id, state.leader_endpoints, granted)
+    return state.answer(VoteReply, error, granted=granted)
 
 
 def _rejects_non_voter(state: QuorumState, sender_id: int, meant: ReplicaKey | None) -> bool:
@@ -139,7 +133,7 @@ def on_begin_quorum_epoch(state: QuorumState, begin: BeginQuorumEpoch, now_ms: i
     error = _follow_sender(state, begin, now_ms)
     if error is ErrorCode.NONE and not is_own_key(state, begin.voter):
         error = ErrorCode.INVALID_VOTER_KEY
-    return BeginQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
+    return state.answer(BeginQuorumEpochReply, error)
 
 
 def on_end_quorum_epoch(state: QuorumState, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
@@ -154,7 +148,7 @@ def on_end_quorum_epoch(state: QuorumState, end: EndQuorumEpoch, now_ms: int) ->
         # The most advanced voter starts an election first; each other one follows a little later, in case the first fails.
         role.has_fetched = False
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + _succession_delay_ms(state, end))
-    return EndQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
+    return state.answer(EndQuorumEpochReply, error)
 
 
 def _succession_delay_ms(state: QuorumState, end: EndQuorumEpoch) -> int:
@@ -185,7 +179,7 @@ def _follow_sender(state: QuorumState, request: BeginQuorumEpoch | EndQuorumEpoc
 # Replies of other replicas
 
 
-def accept(state: QuorumState, reply: _AnyReply, now_ms: int) -> bool:
+def accept(state: QuorumState, reply: LeaderReply, now_ms: int) -> bool:
     """Handles the epoch and leader of a reply. Returns True if the next request to the replica needs no backoff.
 
     Afterwards the rest of the reply is valid only if its error is NONE and its epoch is ours: see `is_current`.
@@ -205,7 +199,7 @@ def accept(state: QuorumState, reply: _AnyReply, now_ms: int) -> bool:
     return reply.error is ErrorCode.NONE
 
 
-def is_current(state: QuorumState, reply: _AnyReply, epoch: int) -> bool:
+def is_current(state: QuorumState, reply: LeaderReply, epoch: int) -> bool:
     """Returns True if a reply to a request of that epoch is still valid in the current epoch."""
     return reply.error is ErrorCode.NONE and reply.epoch == state.epoch == epoch
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.messages import HIGH_WATERMARK_UNKNOWN, AddVoter, Fetch
-from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.controller.raft.voters import ReplicaKey, VoterSet
+from ottla.protocol.schema import ZERO_UUID
 
 #: No deadline.
 NEVER = 1 << 62
@@ -70,7 +70,6 @@ class PendingChange:
     #: The record's offset once it is appended; before that an added voter's versions are requested (`probe_id`).
     offset: int = -1
     add: AddVoter | None = None
-    new_voter: Voter | None = None
     probe_id: int = -1
 
 

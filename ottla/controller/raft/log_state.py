@@ -33,10 +33,6 @@ class OffsetAndEpoch(NamedTuple):
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
-class Valid(NamedTuple):
-    """The follower's log is a prefix of ours."""
-
-
 class Diverging(NamedTuple):
     """The follower must truncate: `end` is our largest epoch not above its last epoch, and that epoch's end offset."""
 
@@ -47,9 +43,6 @@ class NeedsSnapshot(NamedTuple):
     """The follower's fetch offset is below the log's start: it must download a snapshot."""
 
     snapshot: OffsetAndEpoch
-
-
-VALID = Valid()
 
 
 @dataclass(slots=True)
@@ -150,14 +143,14 @@ class LogState:
         index = bisect_right(self.epochs, offset - 1, key=lambda entry: entry[1]) - 1
         return self.epochs[index][0] if index >= 0 else -1
 
-    def validate(self, fetched: OffsetAndEpoch) -> Valid | Diverging | NeedsSnapshot:
-        """Returns how a follower whose log ends at `fetched` must continue."""
+    def validate(self, fetched: OffsetAndEpoch) -> Diverging | NeedsSnapshot | None:
+        """Returns how a follower whose log ends at `fetched` must continue; None if its log is a prefix of ours."""
         latest = self.latest_snapshot
         if fetched.offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             # An empty follower catches up faster with the snapshot than with the log before it.
             return NeedsSnapshot(latest)
         if self.start_offset == 0 and fetched.offset == 0:
-            return VALID
+            return None
         if latest is not None:
             earliest = self.snapshots[0]
             if (
@@ -169,7 +162,7 @@ class LogState:
         end = self.end_offset_for_epoch(fetched.epoch)
         if end.epoch != fetched.epoch or end.offset < fetched.offset:
             return Diverging(end)
-        return VALID
+        return None
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
         """Returns the end of the part of our log that can still be a prefix of the leader's, given its response."""

@@ -52,7 +52,17 @@ class ControlRecords:
         return sum(part is not None for part in (self.leader_change, self.kraft_version, self.voters))
 
 
-# Requests and replies. Every reply has the replier's epoch and the leader that it knows (-1: none).
+# Requests and replies.
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderReply:
+    """A reply with the replier's epoch and the leader that it knows (-1: none)."""
+
+    error: ErrorCode
+    epoch: int = -1
+    leader_id: int = -1
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +76,7 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class VoteReply:
-    error: ErrorCode
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
+class VoteReply(LeaderReply):
     granted: bool = False
 
 
@@ -84,11 +90,8 @@ class BeginQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginQuorumEpochReply:
-    error: ErrorCode
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
+class BeginQuorumEpochReply(LeaderReply):
+    """The voter follows the leader, or knows a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,8 @@ class EndQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class EndQuorumEpochReply:
-    error: ErrorCode
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
+class EndQuorumEpochReply(LeaderReply):
+    """The voter has learned that the leader resigned, or knows a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,9 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchReply:
+class FetchReply(LeaderReply):
     """The leader's core leaves `batches` empty and sets `records_from`; its driver reads the log when it sends."""
 
-    error: ErrorCode
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
     high_watermark: int = -1
     log_start_offset: int = -1
     diverging: OffsetAndEpoch | None = None
@@ -147,13 +143,9 @@ class FetchSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchSnapshotReply:
+class FetchSnapshotReply(LeaderReply):
     """The leader's core leaves `data` empty; its driver reads the file when it sends, and sets `size`."""
 
-    error: ErrorCode
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
     snapshot: OffsetAndEpoch | None = None
     position: int = 0
     size: int = 0
@@ -184,14 +176,10 @@ class UpdateVoter:
 
 
 @dataclass(frozen=True, slots=True)
-class VoterChangeReply:
+class VoterChangeReply(LeaderReply):
     """The reply to AddVoter, RemoveVoter and UpdateVoter."""
 
-    error: ErrorCode
     message: str | None = None
-    epoch: int = -1
-    leader_id: int = -1
-    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +198,7 @@ RequestBody = (
     Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | AddVoter | RemoveVoter | UpdateVoter
     | SupportedVersions
 )  # fmt: skip
-ReplyBody = (
-    VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
-    | SupportedVersionsReply
-)  # fmt: skip
+ReplyBody = LeaderReply | SupportedVersionsReply
 
 
 # Events that the driver steps into the core
@@ -226,7 +211,7 @@ class Received(NamedTuple):
     reply_to: object
 
 
-class Answered(NamedTuple):
+class Replied(NamedTuple):
     """The reply to one of our requests."""
 
     request_id: int
@@ -256,4 +241,4 @@ class SnapshotReceived(NamedTuple):
     kraft_version: int | None
 
 
-Message = Received | Answered | Failed | Flushed | SnapshotReceived
+Message = Received | Replied | Failed | Flushed | SnapshotReceived

@@ -1,4 +1,4 @@
-"""The files of one replica of the metadata log: a storage Log, its snapshots, quorum-state and partition.metadata.
+"""The files of one replica of the metadata log: a storage Log, its snapshots, quorum-state and partition.metadata; and its flushes.
 
 It executes the core's decisions. It decides itself only which old snapshots and segments are deleted.
 
@@ -11,6 +11,7 @@ contains it; for the log below, epochs and voters are in the snapshot and in lea
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,25 +19,27 @@ from ottla.controller.raft.batches import CommittedBatch, committed_batches, con
 from ottla.controller.raft.effects import Effects
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
-from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, ReplyBody
+from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, Flushed, ReplyBody
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter
 from ottla.controller.raft.voters import VoterHistory
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
+from ottla.server.clock import pause
+from ottla.server.world import World
 from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.errors import CorruptFile
-from ottla.storage.files import Files
+from ottla.storage.errors import CorruptFile, OutOfResources
+from ottla.storage.files import Files, Mappings
 from ottla.storage.log.durability import FlushJob
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -48,6 +51,8 @@ TOPIC_ID = (1).to_bytes(16, "big")
 DIRECTORY = f"{TOPIC}-{PARTITION}"
 #: Retention of this log is decided by snapshots (`start_at`), so the log's own retention is off.
 UNLIMITED = -1
+#: The pause before a flush is tried again for which the process had no descriptor.
+RETRY_MS = 100
 
 
 class MetadataFlush(NamedTuple):
@@ -175,7 +180,7 @@ class MetadataLog:
                 self.directory, f"the log starts at {log.log_start_offset}, and no snapshot covers what was before"
             )
         log.advance_high_watermark(base.offset)
-        log.delete_records(base.offset)
+        delete_records(log, base.offset)
         for older in [snapshot for snapshot in snapshots if snapshot.offset < base.offset]:
             self.snapshots.remove(older)
             del snapshots[older]
@@ -261,16 +266,13 @@ class MetadataLog:
 
     # Reads
 
-    def read(self, offset: int, bytes_max: int) -> memoryview:
-        return self.log.read(offset, max_bytes=bytes_max).records
-
     def committed(self, offset: int, high_watermark: int, bytes_max: int) -> list[CommittedBatch]:
         return committed_batches(self.log.read(offset, max_bytes=bytes_max, up_to_offset=high_watermark).records)
 
     def with_contents(self, body: ReplyBody) -> tuple[ReplyBody, memoryview | None]:
         """Returns a reply of the core with the chunk of the snapshot in it, and the records of a Fetch, which are not copied."""
         if isinstance(body, FetchReply) and body.records_from is not None:
-            return body, self.read(body.records_from, body.bytes_max)
+            return body, self.log.read(body.records_from, max_bytes=body.bytes_max).records
         if isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
             return self._with_chunk(body), None
         return body, None
@@ -293,7 +295,7 @@ class MetadataLog:
         `retention_ms`. The newest is always kept, and so is the log from the oldest kept snapshot on.
         """
         kept = list(self.state.snapshots)
-        total = self.log.size + sum(self.snapshots.size(snapshot) or 0 for snapshot in kept)
+        total = self.log.segments.size + sum(self.snapshots.size(snapshot) or 0 for snapshot in kept)
         while len(kept) > 1:
             age_ms = wall_ms - self.snapshots.modified_ms(kept[0])
             if total <= self._config.retention_bytes and age_ms <= self._config.retention_ms:
@@ -305,7 +307,7 @@ class MetadataLog:
     def start_at(self, snapshot: OffsetAndEpoch, removed: list[OffsetAndEpoch], now_ms: int) -> None:
         if snapshot.offset > self.log.log_start_offset:
             self.log.advance_high_watermark(snapshot.offset)
-            self.log.delete_records(snapshot.offset)
+            delete_records(self.log, snapshot.offset)
             apply_retention(self.log, now_ms)
             for path in self.log.partition_dir.take_deleted():
                 self._files.remove(path)
@@ -320,3 +322,72 @@ def _epochs_between(entries: list[tuple[int, int]], start: int, end: int) -> lis
     """Returns the epochs in [start, end) of the log; the first of them begins at `start` or later."""
     before = [(epoch, start) for epoch, began in entries if began <= start][-1:]
     return [entry for entry in (*before, *((e, began) for e, began in entries if start < began)) if entry[1] < end]
+
+
+class LogFlusher:
+    """Flushes of the metadata log: on a worker, one at a time, so that all appends during a flush share the next one."""
+
+    def __init__(
+        self,
+        world: World,
+        config: RaftConfig,
+        state: QuorumState,
+        log: MetadataLog,
+        on_flushed: Callable[[Flushed], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.is_wanted = self.is_running = False
+        self._world = world
+        self._config = config
+        self._state = state
+        self._log = log
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._stopped = self._given_up = False
+
+    def want(self) -> None:
+        """Flushes what is appended by now; a leader waits for `append_linger_ms` for more of it."""
+        self.is_wanted = True
+        if self.is_running:
+            return
+        self.is_running = True
+        if self._config.append_linger_ms > 0 and self._state.is_leader:
+            self._world.clock.call_later(self._config.append_linger_ms, self._spawn)
+        else:
+            self._spawn()
+
+    def stop(self) -> None:
+        """Lets a running flush end, without waiting for descriptors."""
+        self._stopped = True
+
+    def give_up(self) -> None:
+        """The replica has failed: the running flush is the last."""
+        self._given_up = True
+
+    def _spawn(self) -> None:
+        self._world.spawn(self.flush(), "raft flush")
+
+    async def flush(self) -> None:
+        """Flushes until nothing is left of what was wanted."""
+        self.is_running = True
+        try:
+            while self.is_wanted and not self._given_up:
+                self.is_wanted = False
+                generation, offset = self._state.log.generation, self._state.log.end_offset
+                try:
+                    if (job := self._log.begin_flush()) is not None:
+                        await self._world.workers.run(job.run)
+                        if not self._log.end_flush(job, self._world.clock.wall_ms()):
+                            self.is_wanted = True
+                except OutOfResources as shortage:
+                    if self._stopped:
+                        return
+                    logger.error("[raft %d] waits with its flush: %s", self._config.node_id, shortage)
+                    self.is_wanted = True
+                    await pause(self._world.clock, RETRY_MS)
+                    continue
+                self._on_flushed(Flushed(generation, offset))
+        except Exception as failure:
+            self._on_failure(failure)
+        finally:
+            self.is_running = False

@@ -20,9 +20,9 @@ from ottla.controller.raft.messages import (
     UpdateVoter,
     VoterChangeReply,
 )
-from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.replication import check_leader
+from ottla.controller.raft.transitions import finish_change, voter_change_reply
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 

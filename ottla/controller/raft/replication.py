@@ -28,9 +28,9 @@ from ottla.controller.raft.messages import (
     UpdateVoter,
     VoterChangeReply,
 )
-from ottla.controller.raft.pending_responses import fetch_reply
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.roles import Download, Follower
+from ottla.controller.raft.transitions import fetch_reply
 from ottla.controller.raft.voters import DYNAMIC_VOTERS
 from ottla.protocol.errors import ErrorCode
 
@@ -106,14 +106,8 @@ def on_fetch_snapshot(state: QuorumState, fetch: FetchSnapshot, now_ms: int) -> 
             error = ErrorCode.POSITION_OUT_OF_RANGE
         else:
             leader.record_contact(fetch.replica, now_ms)
-    return FetchSnapshotReply(
-        error,
-        state.epoch,
-        state.leader_id,
-        state.leader_endpoints,
-        fetch.snapshot,
-        fetch.position,
-        bytes_max=fetch.bytes_max,
+    return state.answer(
+        FetchSnapshotReply, error, snapshot=fetch.snapshot, position=fetch.position, bytes_max=fetch.bytes_max
     )
 
 

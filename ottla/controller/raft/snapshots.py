@@ -21,7 +21,7 @@ from ottla.controller.raft.batches import (
     split,
     voter_rows,
 )
-from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.log_state import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords
 from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.errors import KafkaError, ProtocolError
@@ -246,10 +246,10 @@ class SnapshotWriter:
         path: str,
         snapshot: OffsetAndEpoch,
         *,
-        last_contained_log_timestamp: int,
-        kraft_version: int,
-        voters: VoterSet | None,
         now_ms: int,
+        last_contained_log_timestamp: int = 0,
+        kraft_version: int = 0,
+        voters: VoterSet | None = None,
     ) -> None:
         self._files = files
         self._path = path
@@ -300,15 +300,7 @@ class SnapshotWriter:
 
 def write_bootstrap(files: Files, directory: str, records: list[bytes], now_ms: int) -> None:
     """Writes `bootstrap.checkpoint`: the records that the first leader of a new cluster appends first."""
-    writer = SnapshotWriter(
-        files,
-        f"{directory}/{BOOTSTRAP_FILE}",
-        OffsetAndEpoch(0, 0),
-        last_contained_log_timestamp=0,
-        kraft_version=0,
-        voters=None,
-        now_ms=now_ms,
-    )
+    writer = SnapshotWriter(files, f"{directory}/{BOOTSTRAP_FILE}", BOOTSTRAP_SNAPSHOT, now_ms=now_ms)
     writer.append(records)
     writer.freeze()
 
@@ -318,22 +310,14 @@ def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if files.size(path) is None:
         return None
-    return [record for batch in SnapshotReader(files, path, OffsetAndEpoch(0, 0)) for record in batch.records]
+    return [record for batch in SnapshotReader(files, path, BOOTSTRAP_SNAPSHOT) for record in batch.records]
 
 
 def write_initial_voters(files: Files, directory: str, voters: VoterSet, now_ms: int) -> None:
     """Writes the snapshot 0-0 of a directory formatted for dynamic voters: kraft.version 1 and the first voters."""
     files.make_dirs(directory)
-    writer = SnapshotWriter(
-        files,
-        f"{directory}/{file_name(OffsetAndEpoch(0, 0))}",
-        OffsetAndEpoch(0, 0),
-        last_contained_log_timestamp=0,
-        kraft_version=1,
-        voters=voters,
-        now_ms=now_ms,
-    )
-    writer.freeze()
+    path = f"{directory}/{file_name(BOOTSTRAP_SNAPSHOT)}"
+    SnapshotWriter(files, path, BOOTSTRAP_SNAPSHOT, now_ms=now_ms, kraft_version=1, voters=voters).freeze()
 
 
 def _is_footer(view: BatchView) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.quorum_state import QuorumState
-
-if TYPE_CHECKING:
-    from ottla.server.clock import Clock, TimerHandle
+from ottla.server.clock import Clock, TimerHandle
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,58 @@
-"""Changes of a replica's role, appends of a leader, and the high watermark. Functions on the state.
+"""Changes of a replica's role, appends of a leader, the high watermark, and the leader's pending responses: delayed fetches, and
+the change of the voters that waits for its commit. Functions on the state.
 
 Every change of the role is checked against the table in `quorum.py`.
 """
 
 from __future__ import annotations
 
-from ottla.controller.raft import pending_responses
+from typing import Any
+
 from ottla.controller.raft.effects import LeaderAndEpoch
 from ottla.controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
-from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
+from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, LeaderChange, VoterChangeReply
 from ottla.controller.raft.quorum import check_transition
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, VoterSet
+from ottla.protocol.errors import ErrorCode
+
+
+def fetch_reply(state: QuorumState, error: ErrorCode, **rest: Any) -> FetchReply:
+    high_watermark = state.role.high_watermark if isinstance(state.role, Leader) else -1
+    return state.answer(
+        FetchReply, error, high_watermark=high_watermark, log_start_offset=state.log.start_offset, **rest
+    )
+
+
+def voter_change_reply(state: QuorumState, error: ErrorCode, message: str | None = None) -> VoterChangeReply:
+    return state.answer(VoterChangeReply, error, message=message)
+
+
+def finish_change(state: QuorumState, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
+    change, leader.change = leader.change, None
+    if change is not None and change.reply_to is not None:
+        state.reply(change.reply_to, voter_change_reply(state, error, message))
+
+
+def _on_high_watermark(state: QuorumState, leader: Leader) -> None:
+    change = leader.change
+    if change is not None and 0 <= change.offset < leader.high_watermark:
+        finish_change(state, leader, ErrorCode.NONE)
+    last_offset = state.voters.last_offset
+    if not leader.is_counted(state.key) and last_offset is not None and last_offset < leader.high_watermark:
+        # The removed leader led, without a vote of its own, until the set without it was committed.
+        leader.resign_requested = True
+
+
+def _on_leadership_lost(state: QuorumState, leader: Leader) -> None:
+    """Completes all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
+    for parked in leader.parked:
+        state.reply(parked.reply_to, fetch_reply(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    leader.parked.clear()
+    if leader.change is not None:
+        finish_change(state, leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
 
 # The role.
 
@@ -101,7 +141,7 @@ def _set_role(state: QuorumState, role: Role) -> None:
     state.role = role
     state.peers.reset()
     if isinstance(old, Leader):
-        pending_responses.on_leadership_lost(state, old)
+        _on_leadership_lost(state, old)
     if role.election != state.durable_election:
         state.durable_election = state.effects.election = role.election
     if type(role) is not type(old) or role.epoch != old.epoch:
@@ -145,4 +185,4 @@ def advance_high_watermark(state: QuorumState, high_watermark: int) -> None:
     state.high_watermark = state.effects.high_watermark = high_watermark
     if isinstance(state.role, Leader):
         _notify_leader(state, LeaderAndEpoch(state.key.id, state.epoch))
-        pending_responses.on_high_watermark(state, state.role)
+        _on_high_watermark(state, state.role)

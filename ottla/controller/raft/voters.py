@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 
 #: kraft.version: with 0 the voters are configured, with 1 they are in VotersRecords in the log (KIP-853).
 STATIC_VOTERS = 0

@@ -1,4 +1,8 @@
-"""What the logs of the node have: opened in a preview, by the code that a start runs, with what that would change and cannot open."""
+"""What the logs of the node have: opened in a preview, by the code that a start runs, with what that would change and cannot open.
+
+Of what the coordinators of the node will load (groups of each kind, committed offsets, and transactional ids) only the keys and the last
+value of each are looked at, of the partitions that are here.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,46 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from ottla.broker.transactions.transaction import IDLE, TransactionState
 from ottla.controller.metadata.image import MetadataImage
 from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.node.adoption.preview import PreviewFiles
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.internal_topics.coordinator_records import (
+    TRANSACTION_RECORDS,
+    RecordTypes,
+    TransactionLogValue,
+    decode_key,
+    decode_value,
+)
+from ottla.protocol.internal_topics.group_records import (
+    GROUP_RECORDS,
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    ShareGroupMetadataKey,
+    StreamsGroupMetadataKey,
+)
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.records.compression import CODECS
 from ottla.storage.directories.log_dirs import LogDir, MetaProperties
 from ottla.storage.directories.logs import Logs
-from ottla.storage.errors import DamagedPartition
 from ottla.storage.log.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producers.producer_state import NO_OFFSET
+from ottla.storage.producers.producer_states import NO_OFFSET
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 #: The codecs of a log are those of this many batches at its start, and of as many in its newest segment.
 SAMPLED_BATCHES = 16
+OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+#: A group is of the kind of its metadata's key.
+KINDS = {
+    GroupMetadataKey: "classic",
+    ConsumerGroupMetadataKey: "consumer",
+    ShareGroupMetadataKey: "share",
+    StreamsGroupMetadataKey: "streams",
+}
 
 
 @dataclass(slots=True)
@@ -49,7 +78,7 @@ class FoundLogs:
     @property
     def bytes(self) -> int:
         """The size of the segments, without indexes."""
-        return sum(log.size for log in self.logs.open)
+        return sum(log.segments.size for log in self.logs.open)
 
     def of_topic(self, name: str) -> list[Log]:
         """The partitions of a topic that are here."""
@@ -97,17 +126,15 @@ def read_logs(files: PreviewFiles, found: Ownership, image: MetadataImage, rng: 
     with kept_warnings() as read.recovery:
         logs.open_all(lambda topic, _: LogConfig(), now_ms)
     reasons = [str(directory.failure) for directory in directories if directory.failure is not None]
-    reasons += [f"{damage}. Remedy: {_remedy(damage)}" for damage in logs.damaged.values()]
+    for damage in logs.damaged.values():
+        remedy = damage.cause.remedy if isinstance(damage.cause, DamagedLog) else REMEDY
+        reasons.append(f"{damage}. Remedy: {remedy}")
     if reasons:
         raise CannotAdopt(reasons)
     for log in logs.open:
         _count(read, log)
     _compare(read, found.node_id, image)
     return read
-
-
-def _remedy(damage: DamagedPartition) -> str:
-    return damage.cause.remedy if isinstance(damage.cause, DamagedLog) else REMEDY
 
 
 def _count(read: FoundLogs, log: Log) -> None:
@@ -132,3 +159,54 @@ def _compare(read: FoundLogs, node_id: int, image: MetadataImage) -> None:
         for index, partition in topic.partitions.items():
             if node_id in partition.replicas and read.logs.open.get(topic.id, index) is None:
                 read.without_files.append(f"{topic.name}-{index}")
+
+
+@dataclass(slots=True)
+class FoundCoordinators:
+    """Numbers by kind and by state."""
+
+    groups: Counter[str] = field(default_factory=Counter)
+    committed_offsets: int = 0
+    transactions: Counter[str] = field(default_factory=Counter)
+    #: Records of a type or version that is not known here; coordinators skip the former, and do not load with the latter.
+    unknown_records: int = 0
+
+    @property
+    def open_transactions(self) -> int:
+        """Transactions whose markers are not all written."""
+        idle = {state.kafka_name for state in IDLE}
+        return sum(count for state, count in self.transactions.items() if state not in idle)
+
+
+def read_coordinators(logs: FoundLogs) -> FoundCoordinators:
+    """Reads the logs of the two internal topics."""
+    found = FoundCoordinators()
+    for key, _ in _last_records(logs, OFFSETS_TOPIC, GROUP_RECORDS, found):
+        if (kind := KINDS.get(type(key))) is not None:
+            found.groups[kind] += 1
+        elif isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            found.committed_offsets += 1
+    for _, value in _last_records(logs, TRANSACTIONS_TOPIC, TRANSACTION_RECORDS, found):
+        if isinstance(value, TransactionLogValue):
+            found.transactions[TransactionState(value.transaction_status).kafka_name] += 1
+    return found
+
+
+def _last_records(
+    logs: FoundLogs, topic: str, types: RecordTypes, found: FoundCoordinators
+) -> Iterator[tuple[object, object]]:
+    """Yields each key that is not deleted, with its last value."""
+    last: dict[bytes, bytes] = {}
+    for log in logs.of_topic(topic):
+        for batch in log.batches(log.log_start_offset):
+            for record in () if batch.is_control else batch.records():
+                if record.value is None:
+                    last.pop(bytes(record.key or b""), None)
+                else:
+                    last[bytes(record.key or b"")] = bytes(record.value)
+    for raw, data in last.items():
+        try:
+            key = decode_key(types, raw)
+            yield key, decode_value(types, key, data)
+        except ProtocolError:
+            found.unknown_records += 1

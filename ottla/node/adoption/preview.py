@@ -40,11 +40,8 @@ class PreviewFiles(OsFiles):
             rest = slash + last + rest
         return path
 
-    def _is_written(self, path: str) -> bool:
-        return path in self._written
-
     def exists(self, path: str) -> bool:
-        return self._is_written(path) or ((disk := self._on_disk(path)) is not None and super().exists(disk))
+        return path in self._written or ((disk := self._on_disk(path)) is not None and super().exists(disk))
 
     def list_dir(self, path: str) -> list[str]:
         disk = self._on_disk(path)
@@ -63,36 +60,33 @@ class PreviewFiles(OsFiles):
         return {
             name: self.size(file) or 0
             for name, file in found.items()
-            if name in files or self._is_written(file) or file in self._moved
+            if name in files or file in self._written or file in self._moved
         }
 
     # Reading
 
     def read(self, path: str) -> bytes | None:
-        if self._is_written(path):
+        if path in self._written:
             return bytes(self._written[path])
         disk = self._on_disk(path)
         data = None if disk is None else super().read(disk)
         return data if data is None else data[: self._cut.get(path, len(data))]
 
     def pread(self, path: str, offset: int, n: int) -> bytes:
-        if self._is_written(path):
+        if path in self._written:
             return bytes(self._written[path][offset : offset + n])
         end = self._cut.get(path)
         return super().pread(self._on_disk(path) or path, offset, n if end is None else max(min(n, end - offset), 0))
 
     def size(self, path: str) -> int | None:
-        if self._is_written(path):
+        if path in self._written:
             return len(self._written[path])
         disk = self._on_disk(path)
         size = None if disk is None else super().size(disk)
         return size if size is None else self._cut.get(path, size)
 
-    def modified_ms(self, path: str) -> int:
-        return super().modified_ms(self._on_disk(path) or path)
-
     def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
-        if self._is_written(path):
+        if path in self._written:
             return PrivateMapping(path, None, bytes(self._written[path]), capacity)
         return PrivateMapping(path, self._on_disk(path) or path, b"", capacity, self._cut.get(path))
 
@@ -118,14 +112,14 @@ class PreviewFiles(OsFiles):
         self._cut.pop(path, None)
 
     def truncate(self, path: str, size: int) -> None:
-        if self._is_written(path):
+        if path in self._written:
             del self._written[path][size:]
         else:
             self._cut[path] = size
 
     def rename(self, source: str, target: str) -> None:
         self.remove(target)
-        if self._is_written(source):
+        if source in self._written:
             self._written[target] = self._written.pop(source)
         elif (disk := self._on_disk(source)) is not None:
             self._moved[target] = disk
@@ -165,11 +159,7 @@ class PrivateMapping:
     """See `storage.files.MappedFile`. It may be written, and the file stays as it is."""
 
     def __init__(self, path: str, disk: str | None, data: bytes, capacity: int, end: int | None = None) -> None:
-        """Maps the file `disk`, up to `end` if given, or memory that begins with `data`.
-
-        Raises:
-            StorageFailure: the file cannot be read.
-        """
+        """Maps the file `disk`, up to `end` if given, or memory that begins with `data`. Raises StorageFailure: the file cannot be read."""
         self.path, self._disk = path, disk
         if disk is None:
             self.size = len(data)
@@ -184,10 +174,6 @@ class PrivateMapping:
         except OSError as error:
             raise failure_of(path, error) from error
         self.size = size if end is None else min(size, end)
-
-    @property
-    def capacity(self) -> int:
-        return len(self.buffer)
 
     @property
     def shown(self) -> bool:

@@ -14,11 +14,23 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ottla.protocol.compile import decoder
-from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
-from ottla.protocol.primitives import ZERO_UUID, Buffer
-from ottla.protocol.schema import info_of, int16, int32, int64, message, struct, uint32, uuid, v
+from ottla.protocol.primitives import Buffer
+from ottla.protocol.schema import (
+    ZERO_UUID,
+    check_version,
+    info_of,
+    int16,
+    int32,
+    int64,
+    message,
+    struct,
+    uint32,
+    uuid,
+    v,
+)
 
 T = TypeVar("T")
 
@@ -34,8 +46,8 @@ def decode_versioned(cls: type[T], data: Buffer, *, newer_too: bool = False) -> 
     version = int.from_bytes(data[:2], "big", signed=True)
     versions = info_of(cls).versions
     newer = newer_too and version > versions.high
-    if version not in versions and not newer:
-        raise UnsupportedVersion(f"{cls.__name__} has versions {versions}, not {version}")
+    if not newer:
+        check_version(cls, version)
     obj, pos = decoder(cls, min(version, versions.high))(data, 2, len(data))
     if pos != len(data) and not newer:
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(data) - pos} bytes left over")

@@ -10,13 +10,13 @@ BrokerRegistrationChange is written in the lowest version that has what changed:
 from __future__ import annotations
 
 from functools import cache
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
-from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.compile import decode, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError
 from ottla.protocol.messages.shared_structs import EntityData, Feature, Listener
-from ottla.protocol.primitives import ZERO_UUID, Buffer, Pieces, read_uvarint, uvarint
-from ottla.protocol.schema import float64, info_of, int8, int16, int32, int64, message, uuid, v
+from ottla.protocol.primitives import Buffer, Pieces, read_uvarint, uvarint
+from ottla.protocol.schema import ZERO_UUID, float64, info_of, int8, int16, int32, int64, message, uuid, v
 
 
 @message(key=0, versions="0-4", flexible="0+")
@@ -259,35 +259,7 @@ MetadataRecord: TypeAlias = (
     | UnregisterControllerRecord
 )
 
-RECORDS: dict[int, type[MetadataRecord]] = {
-    0: RegisterBrokerRecord,
-    1: UnregisterBrokerRecord,
-    2: TopicRecord,
-    3: PartitionRecord,
-    4: ConfigRecord,
-    5: PartitionChangeRecord,
-    7: FenceBrokerRecord,
-    8: UnfenceBrokerRecord,
-    9: RemoveTopicRecord,
-    10: DelegationTokenRecord,
-    11: UserScramCredentialRecord,
-    12: FeatureLevelRecord,
-    14: ClientQuotaRecord,
-    15: ProducerIdsRecord,
-    17: BrokerRegistrationChangeRecord,
-    18: AccessControlEntryRecord,
-    19: RemoveAccessControlEntryRecord,
-    20: NoOpRecord,
-    21: ZkMigrationStateRecord,
-    22: RemoveUserScramCredentialRecord,
-    23: BeginTransactionRecord,
-    24: EndTransactionRecord,
-    25: AbortTransactionRecord,
-    26: RemoveDelegationTokenRecord,
-    27: RegisterControllerRecord,
-    28: ClearElrRecord,
-    29: UnregisterControllerRecord,
-}
+RECORDS: dict[int | None, type[MetadataRecord]] = {info_of(cls).key: cls for cls in get_args(MetadataRecord)}
 
 
 class UnknownRecord(ProtocolError):
@@ -322,7 +294,4 @@ def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
     cls = RECORDS.get(key)
     if cls is None or version not in info_of(cls).versions:
         raise UnknownRecord(f"metadata record {key} v{version}")
-    record, pos = decoder(cls, version)(value, pos, len(value))
-    if pos != len(value):
-        raise MalformedMessage(f"{cls.__name__} v{version}: {len(value) - pos} bytes left over")
-    return record, version
+    return decode(cls, value, version, pos), version

@@ -6,8 +6,7 @@ v1 can answer before the change is committed.
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, uuid, v
 
 
 @api_message(80)

@@ -5,8 +5,7 @@ v2 is by topic id (KIP-841); v3 adds the broker epochs of the ISR (KIP-903).
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int8, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int8, int16, int32, int64, struct, uuid, v
 
 
 @struct

@@ -6,8 +6,7 @@ v1 adds the voter key and the leader's endpoints (KIP-853).
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener, NodeEndpoint, TopicDataResponse
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, struct, uuid, v
 
 
 @struct

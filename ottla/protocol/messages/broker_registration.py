@@ -7,8 +7,7 @@ cordoned directories (KIP-1066).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Feature, Listener
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, int64, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, int64, uuid, v
 
 
 @api_message(62)

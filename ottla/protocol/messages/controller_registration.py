@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import Feature, Listener
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, uuid, v
 
 
 @api_message(70)

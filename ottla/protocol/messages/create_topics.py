@@ -6,8 +6,7 @@ may be throttled (KIP-599); v7 returns topic ids (KIP-516).
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int8, int16, int32, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int8, int16, int32, struct, uuid, v
 
 
 @struct

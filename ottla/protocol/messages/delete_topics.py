@@ -5,8 +5,7 @@ v5 adds error messages (KIP-599); v6 topic ids (KIP-516).
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, struct, uuid, v
 
 
 @struct

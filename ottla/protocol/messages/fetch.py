@@ -8,8 +8,7 @@ new leaders (KIP-951); v17 directory id (KIP-853); v18 the follower's high water
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, api_message, int8, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, Records, api_message, int8, int16, int32, int64, struct, uuid, v
 
 
 @struct

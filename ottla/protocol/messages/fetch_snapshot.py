@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import NodeEndpoint
 from ottla.protocol.messages.shared_structs import CurrentLeader
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, Records, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int8, int16, int32, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int8, int16, int32, uuid, v
 
 
 @api_message(71)

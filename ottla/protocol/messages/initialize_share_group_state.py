@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ShareStateResult
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int32, int64, struct, uuid, v
 
 
 @struct

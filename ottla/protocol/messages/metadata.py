@@ -6,8 +6,7 @@ operations (KIP-430); v10 topic ids, usable from v12 (KIP-516); v13 top-level er
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, struct, uuid, v
 
 
 @struct

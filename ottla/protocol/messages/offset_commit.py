@@ -7,8 +7,7 @@ v5 drops the retention time; v6 adds leader epoch; v7 group instance id (KIP-345
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int32, int64, struct, uuid, v
 
 
 @struct

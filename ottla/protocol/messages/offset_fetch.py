@@ -7,8 +7,7 @@ once (KIP-709); v9 member id and epoch (KIP-848); v10 topic ids instead of names
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct

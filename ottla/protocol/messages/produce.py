@@ -7,8 +7,7 @@ the new leader (KIP-951); v12 joins partitions to the transaction by itself (KIP
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import RequestRecords, api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, RequestRecords, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct

@@ -6,8 +6,7 @@ v1 adds the number of finished deliveries (KIP-1226).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ReadStateTopic
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, int64, struct, uuid, v
 
 
 @api_message(87)

@@ -5,13 +5,8 @@ v2 adds renewing (KIP-1222).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import (
-    AcknowledgeTopic,
-    CurrentLeader,
-    NodeEndpoint,
-)
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
+from ottla.protocol.messages.shared_structs import AcknowledgeTopic, CurrentLeader, NodeEndpoint
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, struct, uuid, v
 
 
 @api_message(79)

@@ -5,14 +5,8 @@ v2 adds acquire modes (KIP-1206) and renewing (KIP-1222).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import (
-    AcknowledgeTopic,
-    CurrentLeader,
-    NodeEndpoint,
-    TopicIdPartitions,
-)
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, api_message, int8, int16, int32, int64, struct, uuid, v
+from ottla.protocol.messages.shared_structs import AcknowledgeTopic, CurrentLeader, NodeEndpoint, TopicIdPartitions
+from ottla.protocol.schema import ZERO_UUID, Records, api_message, int8, int16, int32, int64, struct, uuid, v
 
 
 @api_message(78)

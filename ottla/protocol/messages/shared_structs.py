@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, struct, uint16, uuid, v
+from ottla.protocol.schema import ZERO_UUID, int8, int16, int32, int64, struct, uint16, uuid, v
 
 
 @struct

@@ -7,8 +7,7 @@ v6 topic ids instead of names (KIP-1319).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct

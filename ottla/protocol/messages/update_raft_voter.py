@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, struct, uuid, v
 
 
 @api_message(82)

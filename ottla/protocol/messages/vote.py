@@ -6,8 +6,7 @@ v1 adds directory ids (KIP-853); v2 pre-votes (KIP-996).
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import NodeEndpoint
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int16, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int16, int32, int64, struct, uuid, v
 
 
 @struct

@@ -6,8 +6,7 @@ v1 adds the number of finished deliveries (KIP-1226).
 from __future__ import annotations
 
 from ottla.protocol.messages.shared_structs import ShareStateResult, StateBatch
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import api_message, int32, int64, struct, uuid, v
+from ottla.protocol.schema import ZERO_UUID, api_message, int32, int64, struct, uuid, v
 
 
 @struct

@@ -27,10 +27,11 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
+from fastcrc.crc32 import iscsi
+
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.compression import NO_COMPRESSION, decompress, expanding
-from ottla.protocol.records.crc import crc32c
 from ottla.protocol.records.record import Record, iter_records
 from ottla.protocol.work import Turn, Work
 
@@ -84,6 +85,10 @@ NO_LEADER_EPOCH = -1
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
+
+#: CRC-32C, which the catalogue of checksums calls CRC-32/ISCSI. `fastcrc` has wheels for all platforms of docs/INSTALL.md, and takes
+#: 0.04 ms for a megabyte where the package `crc32c` takes 0.18. No function around it: each append calls it.
+crc32c = iscsi
 
 _PREFIX = Struct(">qi")
 _CRC_ATTRIBUTES = Struct(">Ih")

@@ -1,4 +1,4 @@
-"""Make record batches v2 from records: for our own topics, the command line, recompression and compaction.
+"""Record batches v2 made from records, or from another batch: for our own topics, the command line, recompression and compaction.
 
 Offsets are consecutive from the base offset, except in `rebuild_batch`, which keeps those the survivors had. A record's key chooses
 its partition: `partition_for_key`.
@@ -7,7 +7,10 @@ its partition: `partition_for_key`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, cast
 
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -26,10 +29,12 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchView,
+    crc32c,
 )
-from ottla.protocol.records.compression import NO_COMPRESSION, compress
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.compression import CODEC_IDS, NO_COMPRESSION, compress
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+from ottla.protocol.records.validate import RecordRules, check_records
+from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, Work, do_at_once, do_now
 
 _CRC_BYTES = 4
 # MurmurHash2 with Kafka's seed.
@@ -87,8 +92,6 @@ def rebuild_batch(
     survivors: Sequence[Record],
     *,
     delete_horizon_ms: int | None = None,
-    compression: int | None = None,
-    level: int | None = None,
 ) -> bytes:
     """Returns `batch` with only the survivors of compaction: offset range, producer and sequence stay the same.
 
@@ -104,11 +107,35 @@ def rebuild_batch(
     max_timestamp = batch.max_timestamp
     if survivors and not append_time:
         max_timestamp = max(record.timestamp for record in survivors)
-    return pack_batch(
+    return pack_in_place_of(
+        batch,
         b"".join(
             encode_record(record.offset - batch.base_offset, record.timestamp - base_timestamp, *record[2:])
             for record in survivors
         ),
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        count=len(survivors),
+        # Kafka writes an emptied batch without a codec: there is nothing to decompress.
+        compression=batch.compression if survivors else NO_COMPRESSION,
+    )
+
+
+def pack_in_place_of(
+    batch: BatchView,
+    payload: bytes,
+    *,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    compression: int,
+    level: int | None = None,
+) -> bytes:
+    """Returns a batch with the offset range, the leader epoch, the producer and the sequence of another one."""
+    return pack_batch(
+        payload,
         base_offset=batch.base_offset,
         leader_epoch=batch.partition_leader_epoch,
         attributes=attributes,
@@ -118,9 +145,8 @@ def rebuild_batch(
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
-        count=len(survivors),
-        # Kafka writes an emptied batch without a codec: there is nothing to decompress.
-        compression=(batch.compression if compression is None else compression) if survivors else NO_COMPRESSION,
+        count=count,
+        compression=compression,
         level=level,
     )
 
@@ -192,3 +218,100 @@ def murmur2(data: bytes) -> int:
         value = (value ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
     value = (value ^ value >> 13) * _M & _MASK
     return value ^ value >> 15
+
+
+# compression.type: the codec to store with, None to keep what the producer chose.
+TARGET_CODECS: dict[str, int | None] = {
+    "producer": None,
+    "uncompressed": NO_COMPRESSION,
+    **{name: codec for name, codec in CODEC_IDS.items() if codec != NO_COMPRESSION},
+}
+
+
+class Prepared(NamedTuple):
+    """The batch to append, or the error; None: the batch is appended unchanged, and its disk job has been run."""
+
+    rules: RecordRules
+    outcome: memoryview | KafkaError | None
+
+
+def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[memoryview]:
+    """Returns the batch to append if the topic needs its records: they are checked, and recompressed.
+
+    A batch of a few bytes can hold millions of records, so this is work in turns (`protocol.work`). `Log.append` prepares batches that
+    fit into one turn; for others its caller runs this, and appends with the outcome. The bytes of `batch` must not change before the
+    work is done.
+
+    Raises:
+        KafkaError: the batch is invalid.
+    """
+    payload: bytes | None = None
+    if rules.needs_records:
+        payload = yield from check_records(batch, rules, now_ms, turn)
+    if rules.codec is None or rules.codec == batch.compression:
+        return batch.buffer
+    return memoryview((yield from recompressing(batch, rules.codec, rules, turn, payload)))
+
+
+def prepared_batch(view: memoryview, rules: RecordRules, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
+    """Returns the batch to append: it is prepared here, if it was not before and the turn is long enough.
+
+    Raises:
+        KafkaError: the batch is invalid.
+        TooLong: it must be prepared first.
+    """
+    if prepared is None:
+        return do_now(prepare(BatchView(view), rules, now_ms, Turn()))
+    if isinstance(prepared, Turn):
+        return do_at_once(prepare(BatchView(view), rules, now_ms, prepared))
+    if prepared.rules is not rules:
+        raise TooLong  # the configuration has changed since the batch was prepared
+    if isinstance(prepared.outcome, KafkaError):
+        raise prepared.outcome
+    assert prepared.outcome is not None, "the codec asks for it, as it did then"
+    return prepared.outcome
+
+
+def recompressing(batch: BatchView, codec: int, rules: RecordRules, turn: Turn, payload: bytes | None) -> Work[bytes]:
+    """Recompresses a batch; large ones are handled on a worker. `payload` are the records if they are decompressed already.
+
+    The payload is decompressed and compressed again as a whole, so the records' bytes do not change. Kafka decodes and
+    re-encodes each record, with the same result for valid ones. (Timestamps are patched in place: `validate.restamp`.)
+
+    Raises:
+        KafkaError: INVALID_RECORD, or MESSAGE_TOO_LARGE for a result that is larger than a batch may be.
+    """
+    if payload is None:
+        try:
+            payload = yield from batch.expanded(turn, rules.max_decompressed_bytes)
+        except KafkaError as fault:
+            # CORRUPT_MESSAGE is retriable: the producer would send the same bytes again until delivery.timeout.ms.
+            raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
+    if codec == NO_COMPRESSION:
+        _check_size(HEADER_BYTES + len(payload), rules.max_message_bytes)
+    pack = partial(
+        pack_in_place_of,
+        batch,
+        payload,
+        attributes=batch.attributes & ~CODEC_MASK,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        count=batch.count,
+        compression=codec,
+        level=rules.level,
+    )
+    if len(payload) > BYTES_A_TURN:
+        packed = cast(bytes, (yield pack))
+    else:
+        packed = pack()
+        if turn.spend_bytes(len(payload)):
+            yield None
+    _check_size(len(packed), rules.max_message_bytes)
+    return packed
+
+
+def _check_size(size: int, batch_bytes_max: int) -> None:
+    if size > batch_bytes_max:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes after compression, max.message.bytes is {batch_bytes_max}"
+        )

@@ -6,8 +6,7 @@ and the output is not copied, so that a worker thread can decompress a batch bes
 
   snappy  xerial's framing (32 KB blocks) is written, as Java does; librdkafka sends one raw block, so both are read. By
           cramjam: python-snappy is a wrapper of it, whose decompression takes no limit
-  lz4     lz4_frames.py
-  zstd    zstd_frames.py
+  lz4, zstd   frames.py
 """
 
 from __future__ import annotations
@@ -23,8 +22,15 @@ import cramjam
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Buffer
-from ottla.protocol.records import lz4_frames, zstd_frames
-from ottla.protocol.records.growing import OverLimitError
+from ottla.protocol.records.frames import (
+    LZ4_FAST_LEVEL,
+    ZSTD_DEFAULT_LEVEL,
+    OverLimitError,
+    compress_lz4,
+    compress_zstd,
+    decompress_lz4,
+    decompress_zstd,
+)
 from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -214,22 +220,8 @@ CODECS = (
     Codec("none", _stored, _unstored),
     Codec("gzip", _gzip, _gunzip, level_default=-1, level_min=1, level_max=9),
     Codec("snappy", _snap, _unsnap),
-    Codec(
-        "lz4",
-        lz4_frames.compress,
-        lz4_frames.decompress,
-        level_default=lz4_frames.FAST_LEVEL,
-        level_min=1,
-        level_max=17,
-    ),
-    Codec(
-        "zstd",
-        zstd_frames.compress,
-        zstd_frames.decompress,
-        level_default=zstd_frames.DEFAULT_LEVEL,
-        level_min=-131072,
-        level_max=22,
-    ),
+    Codec("lz4", compress_lz4, decompress_lz4, level_default=LZ4_FAST_LEVEL, level_min=1, level_max=17),
+    Codec("zstd", compress_zstd, decompress_zstd, level_default=ZSTD_DEFAULT_LEVEL, level_min=-131072, level_max=22),
 )
 assert len(EXPANSION_MAX) == len(CODECS)
 CODEC_IDS = {codec.name: number for number, codec in enumerate(CODECS)}

@@ -1,7 +1,7 @@
 """Control batches: end-of-transaction markers, and the raft log's own records (leader change, voters, snapshot header and footer).
 
 A control record's key is two int16: a version and the type. This file frames them; the values of the raft records are
-encoded messages (`protocol.control_messages`) that the caller hands over as bytes.
+encoded messages (`protocol.internal_topics.control_messages`) that the caller hands over as bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def end_txn_batch(
 ) -> bytes:
     """Returns the marker that ends a producer's transaction in one partition."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
-    row = NewRecord(control_key(kind), _END_TXN.pack(_END_TXN_VERSION, coordinator_epoch), timestamp)
+    row = NewRecord(_KEY.pack(_KEY_VERSION, kind), _END_TXN.pack(_END_TXN_VERSION, coordinator_epoch), timestamp)
     return build_batch(
         [row],
         base_offset=base_offset,
@@ -70,13 +70,8 @@ def control_batch(
     rows: list[tuple[ControlType, bytes]], *, timestamp: int, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
 ) -> bytes:
     """Returns a batch of control records of the raft log: (type, encoded value) each."""
-    records = [NewRecord(control_key(kind), value, timestamp) for kind, value in rows]
+    records = [NewRecord(_KEY.pack(_KEY_VERSION, kind), value, timestamp) for kind, value in rows]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, control=True)
-
-
-def control_key(kind: ControlType) -> bytes:
-    """Returns the key of a control record."""
-    return _KEY.pack(_KEY_VERSION, kind)
 
 
 def control_type(record: Record) -> ControlType | None:

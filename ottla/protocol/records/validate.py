@@ -53,19 +53,13 @@ from ottla.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
     Header,
+    crc32c,
     patch_timestamp,
 )
-from ottla.protocol.records.compression import (
-    CODECS,
-    DECOMPRESSED_BYTES_MAX,
-    EXPANSION_MAX,
-    LZ4,
-    NO_COMPRESSION,
-)
-from ottla.protocol.records.crc import crc32c
-from ottla.protocol.records.lz4_frames import blocks_are_linked
+from ottla.protocol.records.compression import CODECS, DECOMPRESSED_BYTES_MAX, EXPANSION_MAX, LZ4, NO_COMPRESSION
+from ottla.protocol.records.frames import blocks_are_linked
 from ottla.protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
-from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
+from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once
 
 TIMESTAMP_BOUND_NONE = 2**63 - 1
 # The smallest length field of a batch of any magic (LegacyRecord's overhead).
@@ -106,15 +100,26 @@ class RecordRules:
     compacted: bool = False
     check_records: bool = False
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    codec: int | None = None  # the one to store with; None: the producer's stays
+    level: int | None = None
 
     @property
     def needs_records(self) -> bool:
-        """Returns True if `validate_records` must follow `validate_header`."""
+        """Returns True if `check_records` must follow `validate_header`."""
         return (
             self.check_records
             or self.compacted
             or (not self.log_append_time and self.timestamp_before_max_ms != TIMESTAMP_BOUND_NONE)
         )
+
+    @property
+    def may_ask(self) -> bool:
+        """True if some batches must be prepared (`builder.prepare`)."""
+        return self.needs_records or self.codec is not None
+
+    def asks(self, codec: int) -> bool:
+        """Returns True if a batch of this codec must be prepared."""
+        return self.needs_records or (self.codec is not None and self.codec != codec)
 
 
 def validate_header(
@@ -185,15 +190,11 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
     return NO_TIMESTAMP
 
 
-def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
-    """Checks every record of a batch whose header is valid, and counts them. RecordsRejected lists the invalid ones."""
-    view = BatchView(batch)
-    do_now(check_records(view, rules, now_ms, Turn()))
-    return view.count
-
-
 def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[bytes]:
-    """Checks as `validate_records` does, in turns. Returns the bytes of the records, decompressed."""
+    """Checks every record of a batch whose header is valid, in turns. Returns the bytes of the records, decompressed.
+
+    RecordsRejected lists the invalid ones.
+    """
     if batch.count > RECORDS_A_TURN:
         yield None
     try:

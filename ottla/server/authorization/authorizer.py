@@ -14,14 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision, Verdict
-from ottla.server.authorization.hosts import java_host
+from ottla.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision, Verdict, java_host, matches_filter
 from ottla.server.authorization.operations import (
     LITERAL,
     OPERATIONS,
@@ -31,9 +36,9 @@ from ottla.server.authorization.operations import (
     SUPPORTED_OPERATIONS,
     bit_field,
 )
+from ottla.server.client_bounds import Kept, shown
 from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
-from ottla.server.config.errors import ConfigError
-from ottla.server.kept import Kept, shown
+from ottla.server.config.key import ConfigError
 from ottla.server.network.context import RequestContext
 from ottla.server.principal import Principal
 
@@ -51,32 +56,6 @@ ANY_NAME = "hardcode"
 _Key = tuple[Principal, str, int, int, str | None]
 
 
-class Authorizer(Protocol):
-    """Resource types and operations are those of operations.py."""
-
-    @property
-    def enabled(self) -> bool: ...
-    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool: ...
-    def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
-        """Returns True if the operation is allowed on any resource of the type."""
-
-    def allowed(
-        self, context: RequestContext, operation: int, resource_type: int, names: Iterable[str]
-    ) -> Container[str]: ...
-    def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
-        """Returns the bit field of KIP-430."""
-
-    def entries(self) -> Collection[AccessControlEntry]: ...
-
-
-class _Everything:
-    """A container of all names, for a caller to whom all are allowed."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-EVERYTHING = _Everything()
 EVERY_OPERATION: Mapping[int, int] = {kind: bit_field(operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 
 
@@ -94,11 +73,6 @@ class AllowAll:
 
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
         return True
-
-    def allowed(
-        self, context: RequestContext, operation: int, resource_type: int, names: Iterable[str]
-    ) -> Container[str]:
-        return EVERYTHING
 
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
         return EVERY_OPERATION[resource_type]
@@ -177,10 +151,7 @@ class StandardAuthorizer:
 
     # -- Decisions ---------------------------------------------------------------------------------------------------
 
-    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
-        return self._allows(context, operation, resource_type, name)
-
-    def _allows(
+    def allows(
         self, context: RequestContext, operation: int, resource_type: int, name: str, *, audited: bool = True
     ) -> bool:
         peer = context.connection
@@ -198,18 +169,14 @@ class StandardAuthorizer:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
         return self._rules.judge(self._index, str(principal), host, operation, resource_type, name)
 
-    def allowed(
-        self, context: RequestContext, operation: int, resource_type: int, names: Iterable[str]
-    ) -> Container[str]:
-        return {name for name in names if self.allows(context, operation, resource_type, name)}
-
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
+        """Returns True if the operation is allowed on any resource of the type."""
         peer = context.connection
         key = (peer.principal, peer.peer_host, operation, resource_type, None)
         known = self.decisions.get(key)
         if known is not None:
             return known
-        decision = self._allows(context, operation, resource_type, ANY_NAME, audited=False) or self._index.allows_any(
+        decision = self.allows(context, operation, resource_type, ANY_NAME, audited=False) or self._index.allows_any(
             str(peer.principal), java_host(peer.peer_host), operation, resource_type
         )
         return self.decisions.keep(key, decision, "")
@@ -220,7 +187,7 @@ class StandardAuthorizer:
             [
                 operation
                 for operation in SUPPORTED_OPERATIONS[resource_type]
-                if self._allows(context, operation, resource_type, name, audited=False)
+                if self.allows(context, operation, resource_type, name, audited=False)
             ]
         )
 
@@ -244,6 +211,10 @@ class StandardAuthorizer:
         )
 
 
+#: Resource types and operations are those of operations.py.
+Authorizer: TypeAlias = AllowAll | StandardAuthorizer
+
+
 def java_acl(entry: AccessControlEntry) -> str:
     """Returns an entry as Kafka's StandardAcl prints it."""
     return (
@@ -256,7 +227,7 @@ def java_acl(entry: AccessControlEntry) -> str:
 # -- From a node's configuration -------------------------------------------------------------------------------------
 
 
-def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | StandardAuthorizer:
+def make_authorizer(class_name: str, static: Mapping[str, str]) -> Authorizer:
     """Makes the authorizer. `static`: the node's properties by name."""
     if not class_name:
         return AllowAll()
@@ -288,3 +259,39 @@ def read_super_users(text: str) -> list[str]:
             raise ConfigError(SUPER_USERS, text, f"expected a string in format principalType:principalName but got {user}",
                               "super.users=User:alice;User:bob")  # fmt: skip
     return users
+
+
+def describe_acls(authorizer: Authorizer, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Returns the entries that match the filter of DescribeAcls (29), gathered by the resource they are about.
+
+    v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373).
+
+    Raises:
+        KafkaError: SECURITY_DISABLED, or INVALID_REQUEST for a filter that Kafka does not know.
+    """
+    if not authorizer.enabled:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    _check(request)
+    by_pattern: dict[tuple[int, str, int], list[AccessControlEntry]] = {}
+    for entry in authorizer.entries():
+        if matches_filter(request, entry):
+            pattern = (entry.resource_type, entry.resource_name, entry.pattern_type)
+            by_pattern.setdefault(pattern, []).append(entry)
+    return DescribeAclsResponse(
+        error_message="",
+        resources=[
+            DescribeAclsResource(*pattern, [AclDescription(*entry[3:]) for entry in sorted(entries)])
+            for pattern, entries in sorted(by_pattern.items())
+        ],
+    )
+
+
+def _check(request: DescribeAclsRequest) -> None:
+    for value, known in (
+        (request.resource_type_filter, RESOURCE_TYPES),
+        (request.pattern_type_filter, PATTERN_TYPES),
+        (request.operation, OPERATIONS),
+        (request.permission_type, PERMISSIONS),
+    ):
+        if known.get(value, "UNKNOWN") == "UNKNOWN":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeAclsRequest contains UNKNOWN elements")

@@ -1,25 +1,27 @@
-"""All configurations of a node: the tables of `tables/` combined, and the rules for names that are not in them.
+"""All configurations of a node: the tables of `tables/` combined, the rules for names that are not in them, and names in a properties file.
 
-Configurations without effect in Ottla are in the tables, too: a server.properties written for Kafka is accepted, and
-DescribeConfigs shows what Kafka would show.
+A server.properties written for Kafka is accepted, and DescribeConfigs shows what Kafka would show. Most properties are used; those in the
+tables of effects here are not:
+
+    rejected      ignoring it would weaken a protection that the operator relies on: the node does not start with it
+    no effect     the node accepts Kafka's property and describes it to clients, but does not use it: named in one line at start
+
+Every other name in the tables is used; tests/rules/test_config_effects.py checks that.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
 
-from ottla.server.config.columns import CLUSTER_WIDE, LONG, MEDIUM
-from ottla.server.config.key import LONG_MAX, ConfigKey, Scope, table
-from ottla.server.config.tables.groups import GROUPS
-from ottla.server.config.tables.log import LOG
-from ottla.server.config.tables.network import NETWORK
-from ottla.server.config.tables.node import NODE
-from ottla.server.config.tables.operations import OPERATIONS
-from ottla.server.config.tables.remote import REMOTE
-from ottla.server.config.tables.replication import REPLICATION
-from ottla.server.config.tables.sasl import SASL
-from ottla.server.config.tables.ssl import SSL
-from ottla.server.config.tables.transactions import TRANSACTIONS
+from ottla.server.config.key import CLUSTER_WIDE, LONG, LONG_MAX, MEDIUM, ConfigError, ConfigKey, Scope, table, to_text
+from ottla.server.config.tables.groups import GROUPS, TRANSACTIONS
+from ottla.server.config.tables.log import LOG, REPLICATION
+from ottla.server.config.tables.node import NETWORK, NODE
+from ottla.server.config.tables.operations import OPERATIONS, REMOTE
+from ottla.server.config.tables.security import SASL, SSL
 from ottla.server.config.validators import at_least
 
 BROKER_CONFIGS: dict[str, ConfigKey] = {
@@ -100,3 +102,183 @@ def is_secret(name: str) -> bool:
 def is_dynamic(name: str) -> bool:
     key = BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name)
     return key is not None and key.dynamic is not Scope.READ_ONLY
+
+
+class Effect(Enum):
+    READ = "read"
+    NONE = "none"
+    REJECTED = "rejected"
+
+
+class RejectedProperty(NamedTuple):
+    """The protection that would be missing, and what to do instead."""
+
+    protection: str
+    remedy: str
+
+
+_NO_POLICY = "it would be created or changed without asking the policy"
+_LEAVE_OUT = "leave it out"
+
+#: Rejected with any value but the default.
+REJECTED: dict[str, RejectedProperty] = {
+    "create.topic.policy.class.name": RejectedProperty(
+        f"Java policies are not run: {_NO_POLICY}",
+        "leave it out, and let the authorizer (CREATE on topics) say who may create which",
+    ),
+    "alter.config.policy.class.name": RejectedProperty(
+        f"Java policies are not run: {_NO_POLICY}",
+        "leave it out, and let the authorizer (ALTER_CONFIGS) say who may change what",
+    ),
+    "principal.builder.class": RejectedProperty(
+        "only Kafka's default principals are made, so ACLs would be checked for other names",
+        "leave it out, and write ACLs for Kafka's default principals",
+    ),
+    **{
+        name: RejectedProperty(
+            "Java classes are not run: credentials would be checked or supplied without this one",
+            "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
+        )
+        for name in ("sasl.client.callback.handler.class", "sasl.login.class", "sasl.oauthbearer.jwt.validator.class")
+    },
+    "client.quota.callback.class": RejectedProperty(
+        "Java callbacks are not run: Kafka's own rules say which quota counts", _LEAVE_OUT
+    ),
+    "config.providers": RejectedProperty(
+        "values such as ${file:...} would be taken as they are written, passwords among them",
+        "leave it out, and write the values themselves, or pass them with --override",
+    ),
+    "ssl.engine.factory.class": RejectedProperty("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
+    "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
+    "remote.log.storage.system.enable": RejectedProperty(
+        "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
+    ),
+}
+
+#: Whole families without effect, because their feature is missing. Rows of `REJECTED` and names that are used are excepted.
+FAMILIES: dict[str, str] = {
+    "remote.": "tiered storage",
+    "log.remote.": "tiered storage",
+    "log.local.": "tiered storage",
+    "group.consumer.": "assignments of consumer groups are computed off the event loop if they are large",
+    "group.share.": "share groups",
+    "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
+    "share.coordinator.": "share groups",
+    "metrics.": "metrics are exposed for Prometheus",
+    "kafka.metrics.": "metrics are exposed for Prometheus",
+    "internal.metadata.": "for Kafka's own tests",
+}
+#: Names of the families above that are used.
+READ_OF_FAMILIES = frozenset(
+    f"share.coordinator.state.topic.{name}"
+    for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
+) | {
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    "share.coordinator.state.topic.prune.interval.ms",
+    "share.coordinator.write.timeout.ms",
+    "internal.metadata.log.segment.bytes",
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.assignors",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.max.size",
+    "group.consumer.migration.policy",
+    "group.consumer.regex.refresh.interval.ms",
+    "group.consumer.session.timeout.ms",
+    "group.share.delivery.count.limit",
+    "group.share.max.share.sessions",
+    "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.assignors",
+    "group.share.heartbeat.interval.ms",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    "group.share.persister.class.name",
+    "group.share.session.timeout.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.assignors",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.max.size",
+    "group.streams.num.standby.replicas",
+    "group.streams.session.timeout.ms",
+}
+
+#: Kafka does not start with a smaller group.consumer.heartbeat.interval.ms without it; nothing is missing where it has no effect.
+NOT_NEEDED = frozenset({"group.consumer.min.heartbeat.interval.ms"})
+
+# fmt: off
+#: Single names without effect, by reason.
+NO_EFFECT: dict[str, tuple[str, ...]] = {
+    "one event loop does the work of Kafka's threads": (
+        "num.network.threads", "num.io.threads", "background.threads", "queued.max.requests", "group.coordinator.threads",
+        "group.coordinator.background.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers", "log.cleaner.threads",
+        "num.replica.alter.log.dirs.threads",
+    ),
+    "buffers and pauses of Kafka's implementation": (
+        "log.cleaner.io.buffer.size", "log.initial.task.delay.ms",
+        "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "group.coordinator.append.linger.ms",
+        "group.coordinator.cached.buffer.max.bytes", "replica.socket.receive.buffer.bytes", "server.max.startup.time.ms",
+        "log.flush.start.offset.checkpoint.interval.ms", "log.dir.failure.timeout.ms", "controller.socket.timeout.ms",
+        "socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms",
+        "fetch.purgatory.purge.interval.requests", "producer.purgatory.purge.interval.requests",
+        "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
+        "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
+    ),
+    "tokens of OAUTHBEARER are fetched when a connection needs one": (
+        "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
+        "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
+        "sasl.oauthbearer.scope.claim.name",
+    ),
+    "the system's Kerberos library gets tickets, and renews them after half of their lifetime": (
+        "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor", "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.min.time.before.relogin",
+    ),
+    "metrics are exposed for Prometheus": ("metric.reporters",),
+    "TLS comes from the system's OpenSSL": (
+        "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
+    ),
+    "no such feature": ("follower.fetch.last.tiered.offset.enable", "offsets.topic.compression.codec"),
+}
+# fmt: on
+_SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
+
+
+def effect_of(name: str) -> Effect:
+    """Returns the effect of a name in the tables of brokers, with or without a listener's prefix."""
+    base = base_name(name)
+    if base in REJECTED:
+        return Effect.REJECTED
+    if base in _SINGLE or (base.startswith(tuple(FAMILIES)) and base not in READ_OF_FAMILIES):
+        return Effect.NONE
+    return Effect.READ
+
+
+def check_effect(name: str, value: Any, where: str = "") -> None:
+    """Checks that a property may be set; `value` is parsed, `where` is the file or option that set it.
+
+    Raises:
+        ConfigError: the property would have no effect, but must not be ignored.
+    """
+    base = base_name(name)
+    rejection = REJECTED.get(base)
+    if rejection is None or value == BROKER_CONFIGS[base].default or not value:
+        return
+    text = to_text(value, BROKER_CONFIGS[base].type)
+    place = f" (set by {where})" if where else ""
+    message = f"{name}={text}{place} cannot be served: {rejection.protection}"
+    raise ConfigError(name, text, rejection.protection, rejection.remedy, message=message)
+
+
+def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
+    """Checks all properties of a node's file and options."""
+    for name, text in static.items():
+        key = key_of(name)
+        if key is not None:
+            check_effect(name, key.parse(text), where.get(name, ""))
+
+
+def without_effect(names: Collection[str]) -> list[str]:
+    """Returns those of the set names that have no effect."""
+    return sorted(name for name in names if key_of(name) is not None and effect_of(name) is Effect.NONE)

@@ -1,4 +1,6 @@
-"""Precedence of configuration values, and their source and synonyms for DescribeConfigs, as in Kafka. No file is read here.
+"""Precedence of configuration values, their source and synonyms for DescribeConfigs, and the checks of dynamic ones, as in Kafka.
+
+No file is read here.
 
 a topic's own value              DYNAMIC_TOPIC            1
 a broker's, set while it ran     DYNAMIC_BROKER           2
@@ -9,31 +11,39 @@ the table                        DEFAULT                  5
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult as Described
+from ottla.protocol.messages.describe_configs import DescribeConfigsSynonym as Synonym
 from ottla.server.config.broker import (
     BROKER_CONFIGS,
     CLUSTER_LEVEL_LISTENER_CONFIGS,
     DYNAMIC_ONLY,
     LISTENER_PREFIX,
     base_name,
+    check_effect,
     is_dynamic,
     is_secret,
     key_of,
     synonyms,
 )
-from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS
-from ottla.server.config.effects import check_effect
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.group import GROUP_CONFIGS, broker_default, group_values
-from ottla.server.config.key import ConfigKey, Scope, Values, to_text
-from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_values
+from ottla.server.config.key import ConfigError, ConfigKey, Scope, Values, to_text
+from ottla.server.config.resource_configs import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    TOPIC_SYNONYMS,
+    broker_default,
+    group_values,
+    topic_defaults,
+    topic_values,
+)
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
@@ -45,25 +55,6 @@ class Source(IntEnum):
     DYNAMIC_BROKER_LOGGER = 6
     CLIENT_METRICS = 7
     GROUP = 8
-
-
-class Synonym(NamedTuple):
-    name: str
-    value: str | None
-    source: Source
-
-
-class Described(NamedTuple):
-    """One configuration as DescribeConfigs shows it. `type` 0 means unknown."""
-
-    name: str
-    value: str | None
-    read_only: bool
-    source: Source
-    sensitive: bool
-    synonyms: list[Synonym]
-    type: int
-    doc: str | None
 
 
 class Levels(NamedTuple):
@@ -99,15 +90,15 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
     found = []
     names = tuple(names)
     for level, source in (
-        (levels.broker, Source.DYNAMIC_BROKER),
-        (levels.default, Source.DYNAMIC_DEFAULT_BROKER),
-        (levels.static, Source.STATIC_BROKER),
+        (levels.broker, ConfigSource.DYNAMIC_BROKER),
+        (levels.default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (levels.static, ConfigSource.STATIC_BROKER),
     ):
         found += [Synonym(each, None if secret else level[each], source) for each in names if each in level]
     for each in names:
         key = BROKER_CONFIGS.get(each)
         if key is not None and not key.required and key.default is not None:
-            found.append(Synonym(each, None if secret else key.to_text(key.default), Source.DEFAULT))
+            found.append(Synonym(each, None if secret else key.to_text(key.default), ConfigSource.DEFAULT))
     # A listener's own value is no synonym of the plain name, nor is a value in hours a synonym of an unset one in ms.
     first = next((number for number, synonym in enumerate(found) if synonym.name == name), len(found))
     return found[first:]
@@ -136,16 +127,16 @@ def _describe_broker(
         value = to_text(values[name], key.type) if key is not None and name in values else texts[name]
     found = broker_synonyms(name, synonyms(name), levels, secret)
     if not per_broker:
-        found = [synonym for synonym in found if synonym.source is Source.DYNAMIC_DEFAULT_BROKER]
+        found = [synonym for synonym in found if synonym.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
     return Described(
         name=name,
         value=value,
         read_only=not is_dynamic(name),
-        source=found[0].source if found else Source.DEFAULT,
-        sensitive=secret,
+        config_source=found[0].source if found else ConfigSource.DEFAULT,
+        is_sensitive=secret,
         synonyms=found,
-        type=0 if key is None else key.type,
-        doc=None if key is None else key.doc,
+        config_type=0 if key is None else key.type,
+        documentation=None if key is None else key.doc,
     )
 
 
@@ -161,7 +152,7 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values)
             first = TOPIC_SYNONYMS[name][0][0]
             found = broker_synonyms(first, synonyms(first), levels, secret=False)
         if name in overrides:
-            found.insert(0, Synonym(name, key.to_text(effective[name]), Source.DYNAMIC_TOPIC))
+            found.insert(0, Synonym(name, key.to_text(effective[name]), ConfigSource.DYNAMIC_TOPIC))
         rows.append(_described(key, effective[name], found))
     return rows
 
@@ -175,11 +166,11 @@ def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values)
             continue
         default = broker_default(name)
         if default is None:
-            found = [Synonym(name, key.to_text(key.default), Source.DEFAULT)]
+            found = [Synonym(name, key.to_text(key.default), ConfigSource.DEFAULT)]
         else:
             found = broker_synonyms(default, synonyms(default), levels, secret=False)
         if name in overrides:
-            found.insert(0, Synonym(name, key.to_text(effective[name]), Source.GROUP))
+            found.insert(0, Synonym(name, key.to_text(effective[name]), ConfigSource.GROUP))
         rows.append(_described(key, effective[name], found))
     return rows
 
@@ -188,7 +179,7 @@ def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
     """Describes all configurations of a client-metrics subscription."""
     rows = []
     for name, key in CLIENT_METRICS_CONFIGS.items():
-        found = [Synonym(name, configs[name], Source.CLIENT_METRICS)] if name in configs else []
+        found = [Synonym(name, configs[name], ConfigSource.CLIENT_METRICS)] if name in configs else []
         rows.append(_described(key, key.parse(configs[name]) if found else key.default, found))
     return rows
 
@@ -197,12 +188,10 @@ def _described(key: ConfigKey, value: object, found: list[Synonym]) -> Described
     return Described(
         name=key.name,
         value=key.to_text(value),
-        read_only=False,
-        source=found[0].source if found else Source.DEFAULT,
-        sensitive=False,
+        config_source=found[0].source if found else ConfigSource.DEFAULT,
         synonyms=found,
-        type=key.type,
-        doc=key.doc,
+        config_type=key.type,
+        documentation=key.doc,
     )
 
 
@@ -212,6 +201,7 @@ CODE = ErrorCode.INVALID_REQUEST
 AT_START_ONLY = frozenset({"listeners", "listener.security.protocol.map"})
 DEDUPE_BUFFER, CLEANER_THREADS = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
 DEDUPE_BUFFER_MIN = 1 << 20
+PER_BROKER = frozenset(name for name, key in BROKER_CONFIGS.items() if key.dynamic is Scope.PER_BROKER)
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
@@ -219,10 +209,12 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
 
     Kafka's broker checks this before it forwards the request. Here the controller does, so that no request bypasses the check.
     """
-    _reject("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
+    # Unknown names may belong to an extension.
+    static = [name for name in configs if name in BROKER_CONFIGS and not is_dynamic(name)]
+    _reject("Cannot update these configs dynamically", static)
     _reject(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
-        [name for name in configs if _needs_listener(name)],
+        [name for name in configs if name in PER_BROKER and name.startswith("ssl.") and name != "ssl.client.auth"],
     )
     for name, text in configs.items():
         key = key_of(name)
@@ -253,19 +245,74 @@ def _reject(why: str, names: list[str]) -> None:
         raise ConfigError(names[0], None, why, message=f"{why}: [{', '.join(names)}]", code=CODE)
 
 
-def _is_static(name: str) -> bool:
-    """Returns True for a known name that only the properties file can set. Unknown names may belong to an extension."""
-    return name in BROKER_CONFIGS and not is_dynamic(name)
-
-
-def _needs_listener(name: str) -> bool:
-    key = BROKER_CONFIGS.get(name)
-    return key is not None and key.dynamic is Scope.PER_BROKER and name.startswith("ssl.") and name != "ssl.client.auth"
-
-
 def _is_per_broker(name: str) -> bool:
     match = LISTENER_PREFIX.fullmatch(name)
-    if match is not None:
-        return match.group(2) not in CLUSTER_LEVEL_LISTENER_CONFIGS
-    key = BROKER_CONFIGS.get(name)
-    return key is not None and key.dynamic is Scope.PER_BROKER
+    return name in PER_BROKER if match is None else match.group(2) not in CLUSTER_LEVEL_LISTENER_CONFIGS
+
+
+# What Kafka's broker checks of its values as a whole when they are altered while it runs. Pools of threads grow to twice their size at
+# most with one change, and shrink to half. Local retention is not more than retention, also without remote storage; at the start a broker
+# without it is allowed to have more. Nodes have neither such threads nor remote storage. Tools and users of Kafka read these answers
+# nevertheless, and the same limits keep a mistake out of the metadata.
+
+POOLS = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+#: Local retention, the topic configuration that it may not exceed, and that one's name at a broker; -2 means as much as it.
+LOCAL_RETENTIONS = (
+    ("log.local.retention.ms", "retention.ms", "log.retention.ms"),
+    ("log.local.retention.bytes", "retention.bytes", "log.retention.bytes"),
+)
+AS_RETENTION, UNLIMITED = -2, -1
+POOL_NAMES = frozenset((*POOLS, CLEANER_THREADS))
+#: Kafka's broker looks at local retention with each change of what is a default of topics.
+TOPIC_DEFAULTS = frozenset(name for names in TOPIC_SYNONYMS.values() for name, _ in names)
+
+
+def check_changes(changed: Collection[str], before: Values, after: Values) -> None:
+    """Raises ConfigError, with the text of Kafka 4.3.1, for the first value that this change must not lead to."""
+    if not POOL_NAMES.isdisjoint(changed):
+        check_thread_pools(before, after)
+    if not TOPIC_DEFAULTS.isdisjoint(changed):
+        _check_local_retention(after)
+
+
+def check_thread_pools(before: Values, after: Values) -> None:
+    """Raises ConfigError, with the text of Kafka 4.3.1, for the first pool whose size changes too much."""
+    for name in (*POOLS, CLEANER_THREADS):
+        size, now = after[name], before[name]
+        failed = f"Dynamic thread count update validation failed for {name}={size}, value should"
+        low, high = f"{failed} be at least half", f"{failed} not be greater than double"
+        if name == CLEANER_THREADS:
+            failed = "Log cleaner threads cannot be"
+            low, high = f"{failed} reduced to less than half", f"{failed} increased to more than double"
+            if size < 1:
+                raise _invalid(name, size, "Log cleaner threads should be at least 1")
+        if size < now // 2:
+            raise _invalid(name, size, f"{low} the current value {now}")
+        if size > now * 2:
+            raise _invalid(name, size, f"{high} the current value {now}")
+
+
+def _check_local_retention(values: Values) -> None:
+    of_topics = topic_defaults(values)
+    for name, of_topic, retention_name in LOCAL_RETENTIONS:
+        local, retention = values[name], of_topics[of_topic]
+        if retention <= UNLIMITED or local == AS_RETENTION:
+            continue
+        failed = f"Invalid value {local} for configuration {name}: Value must not be"
+        if local == UNLIMITED:
+            raise _invalid(name, local, f"{failed} -1 as {retention_name} value is set as {retention}.")
+        if local > retention:
+            raise _invalid(name, local, f"{failed} more than {retention_name} property value: {retention}")
+
+
+def _invalid(name: str, size: int, why: str) -> ConfigError:
+    """Kafka's text names the class of its exception."""
+    java = f"org.apache.kafka.common.config.ConfigException: {why}"
+    message = f"Invalid value {java} for configuration Invalid dynamic configuration"
+    return ConfigError(name, size, why, message=message, code=CODE)

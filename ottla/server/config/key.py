@@ -1,4 +1,4 @@
-"""A configuration: its name, type, default, rule, importance, description, and whether it can be changed dynamically.
+"""A configuration: its name, type, default, rule, importance, description, whether it can be changed dynamically, and the error of a wrong value.
 
 Values are parsed as Kafka parses them and written as Kafka writes them, since clients compare both.
 """
@@ -6,13 +6,13 @@ Values are parsed as Kafka parses them and written as Kafka writes them, since c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, TypeAlias
 
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.validators import Validator
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.extras import missing
 
 
 class Type(IntEnum):
@@ -43,11 +43,20 @@ class Scope(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
+# The short names of the tables of configurations.
+BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG
+DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+PER_BROKER, CLUSTER_WIDE = Scope.PER_BROKER, Scope.CLUSTER_WIDE
+
+
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"
 
 
+#: A rule for single values: its value has the type that the key's `Type` says.
+Validator: TypeAlias = Callable[[str, Any], None]
 #: Parsed values by name: the type of each is that of its key.
 Values: TypeAlias = Mapping[str, Any]
 #: The value of `default` for a configuration that must be set.
@@ -139,18 +148,10 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
-    mantissa, _, exponent = f"{value:e}".partition("e")
-    digits = repr(float(value)).lower()
-    if "e" in digits:
-        mantissa, _, exponent = digits.partition("e")
-    else:
-        exponent_int = int(exponent)
-        plain = digits.replace(".", "").lstrip("-").strip("0") or "0"
-        mantissa = ("-" if value < 0 else "") + plain[0] + "." + (plain[1:] or "0")
-        return f"{mantissa}E{exponent_int}"
-    if "." not in mantissa:
-        mantissa += ".0"
-    return f"{mantissa}E{int(exponent)}"
+    from decimal import Decimal  # not when a node starts: it takes 2 ms
+
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
@@ -158,3 +159,50 @@ def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
     by_name = {row.name: row for row in rows}
     assert len(by_name) == len(rows), "a configuration is declared twice"
     return by_name
+
+
+class ConfigError(ValueError):
+    """A value or a name is invalid. The text is that of Kafka for the same error.
+
+    `what_to_try` is a remedy for the operator; it is not sent to clients.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        value: object,
+        why: str,
+        what_to_try: str = "",
+        *,
+        message: str | None = None,
+        code: ErrorCode = ErrorCode.INVALID_CONFIG,
+    ) -> None:
+        reason = f": {why}" if why else ""
+        super().__init__(message or f"Invalid value {shown(value)} for configuration {name}{reason}")
+        self.name = name
+        self.value = value
+        self.why = why
+        self.what_to_try = what_to_try
+        self.code = code
+
+    def as_reply(self) -> KafkaError:
+        """Returns the error for the client."""
+        return KafkaError(self.code, str(self))
+
+
+def shown(value: object) -> str:
+    """Formats a value in a message as Java prints it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    return str(value)
+
+
+def require(package: str, what: str, name: str, value: object) -> None:
+    """Refuse the property that asks for it. Raises ConfigError: the package is not there."""
+    if reason := missing(package, what):
+        remedy = f"install {package} of your distribution, or pip install {package} with a compiler"
+        raise ConfigError(name, str(value), reason, remedy)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ottla.server.config.errors import ConfigError, shown
-from ottla.server.config.key import Values
+from ottla.server.config.key import ConfigError, Values, shown
 from ottla.server.config.validators import PORT_MAX
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -42,12 +41,6 @@ class Address(NamedTuple):
     port: int
 
 
-class _Listener(NamedTuple):
-    name: str
-    host: str
-    port: int
-
-
 def protocol_map(text: str, controller_names: Sequence[str]) -> dict[str, str]:
     """Returns listener name -> security protocol. Controllers' listeners are plaintext unless the map has custom entries."""
     name = "listener.security.protocol.map"
@@ -66,40 +59,32 @@ def protocol_map(text: str, controller_names: Sequence[str]) -> dict[str, str]:
     return protocols
 
 
-def _parse(name: str, entries: Sequence[str]) -> list[_Listener]:
+def _parse(name: str, entries: Sequence[str]) -> list[Endpoint]:
     listeners = []
     for entry in entries:
         match = LISTENER.fullmatch(entry)
         if match is None or not -1 <= int(match.group(3)) <= PORT_MAX:
-            raise ConfigError(
-                name,
-                shown(list(entries)),
-                f"Unable to parse {entry} to a broker endpoint",
-                "NAME://host:port, such as PLAINTEXT://:9092",
-            )
-        listeners.append(_Listener(match.group(1).upper(), match.group(2), int(match.group(3))))
+            why = f"Unable to parse {entry} to a broker endpoint"
+            raise ConfigError(name, shown(list(entries)), why, "NAME://host:port, such as PLAINTEXT://:9092")
+        listeners.append(Endpoint(match.group(1).upper(), match.group(2), int(match.group(3))))
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
-        raise ConfigError(
-            name, shown(list(entries)), f"Each listener must have a different name, {name}: {', '.join(entries)}"
-        )
+        why = f"Each listener must have a different name, {name}: {', '.join(entries)}"
+        raise ConfigError(name, shown(list(entries)), why)
     return listeners
 
 
-def _check_ports(entries: Sequence[str], listeners: Sequence[_Listener]) -> None:
+def _check_ports(entries: Sequence[str], listeners: Sequence[Endpoint]) -> None:
     """Checks for duplicate ports: two listeners may share one only with an IPv4 and an IPv6 address; port 0 is any free port."""
-    by_port: dict[int, list[_Listener]] = {}
+    by_port: dict[int, list[Endpoint]] = {}
     for listener in listeners:
         if listener.port != 0:
             by_port.setdefault(listener.port, []).append(listener)
     for port, same in by_port.items():
         families = sorted(_family(listener.host) for listener in same)
         if len(same) > 1 and families != [4, 6]:
-            raise ConfigError(
-                "listeners",
-                shown(list(entries)),
-                f"Each listener must have a different port, port {port} is used by {len(same)}",
-            )
+            why = f"Each listener must have a different port, port {port} is used by {len(same)}"
+            raise ConfigError("listeners", shown(list(entries)), why)
 
 
 def _family(host: str) -> int:
@@ -117,27 +102,26 @@ def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
     protocols = protocol_map(values["listener.security.protocol.map"], values["controller.listener.names"])
     for listener in listeners:
         if listener.name not in protocols:
-            raise ConfigError(
-                "listeners",
-                shown(entries),
-                f"No security protocol defined for listener {listener.name}",
-                f"add {listener.name}:PLAINTEXT (or another protocol) to listener.security.protocol.map",
-            )
+            why = f"No security protocol defined for listener {listener.name}"
+            tip = f"add {listener.name}:PLAINTEXT (or another protocol) to listener.security.protocol.map"
+            raise ConfigError("listeners", shown(entries), why, tip)
     advertised = _read_advertised(values, {listener.name for listener in listeners})
-    return tuple(
-        Endpoint(
-            name=listener.name,
-            host="" if listener.host == ANY_ADDRESS else listener.host,
-            port=listener.port,
-            security_protocol=protocols[listener.name],
-            advertised_host=advertised[listener.name].host if listener.name in advertised else None,
-            advertised_port=advertised[listener.name].port if listener.name in advertised else None,
+    endpoints = []
+    for listener in listeners:
+        shown_as = advertised.get(listener.name)
+        endpoints.append(
+            replace(
+                listener,
+                host="" if listener.host == ANY_ADDRESS else listener.host,
+                security_protocol=protocols[listener.name],
+                advertised_host=None if shown_as is None else shown_as.host,
+                advertised_port=None if shown_as is None else shown_as.port,
+            )
         )
-        for listener in listeners
-    )
+    return tuple(endpoints)
 
 
-def _read_advertised(values: Values, known: set[str]) -> dict[str, _Listener]:
+def _read_advertised(values: Values, known: set[str]) -> dict[str, Endpoint]:
     name = "advertised.listeners"
     entries = values[name]
     if entries is None:

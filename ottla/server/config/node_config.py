@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from os.path import normpath
-from typing import Any
+from typing import Any, TypeAlias
 
-from ottla.protocol.releases import RELEASES, Advertised
-from ottla.server.config.broker import AUTHORIZER_CONFIGS, BROKER_CONFIGS, LISTENER_PREFIX, key_of
+from ottla.protocol.features import RELEASES, Advertised
+from ottla.server.config.broker import (
+    AUTHORIZER_CONFIGS,
+    BROKER_CONFIGS,
+    LISTENER_PREFIX,
+    NOT_NEEDED,
+    check_effects,
+    key_of,
+    without_effect,
+)
 from ottla.server.config.dynamic import Levels, broker_values
-from ottla.server.config.effects import NOT_NEEDED, check_effects, without_effect
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import REQUIRED, Values
+from ottla.server.config.key import REQUIRED, ConfigError, Values
 from ottla.server.config.listeners import (
     Address,
     Endpoint,
@@ -29,9 +36,8 @@ from ottla.server.config.listeners import (
     read_endpoints,
     read_voters,
 )
-from ottla.server.config.own import OWN_CONFIGS, own_values
-from ottla.server.config.properties_file import read_overrides, read_properties, with_both_ids
-from ottla.storage.files import Files
+from ottla.server.config.properties_file import with_both_ids
+from ottla.server.config.settings import OWN_CONFIGS, own_values
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +54,18 @@ class NodeConfig:
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_CONFIGS)
-        self._levels = Levels({}, {}, self.static)
-        self._values = broker_values(self._levels)
+        #: The texts of all levels, for DescribeConfigs, and all configurations by name.
+        self.levels = Levels({}, {}, self.static)
+        self.values = broker_values(self.levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
-        check_required(self._values)
+        check_required(self.values)
         self.advertised = Advertised(
             RELEASES[self.own["ottla.advertised.release"]],
-            unstable_apis=self._values["unstable.api.versions.enable"],
-            unstable_features=self._values["unstable.feature.versions.enable"],
+            unstable_apis=self.values["unstable.api.versions.enable"],
+            unstable_features=self.values["unstable.feature.versions.enable"],
         )
         check_effects(self.static, where or {})
-        self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
+        self.endpoints: tuple[Endpoint, ...] = read_endpoints(self.values)
         self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(
             map(read_address, self["controller.quorum.bootstrap.servers"])
@@ -66,26 +73,21 @@ class NodeConfig:
         check_roles(self)
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        return self.values[name]
 
     def __getattr__(self, name: str) -> Any:
         """Returns `config["num.partitions"]` for `config.num_partitions`; no name of Kafka's contains an underscore."""
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            return self._values[name.replace("_", ".")]
+            return self.values[name.replace("_", ".")]
         except KeyError:
             raise AttributeError(f"there is no configuration {name.replace('_', '.')}") from None
 
     @property
-    def values(self) -> Values:
-        """Returns all configurations by name."""
-        return self._values
-
-    @property
     def set_names(self) -> frozenset[str]:
         """Returns the names that are set."""
-        return frozenset().union(*self._levels)
+        return frozenset().union(*self.levels)
 
     def of_listener(self, listener: str, mechanism: str = "") -> Values:
         """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
@@ -95,7 +97,7 @@ class NodeConfig:
         prefix, found = f"listener.name.{listener.lower()}.", {}
         if mechanism:
             prefix += f"{mechanism.lower()}."
-        for level in (self._levels.static, self._levels.default, self._levels.broker):
+        for level in (self.levels.static, self.levels.default, self.levels.broker):
             for name, text in level.items():
                 key = key_of(name.removeprefix(prefix)) if name.startswith(prefix) else None
                 if key is not None:
@@ -103,27 +105,22 @@ class NodeConfig:
         return found
 
     @property
-    def levels(self) -> Levels:
-        """Returns the texts of all levels, for DescribeConfigs."""
-        return self._levels
-
-    @property
     def is_broker(self) -> bool:
-        return BROKER in self._values["process.roles"]
+        return BROKER in self.values["process.roles"]
 
     @property
     def is_controller(self) -> bool:
-        return CONTROLLER in self._values["process.roles"]
+        return CONTROLLER in self.values["process.roles"]
 
     @property
     def log_directories(self) -> list[str]:
         """The directories of logs, without what writes one directory in two ways (`/a` and `/a/`)."""
-        return [normpath(path) for path in self._values["log.dirs"] or self._values["log.dir"]]
+        return [normpath(path) for path in self.values["log.dirs"] or self.values["log.dir"]]
 
     @property
     def cordoned_directories(self) -> list[str]:
         """The values of cordoned.log.dirs: directories, and "*" for all of them."""
-        return [normpath(path) for path in self._values["cordoned.log.dirs"] or ()]
+        return [normpath(path) for path in self.values["cordoned.log.dirs"] or ()]
 
     def is_cordoned(self, directory: str) -> bool:
         """Returns True if this log directory is cordoned: it gets no new replicas."""
@@ -131,12 +128,12 @@ class NodeConfig:
 
     @property
     def metadata_log_directory(self) -> str:
-        path = self._values["metadata.log.dir"]
+        path = self.values["metadata.log.dir"]
         return normpath(path) if path else self.log_directories[0]
 
     @property
     def controller_names(self) -> list[str]:
-        return [name.upper() for name in self._values["controller.listener.names"]]
+        return [name.upper() for name in self.values["controller.listener.names"]]
 
     @property
     def controller_endpoints(self) -> tuple[Endpoint, ...]:
@@ -146,7 +143,7 @@ class NodeConfig:
     @property
     def early_start_listeners(self) -> frozenset[str]:
         """The listeners that open before the authorizer has its entries (KIP-801); by default those of the controllers."""
-        names = self._values["early.start.listeners"]
+        names = self.values["early.start.listeners"]
         return frozenset(self.controller_names if names is None else (name.upper() for name in names))
 
     @property
@@ -161,14 +158,14 @@ class NodeConfig:
     @property
     def inter_broker_listener(self) -> str:
         """The name of the listener that brokers use among themselves."""
-        name: str = self._values["inter.broker.listener.name"] or self._values["security.inter.broker.protocol"]
+        name: str = self.values["inter.broker.listener.name"] or self.values["security.inter.broker.protocol"]
         return name.upper()
 
     def with_dynamic(self, broker: Mapping[str, str]) -> NodeConfig:
         """Returns a copy with other dynamic configurations of this broker, without watchers."""
         other = copy.copy(self)
-        other._levels, other._watchers = Levels(dict(broker), self._levels.default, self.static), []
-        other._values = broker_values(other._levels, [])
+        other.levels, other._watchers = Levels(dict(broker), self.levels.default, self.static), []
+        other.values = broker_values(other.levels, [])
         return other
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
@@ -178,14 +175,14 @@ class NodeConfig:
         values = broker_values(levels, refused)
         for error in refused:
             log.error("Ignoring a dynamic configuration: %s", error)
-        changed = frozenset(name for name, value in values.items() if value != self._values[name])
-        before, after = ({**each.static, **each.default, **each.broker} for each in (self._levels, levels))
+        changed = frozenset(name for name, value in values.items() if value != self.values[name])
+        before, after = ({**each.static, **each.default, **each.broker} for each in (self.levels, levels))
         changed |= {
             name
             for name in before.keys() | after.keys()
             if LISTENER_PREFIX.match(name) and before.get(name) != after.get(name)
         }
-        self._levels, self._values = levels, values
+        self.levels, self.values = levels, values
         if changed:
             log.info("Dynamic configuration changed: %s", ", ".join(sorted(changed)))
             for watcher in self._watchers:
@@ -195,20 +192,6 @@ class NodeConfig:
     def watch(self, watcher: Callable[[NodeConfig, frozenset[str]], None]) -> None:
         """Registers a callback for changes; it gets the names that changed."""
         self._watchers.append(watcher)
-
-
-def load(files: Files, path: str | None, overrides: Iterable[str] = ()) -> NodeConfig:
-    """Loads the configuration of a properties file, if any, and of `name=value` overrides, which have precedence."""
-    properties: dict[str, str] = {}
-    if path is not None:
-        data = files.read(path)
-        if data is None:
-            raise ConfigError(
-                "server.properties", path, "", "check the path, or leave it out", message=f"There is no file {path}"
-            )
-        properties = read_properties(data, path)
-    properties.update(read_overrides(overrides))
-    return NodeConfig(properties)
 
 
 def _with_suggestion(name: str) -> str:
@@ -247,121 +230,108 @@ EXAMPLES = {
 
 
 def check_roles(config: NodeConfig) -> None:
-    """Checks the requirements of a node's roles on its listeners and the quorum."""
+    """Checks the requirements of a node's roles on its listeners, directories and the quorum."""
+    for name, message, what_to_try in chain(
+        _unmet_by_roles(config), _unmet_by_values(config), _unmet_by_quorum(config)
+    ):
+        raise ConfigError(name, None, message, what_to_try, message=message)
+
+
+#: What is not met, the first first: the name, Kafka's message, and what to try.
+Unmet: TypeAlias = Iterator[tuple[str, str, str]]
+
+
+def _unmet_by_roles(config: NodeConfig) -> Unmet:
     own = {endpoint.name for endpoint in config.endpoints}
     controllers = set(config.controller_names)
     name = "controller.listener.names"
     if config.is_controller and not controllers <= own:
         missing = ", ".join(sorted(controllers - own))
-        raise _requirement(
+        yield (
             name,
             "controller.listener.names must contain at least one value appearing in the 'listeners' configuration when running "
             "the KRaft controller role",
             f"add {missing}://:9093 to listeners",
         )
     if not config.is_controller and controllers & own:
-        raise _requirement(
+        yield (
             name,
             "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running KRaft "
             "with just the broker role",
+            "",
         )
     if not config.is_broker and own - controllers:
-        raise _requirement(
+        yield (
             "listeners",
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
+            "",
         )
-    _check_directories(config)
-    _check_early(config, own | controllers)
-    _check_request_bytes(config)
-    if config.is_broker:
-        _check_inter_broker(config)
-        _check_cordoned(config)
-    _check_quorum(config)
 
 
-def _check_early(config: NodeConfig, known: set[str]) -> None:
+def _unmet_by_values(config: NodeConfig) -> Unmet:
+    directories = config.log_directories
+    if len(set(directories)) < len(directories):
+        yield "log.dirs", f"log.dirs names a directory twice: {', '.join(directories)}.", "name each directory once"
+    known = {endpoint.name for endpoint in config.endpoints} | set(config.controller_names)
     if unknown := sorted(config.early_start_listeners - known):
-        raise _requirement(
+        yield (
             "early.start.listeners",
             f"early.start.listeners contains listener {unknown[0]}, but this is not contained in listeners or "
             "controller.listener.names",
             f"the listeners are {', '.join(sorted(known))}",
         )
-
-
-def _check_request_bytes(config: NodeConfig) -> None:
     if 0 < config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
-        raise _requirement(
+        yield (
             "queued.max.request.bytes",
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
             f"socket.request.max.bytes is {config['socket.request.max.bytes']}",
         )
-
-
-def _check_inter_broker(config: NodeConfig) -> None:
+    if not config.is_broker:
+        return
     names = [endpoint.name for endpoint in config.broker_endpoints]
     if not names:
-        raise _requirement(
-            "listeners", "There must be at least one broker advertised listener.", "add PLAINTEXT://:9092 to listeners"
+        yield (
+            "listeners",
+            "There must be at least one broker advertised listener.",
+            "add PLAINTEXT://:9092 to listeners",
         )
     if config.inter_broker_listener not in names:
-        raise _requirement(
+        yield (
             "inter.broker.listener.name",
             f"inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based on "
             f"currently configured listeners are {','.join(names)}",
             f"inter.broker.listener.name={names[0]}",
         )
-
-
-def _check_directories(config: NodeConfig) -> None:
-    directories = config.log_directories
-    if len(set(directories)) < len(directories):
-        raise _requirement(
-            "log.dirs", f"log.dirs names a directory twice: {', '.join(directories)}.", "name each directory once"
-        )
-
-
-def _check_cordoned(config: NodeConfig) -> None:
-    """Checks that cordoned.log.dirs names log directories: a misspelt one would continue to get replicas."""
-    if unknown := [path for path in config.cordoned_directories if path != "*" and path not in config.log_directories]:
-        raise _requirement(
+    # A misspelt directory would continue to get replicas.
+    if misspelt := [path for path in config.cordoned_directories if path != "*" and path not in directories]:
+        yield (
             "cordoned.log.dirs",
-            f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries: {', '.join(unknown)}",
-            f"log.dirs is {','.join(config.log_directories)}",
+            f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries: {', '.join(misspelt)}",
+            f"log.dirs is {','.join(directories)}",
         )
 
 
-def _check_quorum(config: NodeConfig) -> None:
+def _unmet_by_quorum(config: NodeConfig) -> Unmet:
     if config["controller.quorum.auto.join.enable"] and not config.is_controller:
-        raise _requirement(
+        yield (
             "controller.quorum.auto.join.enable",
             "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' role.",
             "leave it out: a broker never votes",
         )
     if not config.voters and not config.bootstrap_servers and not config.is_controller:
-        raise _requirement(
+        yield (
             "controller.quorum.bootstrap.servers",
             "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap controllers or "
             "controller.quorum.voters must contain a parseable set of controllers.",
+            "",
         )
-    if not config.voters:
-        return
     ids = {voter.id for voter in config.voters}
-    listed = ",".join(map(str, sorted(ids)))
-    if config.is_controller and config.node_id not in ids:
-        raise _requirement(
+    role = "contains the 'controller'" if config.is_controller else "contains just the 'broker'"
+    if ids and config.is_controller != (config.node_id in ids):
+        yield (
             "controller.quorum.voters",
-            f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the set of voters "
-            f"controller.quorum.voters=Set({listed})",
+            f"If process.roles {role} role, the node id {config.node_id} must {'' if config.is_controller else 'not '}be included in the "
+            f"set of voters controller.quorum.voters=Set({','.join(map(str, sorted(ids)))})",
+            "",
         )
-    if not config.is_controller and config.node_id in ids:
-        raise _requirement(
-            "controller.quorum.voters",
-            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in the set of "
-            f"voters controller.quorum.voters=Set({listed})",
-        )
-
-
-def _requirement(name: str, message: str, what_to_try: str = "") -> ConfigError:
-    return ConfigError(name, None, message, what_to_try, message=message)

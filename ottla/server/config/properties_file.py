@@ -1,10 +1,10 @@
-"""The text of a properties file and of `name=value` overrides as names and values, which are not parsed yet."""
+"""A properties file, and the two names of a node's id in it. The wheel of the Spark connector goes without, and without the library that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 
 
 def read_properties(data: bytes, path: str) -> dict[str, str]:
@@ -17,25 +17,13 @@ def read_properties(data: bytes, path: str) -> dict[str, str]:
         raise ConfigError("server.properties", path, str(error), "it must be UTF-8 text", message=message) from error
 
 
-def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    properties = {}
-    for override in overrides:
-        name, separator, value = override.partition("=")
-        if not separator or not name.strip():
-            message = f"--override {override} is not of the form name=value"
-            raise ConfigError(name, override, "", "--override log.dirs=/var/lib/ottla", message=message)
-        properties[name.strip()] = value.strip()
-    return properties
-
-
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
     """Sets both node.id and broker.id, which are two names of one property."""
     both = dict(static)
     old, new = both.get("broker.id"), both.get("node.id")
     if old is not None and new is not None and old.strip() != new.strip():
-        raise ConfigError(
-            "broker.id", old, "", "remove broker.id", message="You must set `node.id` to the same value as `broker.id`."
-        )
+        message = "You must set `node.id` to the same value as `broker.id`."
+        raise ConfigError("broker.id", old, "", "remove broker.id", message=message)
     if new is not None:
         both["broker.id"] = new
     elif old is not None:

@@ -1,4 +1,6 @@
-"""Settings of one component, as a dataclass whose fields name their properties: each is declared once, and all are read in one way.
+"""The settings that Kafka does not have, and how a component reads its settings, of Kafka's properties and of these.
+
+Settings of one component are a dataclass whose fields name their properties: each is declared once, and all are read in one way.
 
     @dataclass(frozen=True, slots=True)
     class TransactionConfig:
@@ -6,17 +8,83 @@
 
     read(TransactionConfig, configs.setting)
 
-Type, default and rule of a property stand in the table of its kind (broker.py, own.py).
+Type, default and rule of a property stand in its table: those of Kafka in broker.py, those of Ottla here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
+from ottla.protocol.features import RELEASES
 from ottla.server.config.broker import key_of
-from ottla.server.config.own import OWN_CONFIGS
+from ottla.server.config.key import ConfigKey, Importance, Type, Values, table
+from ottla.server.config.validators import at_least, one_of
+
+#: With the reason of each. They are set in the same files, and are not described to clients.
+OWN_CONFIGS = table(
+    ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
+        "The id of the cluster. In Kafka `kafka-storage format` sets it; here a node formats an empty directory."),
+    ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
+        "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
+        "Everybody who reaches it may read it."),
+    ConfigKey("ottla.advertised.release", Type.STRING, next(iter(RELEASES)), Importance.MEDIUM,
+        "The release of Apache Kafka whose API versions, features and configurations this node has, no more and no fewer; new "
+        "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", one_of(*RELEASES)),
+    ConfigKey("ottla.clock.jump.hold.ms", Type.LONG, 3_600_000, Importance.LOW,
+        "How long a wall clock that has jumped by more than a minute against the monotonic clock must stay so before retention by time, "
+        "compaction and the expiration of offsets and producers go by it. A restart of the broker ends it, too.", at_least(0)),
+    ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
+        "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
+    ConfigKey("ottla.fetch.pacing.enable", Type.BOOLEAN, True, Importance.LOW,
+        "Whether a librdkafka consumer that pauses for fetch.queue.backoff.ms because its queue is full gets a backlog as fast as its "
+        "application takes it, and no faster."),
+    ConfigKey("ottla.format.empty.directories", Type.BOOLEAN, False, Importance.LOW,
+        "Whether a controller formats its empty directories by itself although the quorum has other voters. A disk that is not mounted is "
+        "an empty directory, too: committed metadata can be lost. `ottla dev`, ottla.testing and containers set it."),
+    ConfigKey("ottla.groups.per.partition.max", Type.INT, 100_000, Importance.LOW,
+        "Groups that a broker keeps of one partition of __consumer_offsets; a client of one more gets POLICY_VIOLATION.", at_least(1)),
+    ConfigKey("ottla.client.telemetry.always.advertised", Type.BOOLEAN, False, Importance.LOW,
+        "Whether ApiVersions lists GetTelemetrySubscriptions and PushTelemetry although no client-metrics subscription exists. Otherwise "
+        "it lists them to connections that come after the first one was made."),
+    ConfigKey("ottla.group.waiting.heartbeat.interval.ms", Type.INT, 1_000, Importance.LOW,
+        "The interval that a member of a consumer or streams group is given while it waits for its assignment, if that is shorter "
+        "than the group's: it learns by its next heartbeat what others gave up.", at_least(1)),
+    ConfigKey("ottla.lost.connection.grace.ms", Type.LONG, 100, Importance.LOW,
+        "How long the active controller waits before it fences a broker whose connection for heartbeats broke. Ottla's brokers send "
+        "a heartbeat at once on a new connection; Apache Kafka's wait for broker.heartbeat.interval.ms, so that a cluster that has "
+        "some needs more than that here (3000 with Kafka's defaults).", at_least(0)),
+    ConfigKey("ottla.transactional.ids.per.partition.max", Type.INT, 100_000, Importance.LOW,
+        "Transactional ids that a broker keeps of one partition of __transaction_state; a client of one more gets POLICY_VIOLATION.",
+        at_least(1)),
+    ConfigKey("ottla.producer.ids.per.partition.max", Type.INT, 1_000_000, Importance.LOW,
+        "Producer ids that a leader remembers of one partition (they expire after producer.id.expiration.ms); the first batch of one "
+        "more gets POLICY_VIOLATION.", at_least(1)),
+    ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
+        "A port of 127.0.0.1 at which to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent. For other "
+        "addresses there is ottla.admin.listener, whose /metrics has the same."),
+    ConfigKey("ottla.metrics.partitions.max", Type.INT, 10_000, Importance.LOW,
+        "How many partitions have samples of their own at /metrics. Each has 14, of 0.9 KB together; of further ones only the sums count them.",
+        at_least(0)),
+    ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
+        "For tests and local clusters only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
+        "`ottla.testing` puts proxies there whose connections it can cut; a cut needs neither root nor a firewall then. "
+        "`ottla dev` has the addresses of earlier starts there, and `ottla fork` those of its cluster: the metadata has them until all have "
+        "registered."),
+    ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
+        "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
+        "the size and the sequence are, and the records where the topic's configuration needs them."),
+    ConfigKey("ottla.ready.in.sync.timeout.ms", Type.LONG, 600_000, Importance.LOW,
+        "How long after its start a broker is not ready because its replicas are not in sync yet. An orchestrator that updates node by "
+        "node stops the next one when this one is ready.", at_least(0)),
+)  # fmt: skip
+
+
+def own_values(static: Mapping[str, str]) -> Values:
+    """Returns each setting's value. Raises ConfigError for an invalid one."""
+    return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}
+
 
 T = TypeVar("T")
 

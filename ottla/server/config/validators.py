@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sized
-from typing import Any
+from collections.abc import Sized
 
-from ottla.server.config.errors import ConfigError
-
-#: Its value has the type that the key's `Type` says.
-Validator = Callable[[str, Any], None]
+from ottla.server.config.key import ConfigError, Validator
 
 ANY_VALUE = "any non-empty value"
 THROTTLED = re.compile(r"\d+:\d+")
@@ -132,7 +128,9 @@ def share_offset_reset(name: str, value: str) -> None:
 
 
 # ISO 8601 as Java's Duration parses it, without signs: at least one element, and at least one after a T.
-DURATION = re.compile(r"P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE)
+DURATION = re.compile(
+    r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{0,9})?)S)?)?", re.IGNORECASE
+)
 
 
 #: The largest port that a TCP header can have.
@@ -166,8 +164,7 @@ def _address(name: str, value: object, address: str, entry: str, form: str) -> N
     host, separator, port = address.rpartition(":")
     for part, missing in (("host name", not separator or not host), ("host port", not port.isdecimal())):
         if missing:
-            end = "" if form.endswith(".") and not part else " "
-            message = f"Failed to parse {part} from {entry}for the configuration {name}.{end}{form}"
+            message = f"Failed to parse {part} from {entry}for the configuration {name}. {form}"
             raise ConfigError(name, value, form, message=message)
     if not 0 < int(port) <= PORT_MAX:
         message = f"The port of {entry}for the configuration {name} is not between 1 and {PORT_MAX}."

@@ -84,9 +84,8 @@ class ApiVersionsHandler:
         )
 
     def _served(self, controller: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
-        listed = self._api_keys
-        if hidden := self.hidden_apis():
-            listed = [row for row in listed if row.api_key not in hidden]
+        hidden = self.hidden_apis()
+        listed = [row for row in self._api_keys if row.api_key not in hidden] if hidden else self._api_keys
         if not controller or not self._forwarded:
             return listed
         both = [self._with_controller(row, controller) for row in listed]

@@ -6,20 +6,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from ottla.protocol.api import Api, ApiKey
+from ottla.protocol.api import Api, ApiKey, decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode, ProtocolError
-from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import TimerHandle
-from ottla.server.network.foreign_bytes import describe_foreign_response
 from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.transport import write_pieces
-
-if TYPE_CHECKING:
-    from ottla.server.world import World
+from ottla.server.world import World
 
 #: Up to this size the parts of a request are copied into one: cheaper than a system call with many parts.
 JOIN_BYTES = 64 * 1024
@@ -39,6 +35,10 @@ class Unreachable(ChannelClosed):
 
 class RequestLost(ChannelClosed):
     """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
+
+
+class HandshakeLost(ChannelClosed):
+    """The peer closed the connection before it could be used, at ApiVersions or in the login: no request had been sent."""
 
 
 class AnotherProtocol(ChannelClosed):
@@ -61,7 +61,7 @@ Answered = Callable[[Any, ChannelClosed | None], None]
 Read = Callable[[int, Buffer, int, int], Any]
 
 
-class InFlight(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A request that has been sent."""
 
     api: Api
@@ -84,7 +84,7 @@ class ChannelProtocol(FrameProtocol):
         super().__init__(ReceiveBuffer(2 * LARGE_FRAME_BYTES, pooled=0))
         self._world = world
         self._transport: asyncio.Transport | None = None
-        self._in_flight: deque[InFlight] = deque()
+        self._in_flight: deque[InFlightRequest] = deque()
         self._next_correlation_id = 0
         #: One timer for all that is in flight. An answer leaves it alone: it looks when it fires, which is rarely.
         self._timer: TimerHandle | None = None
@@ -132,12 +132,6 @@ class ChannelProtocol(FrameProtocol):
         correlation_id = self._register(api, version, timeout_ms, answered, read)
         self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)
 
-    def send_only(self, client_id: str | None, request: object, api: Api, version: int) -> None:
-        """Send a request that has no response (Produce with acks=0)."""
-        parts = _encoded(request, api, version)
-        self._next_correlation_id += 1
-        self._write(client_id, parts, api, version, self._next_correlation_id)
-
     def close(self, failure: ChannelClosed) -> None:
         if self.failure is None:
             self.failure = failure
@@ -183,7 +177,7 @@ class ChannelProtocol(FrameProtocol):
             raise self.failure
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
-        self._in_flight.append(InFlight(api, version, correlation_id, answered, timeout_ms, deadline_ms, read))
+        self._in_flight.append(InFlightRequest(api, version, correlation_id, answered, timeout_ms, deadline_ms, read))
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm(deadline_ms)
         return correlation_id
@@ -262,3 +256,10 @@ def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, po
     if api.key == ApiKey.API_VERSIONS and frame[pos : pos + 2] == UNSUPPORTED_VERSION_CODE:
         version = 0
     return decoder(api.response, version)(frame, pos, end)[0]
+
+
+def describe_foreign_response(first_bytes: bytes, size: int) -> str:
+    """Return what a peer has done whose frame is larger than any response: web servers and proxies answer Kafka's requests with HTTP."""
+    if first_bytes.startswith(b"HTTP/"):
+        return "answered with HTTP, so it is no Kafka listener"
+    return f"sent a frame of {size} bytes: is it a Kafka listener?"

@@ -2,7 +2,7 @@
 
 A channel connects when it is first used, learns the peer's versions (ApiVersions) and then sends. It is one connection
 at a time: when that is lost, all requests in flight raise `ChannelClosed`, and the next request connects again. The
-caller does retries and back-off, and finds the right peer.
+caller does retries and back-off, and finds the right peer. TLS and login are those of its `PeerSecurity`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla import __version__
 from ottla.protocol.api import APIS, Api, ApiKey
@@ -20,15 +20,15 @@ from ottla.protocol.schema import info_of
 from ottla.server.network.channel_protocol import (
     ChannelClosed,
     ChannelProtocol,
+    HandshakeLost,
+    RequestLost,
     RequestTimeout,
     SecurityRejected,
     Unreachable,
 )
 from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
-
-if TYPE_CHECKING:
-    from ottla.server.world import World
+from ottla.server.world import World
 
 #: Kafka's request.timeout.ms for clients.
 REQUEST_TIMEOUT_MS = 30_000
@@ -81,18 +81,9 @@ class Channel:
         api = api_of(request)
         return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
 
-    async def send_only(self, request: object, version: int | None = None) -> None:
-        """Send a request that is never answered (Produce with acks=0)."""
-        protocol = self._protocol if self.is_open else await self.connect()
-        assert protocol is not None
-        api = api_of(request)
-        protocol.send_only(self.client_id, request, api, self._agree(protocol, api, version))
-
     async def versions(self) -> dict[int, tuple[int, int]]:
         """Returns the peer's versions: API key to lowest and highest version."""
-        protocol = self._protocol if self.is_open else await self.connect()
-        assert protocol is not None
-        return protocol.versions
+        return (await self.connect()).versions
 
     async def connect(self) -> ChannelProtocol:
         """Connect now, unless connected; many callers share one attempt."""
@@ -143,6 +134,8 @@ class Channel:
                     raise
         except TimeoutError:
             return ChannelClosed(f"{self.where} did not take a connection within {CONNECT_TIMEOUT_MS} ms")
+        except RequestLost as error:  # a proxy takes connections for a node that has ended, and closes them
+            return HandshakeLost(*error.args)
         except ChannelClosed as error:
             return error
         except LoginRejected as refused:

@@ -19,13 +19,10 @@ from typing import cast
 
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.network.connection_services import Acceptor, PendingResponse, Renewable, Requests
-from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import FastPath
-from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
+from ottla.server.network.context import Acceptor, FastPath, PendingResponse, Renewable, RequestContext, Requests
 from ottla.server.network.frames import Buffer, FrameProtocol, read_size
-from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, Pause, Reason
-from ottla.server.network.turn import SLOW_NS
+from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
+from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX, SLOW_NS, Pause, Reason
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.transport import plain_address, write_pieces
 
@@ -266,7 +263,7 @@ class Connection(FrameProtocol):
 
     def _wait_for_turn(self) -> None:
         self._stop(Reason.TURN)
-        self._dispatcher.turn.wait(self)
+        self._dispatcher.turn.wait(self.next_turn)
 
     def wait_for_memory(self) -> None:
         self._stop(Reason.MEMORY)

@@ -15,26 +15,18 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, decode_request_header
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
-from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import CONTEXTS_MAX, RequestContext
+from ottla.server.network.context import CONTEXTS_MAX, Reply, RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
-from ottla.server.network.metered_reply import MeteredReply, meter, metered
-from ottla.server.network.pending_reply import PendingReply, cannot_encode, failure_reply
-from ottla.server.network.reply import Reply
-from ottla.server.network.route import (
-    Codec,
-    Route,
-    RouteTable,
-    make_codec,
-)
-from ottla.server.network.turn import RequestTurn
+from ottla.server.network.pauses import RequestTurn
+from ottla.server.network.pending_reply import MeteredReply, PendingReply, cannot_encode, failure_reply, meter, metered
+from ottla.server.network.route import Route, RouteTable, VersionCodec, make_codec
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.tasks import Spawn
 
@@ -59,7 +51,7 @@ class Dispatcher:
         self._by_key = routes.by_key
 
     def serve_introductions_only(self) -> None:
-        """Close each connection with its next request that is no introduction (client_gate.py). Those that have a fast path go on."""
+        """Close each connection with its next request that is no introduction (`ClientGate`). Those that have a fast path go on."""
         self._by_key = [each if key in INTRODUCTIONS else None for key, each in enumerate(self.routes.by_key)]
 
     def serve_all(self) -> None:
@@ -157,7 +149,7 @@ class Dispatcher:
         self,
         connection: Connection,
         route: Route,
-        codec: Codec,
+        codec: VersionCodec,
         correlation_id: int,
         request: object,
         context: RequestContext,
@@ -196,7 +188,9 @@ class Dispatcher:
         api_key, version, correlation_id, _ = read_header(buf, pos)
         if api_key == API_VERSIONS and route is not None:
             # ApiVersions alone is answered in every version: the response lists the supported ones (KIP-511).
-            self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, unsupported_api_versions(route))
+            row = ApiVersion(api_key=API_VERSIONS, min_version=route.min_version, max_version=route.max_version)
+            response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
+            self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, response)
             return
         api = APIS.get(api_key)
         if self._by_key is not self.routes.by_key and api is not None:
@@ -220,7 +214,7 @@ class Dispatcher:
                 return
             self._answer(connection, codec, correlation_id, reply)
 
-    def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
+    def _answer(self, connection: Connection, codec: VersionCodec, correlation_id: int, response: object) -> None:
         parts: Pieces = []
         try:
             codec.encode(response, parts)
@@ -233,17 +227,10 @@ class Dispatcher:
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 
-def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
+def decode_frame(codec: VersionCodec, buf: Buffer, pos: int, end: int) -> Any:
     """Decodes the request in the frame buf[pos:end]; its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 
 def unreadable(name: str, version: int, error: ProtocolError) -> str:
     return f"Error getting request for apiKey: {name}, apiVersion: {version}: {error}"
-
-
-def unsupported_api_versions(route: Route) -> ApiVersionsResponse:
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=route.min_version, max_version=route.max_version)],
-    )

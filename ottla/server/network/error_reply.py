@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.ranges import NONE, Versions, parse
-from ottla.protocol.schema import Field, fields
+from ottla.protocol.schema import NONE, Field, Versions, fields, parse_versions
 
 if TYPE_CHECKING:  # these modules are loaded when their API is first used
     from ottla.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -25,14 +24,14 @@ if TYPE_CHECKING:  # these modules are loaded when their API is first used
     from ottla.protocol.messages.join_group import JoinGroupResponse
 
 
-class Each(NamedTuple):
+class EachElement(NamedTuple):
     """Puts one element into the response's `target` for each element of the request's `source`."""
 
     source: str
     target: str
     # Fields copied from element to element; "group_id=" copies the element itself, "topic_name=name" the field `name`.
     copy: tuple[str, ...]
-    inner: Each | None = None
+    inner: EachElement | None = None
     fixed: tuple[tuple[str, object], ...] = ()
     error_field: str = "error_code"
 
@@ -40,137 +39,92 @@ class Each(NamedTuple):
 class Mirror(NamedTuple):
     """One row; versions outside the range have an error code at the top."""
 
-    each: Each
-    versions: Versions = parse("0+")
+    each: EachElement
+    versions: Versions = parse_versions("0+")
 
 
-def _partitions(source: str, target: str, copy: str, **fixed: object) -> Each:
-    return Each(source, target, (copy,), fixed=tuple(fixed.items()))
+def _topics(inner: EachElement, *copy: str, source: str = "topics", target: str = "topics") -> tuple[Mirror, ...]:
+    return (Mirror(EachElement(source, target, copy or ("name",), inner)),)
 
 
-def _topics(source: str, target: str, inner: Each, *copy: str) -> Mirror:
-    return Mirror(Each(source, target, copy or ("name",), inner))
+def _elements(source: str, target: str, *copy: str) -> tuple[Mirror, ...]:
+    return (Mirror(EachElement(source, target, copy)),)
 
 
-def _state(partitions: str = "partition") -> Mirror:
-    """The APIs of the share coordinator: topics by id."""
-    return _topics("topics", "results", _partitions("partitions", "partitions", partitions), "topic_id")
+def _partitions(copy: str, source: str = "partitions", target: str = "partitions", **fixed: object) -> EachElement:
+    return EachElement(source, target, (copy,), fixed=tuple(fixed.items()))
 
 
+_BY_INDEX = _partitions("partition_index")
+_INDEXES = _partitions("partition_index=", "partition_indexes")
+_PRODUCED = _partitions("index", "partition_data", "partition_responses", base_offset=-1)
+_ELECTED = _partitions("partition_id=", target="partition_result")
+_COORDINATORS = EachElement(
+    "coordinator_keys", "coordinators", ("key=",), fixed=(("node_id", -1), ("host", ""), ("port", -1))
+)
+_FETCHED = _partitions("partition_index=", "partition_indexes", committed_offset=-1, metadata="")
+_ADDED = EachElement("partitions", "results_by_partition", ("partition_index=",), error_field="partition_error_code")
+_QUOTA_OF = EachElement("entity", "entity", ("entity_type", "entity_name"), error_field="")
 _CONFIG = ("resource_type", "resource_name")
+#: The APIs of the share coordinator have topics by id.
+_STATE = _topics(_partitions("partition"), "topic_id", target="results")
 
 MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
-    ApiKey.PRODUCE: (
-        _topics(
-            "topic_data",
-            "responses",
-            _partitions("partition_data", "partition_responses", "index", base_offset=-1),
-            "name",
-            "topic_id",
-        ),
-    ),
-    ApiKey.LIST_OFFSETS: (_topics("topics", "topics", _partitions("partitions", "partitions", "partition_index")),),
-    ApiKey.METADATA: (Mirror(Each("topics", "topics", ("name", "topic_id"))),),
-    ApiKey.OFFSET_COMMIT: (
-        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index"), "name", "topic_id"),
-    ),
+    ApiKey.PRODUCE: _topics(_PRODUCED, "name", "topic_id", source="topic_data", target="responses"),
+    ApiKey.LIST_OFFSETS: _topics(_BY_INDEX),
+    ApiKey.METADATA: _elements("topics", "topics", "name", "topic_id"),
+    ApiKey.OFFSET_COMMIT: _topics(_BY_INDEX, "name", "topic_id"),
     ApiKey.OFFSET_FETCH: (
-        Mirror(Each("groups", "groups", ("group_id",)), parse("8+")),
-        Mirror(
-            Each(
-                "topics",
-                "topics",
-                ("name",),
-                _partitions("partition_indexes", "partitions", "partition_index=", committed_offset=-1, metadata=""),
-            ),
-            parse("0-1"),
-        ),
+        Mirror(EachElement("groups", "groups", ("group_id",)), parse_versions("8+")),
+        Mirror(EachElement("topics", "topics", ("name",), _FETCHED), parse_versions("0-1")),
     ),
-    ApiKey.FIND_COORDINATOR: (
-        Mirror(
-            Each("coordinator_keys", "coordinators", ("key=",), fixed=(("node_id", -1), ("host", ""), ("port", -1))),
-            parse("4+"),
-        ),
-    ),
-    ApiKey.DESCRIBE_GROUPS: (Mirror(Each("groups", "groups", ("group_id=",))),),
-    ApiKey.CREATE_TOPICS: (Mirror(Each("topics", "topics", ("name",))),),
+    ApiKey.FIND_COORDINATOR: (Mirror(_COORDINATORS, parse_versions("4+")),),
+    ApiKey.DESCRIBE_GROUPS: _elements("groups", "groups", "group_id="),
+    ApiKey.CREATE_TOPICS: _elements("topics", "topics", "name"),
     ApiKey.DELETE_TOPICS: (
-        Mirror(Each("topics", "responses", ("name", "topic_id")), parse("6+")),
-        Mirror(Each("topic_names", "responses", ("name=",)), parse("0-5")),
+        Mirror(EachElement("topics", "responses", ("name", "topic_id")), parse_versions("6+")),
+        Mirror(EachElement("topic_names", "responses", ("name=",)), parse_versions("0-5")),
     ),
-    ApiKey.DELETE_RECORDS: (
-        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index", low_watermark=-1)),
-    ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        _topics("topics", "topics", _partitions("partitions", "partitions", "partition"), "topic"),
-    ),
+    ApiKey.DELETE_RECORDS: _topics(_partitions("partition_index", low_watermark=-1)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _topics(_partitions("partition"), "topic"),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         Mirror(
-            Each(
-                "v3_and_below_topics",
-                "results_by_topic_v3_and_below",
-                ("name",),
-                Each("partitions", "results_by_partition", ("partition_index=",), error_field="partition_error_code"),
-            ),
-            parse("0-3"),
+            EachElement("v3_and_below_topics", "results_by_topic_v3_and_below", ("name",), _ADDED),
+            parse_versions("0-3"),
         ),
     ),
     ApiKey.WRITE_TXN_MARKERS: (
         Mirror(
-            Each(
-                "markers",
-                "markers",
-                ("producer_id",),
-                Each("topics", "topics", ("name",), _partitions("partition_indexes", "partitions", "partition_index=")),
-            )
+            EachElement("markers", "markers", ("producer_id",), EachElement("topics", "topics", ("name",), _INDEXES))
         ),
     ),
-    ApiKey.TXN_OFFSET_COMMIT: (
-        _topics("topics", "topics", _partitions("partitions", "partitions", "partition_index"), "name", "topic_id"),
-    ),
-    ApiKey.CREATE_ACLS: (Mirror(Each("creations", "results", ())),),
-    ApiKey.DELETE_ACLS: (Mirror(Each("filters", "filter_results", ())),),
-    ApiKey.DESCRIBE_CONFIGS: (Mirror(Each("resources", "results", _CONFIG)),),
-    ApiKey.ALTER_CONFIGS: (Mirror(Each("resources", "responses", _CONFIG)),),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (Mirror(Each("resources", "responses", _CONFIG)),),
+    ApiKey.TXN_OFFSET_COMMIT: _topics(_BY_INDEX, "name", "topic_id"),
+    ApiKey.CREATE_ACLS: _elements("creations", "results"),
+    ApiKey.DELETE_ACLS: _elements("filters", "filter_results"),
+    ApiKey.DESCRIBE_CONFIGS: _elements("resources", "results", *_CONFIG),
+    ApiKey.ALTER_CONFIGS: _elements("resources", "responses", *_CONFIG),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _elements("resources", "responses", *_CONFIG),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (),  # topics are below directories: see _by_directory
-    ApiKey.CREATE_PARTITIONS: (Mirror(Each("topics", "results", ("name",))),),
-    ApiKey.DELETE_GROUPS: (Mirror(Each("groups_names", "results", ("group_id=",))),),
-    ApiKey.ELECT_LEADERS: (
-        _topics(
-            "topic_partitions",
-            "replica_election_results",
-            _partitions("partitions", "partition_result", "partition_id="),
-            "topic",
-        ),
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
-        _topics("topics", "responses", _partitions("partitions", "partitions", "partition_index")),
-    ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
-        _topics("topics", "topics", _partitions("partition_indexes", "partitions", "partition_index=")),
-    ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Mirror(Each("users", "results", ("user=name",))),),
-    ApiKey.ALTER_CLIENT_QUOTAS: (
-        Mirror(
-            Each("entries", "entries", (), Each("entity", "entity", ("entity_type", "entity_name"), error_field=""))
-        ),
-    ),
+    ApiKey.CREATE_PARTITIONS: _elements("topics", "results", "name"),
+    ApiKey.DELETE_GROUPS: _elements("groups_names", "results", "group_id="),
+    ApiKey.ELECT_LEADERS: _topics(_ELECTED, "topic", source="topic_partitions", target="replica_election_results"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _topics(_BY_INDEX, target="responses"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _topics(_INDEXES),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _elements("users", "results", "user=name"),
+    ApiKey.ALTER_CLIENT_QUOTAS: (Mirror(EachElement("entries", "entries", (), _QUOTA_OF)),),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (),  # users are named in two lists: see _by_user
-    ApiKey.DESCRIBE_PRODUCERS: (
-        _topics("topics", "topics", _partitions("partition_indexes", "partitions", "partition_index=")),
-    ),
-    ApiKey.DESCRIBE_TRANSACTIONS: (Mirror(Each("transactional_ids", "transaction_states", ("transactional_id=",))),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (Mirror(Each("topics", "topics", ("name",))),),
-    ApiKey.SHARE_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
-    ApiKey.STREAMS_GROUP_DESCRIBE: (Mirror(Each("group_ids", "groups", ("group_id=",))),),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (Mirror(Each("groups", "groups", ("group_id",))),),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_state(),),
-    ApiKey.READ_SHARE_GROUP_STATE: (_state(),),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (_state(),),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (_state(),),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_state(),),
+    ApiKey.DESCRIBE_PRODUCERS: _topics(_INDEXES),
+    ApiKey.DESCRIBE_TRANSACTIONS: _elements("transactional_ids", "transaction_states", "transactional_id="),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _elements("group_ids", "groups", "group_id="),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _elements("topics", "topics", "name"),
+    ApiKey.SHARE_GROUP_DESCRIBE: _elements("group_ids", "groups", "group_id="),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _elements("group_ids", "groups", "group_id="),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _elements("groups", "groups", "group_id"),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _STATE,
+    ApiKey.READ_SHARE_GROUP_STATE: _STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _STATE,
 }
 
 #: Values that a failed answer has besides its error code, where they are not the declared defaults.
@@ -180,16 +134,16 @@ AT_TOP: dict[ApiKey, dict[str, object]] = {
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "host": "", "port": -1},
 }
 
-FETCH_WITH_PARTITIONS = parse("4-12")
+FETCH_WITH_PARTITIONS = parse_versions("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
 FIND_COORDINATOR_BATCHED = 4
 #: The APIs whose responses have the error in both places. Metadata for all topics has no other place.
 BOTH_PLACES = {
-    ApiKey.ELECT_LEADERS: parse("1+"),
-    ApiKey.METADATA: parse("13+"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: parse("0+"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: parse("0+"),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: parse("0+"),
+    ApiKey.ELECT_LEADERS: parse_versions("1+"),
+    ApiKey.METADATA: parse_versions("13+"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: parse_versions("0+"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: parse_versions("0+"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: parse_versions("0+"),
 }
 
 
@@ -212,7 +166,9 @@ def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> 
     return response
 
 
-def _mirror(each: Each, source: object, response_class: type[object], error: KafkaError, version: int) -> list[Any]:
+def _mirror(
+    each: EachElement, source: object, response_class: type[object], error: KafkaError, version: int
+) -> list[Any]:
     element_class = _element_class(response_class, each.target)
     elements = []
     for item in getattr(source, each.source) or ():
@@ -221,7 +177,7 @@ def _mirror(each: Each, source: object, response_class: type[object], error: Kaf
             target, separator, name = names.partition("=")
             value = getattr(item, name or target) if name or not separator else item
             # A name may be null in a request: if the topic id is set, or by a mistake of the client (Metadata v10 and v11).
-            if value is not None or _may_be_null(element_class, target, version):
+            if value is not None or version in _field(element_class, target).nullable:
                 setattr(element, target, value)
         for name, fixed in each.fixed:
             setattr(element, name, fixed)
@@ -233,10 +189,6 @@ def _mirror(each: Each, source: object, response_class: type[object], error: Kaf
                 _set_error(element, each.error_field, error, version)
         elements.append(element)
     return elements
-
-
-def _may_be_null(element_class: type[object], name: str, version: int) -> bool:
-    return version in _field(element_class, name).nullable
 
 
 def _field(cls: type[object], name: str) -> Field:
@@ -263,9 +215,11 @@ def _fetch(response: FetchResponse, request: FetchRequest, version: int, error: 
     """Up to v12 in every partition too, for the oldest clients; later clients look at the top."""
     response.session_id = request.session_id
     if version in FETCH_WITH_PARTITIONS:
-        partition = Each("partitions", "partitions", ("partition_index=partition",), fixed=(("high_watermark", -1),))
+        partition = EachElement(
+            "partitions", "partitions", ("partition_index=partition",), fixed=(("high_watermark", -1),)
+        )
         response.responses = _mirror(
-            Each("topics", "responses", ("topic",), partition), request, type(response), error, version
+            EachElement("topics", "responses", ("topic",), partition), request, type(response), error, version
         )
 
 
@@ -276,7 +230,7 @@ def _join_group(response: JoinGroupResponse, request: object, version: int, erro
 def _by_directory(
     response: AlterReplicaLogDirsResponse, request: AlterReplicaLogDirsRequest, version: int, error: KafkaError
 ) -> None:
-    each = Each("topics", "results", ("topic_name=name",), _partitions("partitions", "partitions", "partition_index="))
+    each = EachElement("topics", "results", ("topic_name=name",), _partitions("partition_index="))
     response.results = [
         result for directory in request.dirs for result in _mirror(each, directory, type(response), error, version)
     ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TypeAlias
 
-from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.pauses import RequestBytes
 from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
 #: The size of the buffer of one read. Larger reads save system calls until the buffer no longer fits the processor's cache.

@@ -1,4 +1,4 @@
-"""Limits of connections per node, listener and address, and of the size of a request.
+"""Limits of connections per node, listener and address, and of the size of a request, whose first bytes say what is wrong with it.
 
 At a limit of the node a connection that is not known, because it has not logged in or has not even sent a request, makes way for a new
 one: sockets that anyone can open without a word must not keep clients out.
@@ -6,12 +6,15 @@ one: sockets that anyone can open without a word must not keep clients out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla.protocol.api import ApiKey
+from ottla.protocol.primitives import Buffer
 from ottla.server.config.key import Values
-from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.quotas.rate import ConnectionQuotas
 from ottla.server.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved
 
 INT_MAX = 2**31 - 1
@@ -61,6 +64,8 @@ class Newcomer(Protocol):
     @property
     def is_known(self) -> bool: ...
     def refuse(self, reason: str) -> None: ...
+    def expire(self) -> None:
+        """Once it is refused: give up its descriptor without waiting for the peer to read."""
 
 
 class Newcomers:
@@ -86,6 +91,7 @@ class Newcomers:
             del self._unknown[oldest]
             if not oldest.is_known:
                 oldest.refuse("it has sent no request, or not logged in, and makes way for another connection")
+                oldest.expire()
                 return True
         return False
 
@@ -116,18 +122,13 @@ class ConnectionLimits:
     rate: ConnectionRate = field(default_factory=ConnectionRate)
     quotas: ConnectionQuotas = field(default_factory=ConnectionQuotas)
     by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
-    open_by_ip: dict[str, int] = field(default_factory=dict)
+    open_by_ip: Counter[str] = field(default_factory=Counter)
     open_total: int = 0
     #: The connections for which the process has descriptors (`Network.room`).
     room: int = INT_MAX
     newcomers: Newcomers = field(default_factory=Newcomers)
 
-    def update(
-        self,
-        values: Values,
-        set_names: Collection[str],
-        of_listener: Callable[[str], Values],
-    ) -> None:
+    def update(self, values: Values, set_names: Collection[str], of_listener: Callable[[str], Values]) -> None:
         """Take the numbers of a node's configuration; connections above a lower limit stay.
 
         `set_names`: what is not a default. `of_listener`: what is set for one listener alone.
@@ -154,7 +155,7 @@ class ConnectionLimits:
     def refusal(self, ip: str, exempt: bool, now_ns: int) -> str | None:
         """Returns why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
-        if self.open_by_ip.get(ip, 0) >= limit:
+        if self.open_by_ip[ip] >= limit:
             return f"there are {limit} connections from that address already (max.connections.per.ip)"
         total, refusal = self.open_total, None
         if total >= self.connections_max and not exempt:
@@ -165,14 +166,12 @@ class ConnectionLimits:
 
     def opened(self, ip: str) -> None:
         self.open_total += 1
-        self.open_by_ip[ip] = self.open_by_ip.get(ip, 0) + 1
+        self.open_by_ip[ip] += 1
 
     def closed(self, ip: str) -> None:
         self.open_total -= 1
-        left = self.open_by_ip[ip] - 1
-        if left:
-            self.open_by_ip[ip] = left
-        else:
+        self.open_by_ip[ip] -= 1
+        if not self.open_by_ip[ip]:
             del self.open_by_ip[ip]
 
 
@@ -180,3 +179,43 @@ def read_overrides(text: str) -> dict[str, int]:
     """host:limit pairs; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(limit) for host, _, limit in pairs}
+
+
+#: Of a request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
+OTHER_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+#: What has records in it, or another request.
+LARGE_REQUESTS = frozenset({ApiKey.PRODUCE, ApiKey.ENVELOPE})
+#: First bytes -> the protocol whose first message begins with them.
+SIGNS = (
+    (b"\x16\x03", "a TLS handshake: the client wants SSL, but this listener is plaintext"),
+    (b"\x80", "an SSLv2 handshake: the client wants SSL, but this listener is plaintext"),
+    (b"GET ", "an HTTP request"),
+    (b"POST", "an HTTP request"),
+    (b"PUT ", "an HTTP request"),
+    (b"HEAD", "an HTTP request"),
+    (b"DELE", "an HTTP request"),
+    (b"OPTI", "an HTTP request"),
+    (b"CONN", "an HTTP request"),
+    (b"PRI ", "an HTTP/2 request"),
+    (b"SSH-", "an SSH client"),
+    (b"\x04\x01", "a SOCKS request"),
+    (b"\x05\x01\x00", "a SOCKS request"),
+    (b"*1\r\n", "a Redis client"),
+)
+
+
+def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
+    """Return the reason to close a connection whose frame size is out of bounds."""
+    for sign, what in SIGNS:
+        if first_bytes.startswith(sign):
+            return f"the first bytes look like {what}"
+    if size < 0:
+        return f"Invalid receive (size = {size})"
+    return f"Invalid receive (size = {size} larger than {limit})"
+
+
+def why_too_large(beginning: Buffer, size: int) -> str | None:
+    """Return the reason to close a connection that begins to send a large request of another API than those with records in it."""
+    if len(beginning) < 2 or (api_key := int.from_bytes(beginning[:2], "big")) in LARGE_REQUESTS:
+        return None
+    return f"Invalid receive (size = {size} larger than {OTHER_REQUEST_BYTES_MAX} for API key {api_key})"

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ottla.protocol.work import Work
+from ottla.server.clock import TimerWheel, run_in_turns
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
@@ -20,11 +23,8 @@ from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.tls_stream import TlsStream
 from ottla.server.principal import Principal
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.transport import Server
-
-if TYPE_CHECKING:
-    from ottla.server.world import World
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ HANDSHAKE_MS_MAX = 30_000
 #: The pause of accepting after a connection for which there is no descriptor.
 NO_ROOM_S = 0.1
 NS_PER_MS = 1_000_000
+#: Connections that are closed in one turn of the loop: about a millisecond.
+CLOSED_PER_TURN = 100
 
 
 @dataclass(slots=True)
@@ -115,10 +117,6 @@ class Listener:
         """The port that was bound; the configured one may be 0."""
         assert self._server is not None, "not started"
         return self._server.port
-
-    async def start(self) -> None:
-        await self.bind()
-        await self.accept()
 
     async def bind(self) -> None:
         """Bind the port; the kernel refuses connections to it until `accept`."""
@@ -246,3 +244,32 @@ class Listener:
             )
             return
         connection.close(f"idle for {idle_ms} ms (connections.max.idle.ms)")
+
+
+class ClientGate:
+    """The gate of a broker's listeners: while it is closed, clients are disconnected, so that they look for another broker.
+
+    Connections are accepted, and introduce themselves (ApiVersions, SASL); the next request ends them. Who only asks whether this broker
+    runs gets an answer, and clients of every kind take the end of a connection as a reason to try the next address: an error code in
+    an answer would make most of them ask the same broker again for the new leader.
+    """
+
+    def __init__(self, world: World, dispatcher: Dispatcher, listeners: Sequence[Listener]) -> None:
+        self._world = world
+        self._dispatcher = dispatcher
+        self._listeners = listeners
+
+    def close(self) -> None:
+        self._dispatcher.serve_introductions_only()
+        self._world.spawn(run_in_turns(self._world.clock, self._disconnecting()), "client-gate")
+
+    def open(self) -> None:
+        self._dispatcher.serve_all()
+
+    def _disconnecting(self) -> Work[None]:
+        connections = [each for listener in self._listeners for each in listener.connections]
+        for count, connection in enumerate(connections, 1):
+            if not connection.closed:
+                connection.shut()
+            if count % CLOSED_PER_TURN == 0:
+                yield None

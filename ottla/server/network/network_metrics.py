@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.key import LONG_MAX
 from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_label, quantile_of_buckets
 from ottla.server.network.listener import Listener
-from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.pauses import RequestBytes
 from ottla.server.network.route import Route
 
 #: Latency buckets count units of 1024 ns.
@@ -55,18 +55,19 @@ class Times(NamedTuple):
 def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family]:
     """One of the times of Kafka's RequestMetrics."""
     name = f"kafka_network_requestmetrics_{name}"
-    yield Family(name, GAUGE, doc, list(_quantiles(times)))
+    quantiles = [
+        Sample(
+            {"request": each.request, "quantile": quantile_label(quantile)},
+            quantile_of_buckets(each.buckets, quantile) * MS_PER_UNIT,
+        )
+        for each in times
+        for quantile in QUANTILES
+    ]
+    yield Family(name, GAUGE, doc, quantiles)
     counts = [Sample({"request": each.request}, each.requests) for each in times]
     yield Family(f"{name}_count", GAUGE, "Requests whose time was taken", counts)
     sums = [Sample({"request": each.request}, each.total_ns / NS_PER_MS) for each in times]
     yield Family(f"{name}_sum", GAUGE, "Milliseconds of all requests together", sums)
-
-
-def _quantiles(times: Iterable[Times]) -> Iterator[Sample]:
-    for each in times:
-        for quantile in QUANTILES:
-            value = quantile_of_buckets(each.buckets, quantile) * MS_PER_UNIT
-            yield Sample({"request": each.request, "quantile": quantile_label(quantile)}, value)
 
 
 def _software(listeners: Sequence[Listener]) -> Iterator[Sample]:

@@ -1,13 +1,23 @@
-"""Why a connection does not read: the reasons, and a pause for one piece of work."""
+"""Why a connection does not read: the reasons, a pause for one piece of work, and what all connections share: time and memory."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
+
+from ottla.server.clock import Clock
+from ottla.server.tasks import isolated
 
 #: Replies held back by one that waits. Kafka serves one request of a connection at a time; clients keep 5 (Java) or as
 #: many as fit their queue (librdkafka) in flight.
 HELD_REPLIES_MAX = 1000
 HELD_BYTES_MAX = 1024 * 1024
+#: One read may have a thousand requests, and some are slow: the first record of a partition creates its files, which takes two
+#: milliseconds on a slow file system. The quorum runs on the same loop and must not wait for all of them.
+TURN_NS = 20_000_000
+#: Reads that took less are not counted.
+SLOW_NS = 100_000
 
 
 class Reason:
@@ -40,3 +50,93 @@ class Pause:
         connection, self._connection = self._connection, None
         assert connection is not None, "a pause ends once"
         connection.pause_ended()
+
+
+class RequestTurn:
+    """The time that requests of all connections together may take in one turn of the event loop, and who waits for the next one.
+
+    A budget of each connection alone is none: twenty clients that ask at once for what takes 25 ms held the loop for half a second, and
+    the quorum, on the same loop, with them. Only slow reads are counted: a usual one takes some 30 us, and pays one comparison.
+    Each dispatcher has one.
+    """
+
+    __slots__ = ("_clock", "_is_set", "_waiting", "left_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._is_set = False
+        self._waiting: deque[Callable[[], object]] = deque()
+        self.left_ns = TURN_NS
+
+    def spend(self, spent_ns: int) -> None:
+        self.left_ns -= spent_ns
+        self._set()
+
+    def wait(self, next_turn: Callable[[], object]) -> None:
+        """Serve a connection in a later turn, after those that wait already."""
+        self._waiting.append(next_turn)
+        self._set()
+
+    def _set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            self._clock.call_later(0, self._begin)
+
+    def _begin(self) -> None:
+        self._is_set = False
+        self.left_ns = TURN_NS
+        for _ in range(len(self._waiting)):
+            if self.left_ns <= 0:
+                break
+            isolated(self._waiting.popleft())
+        if self._waiting:
+            self._set()
+
+
+class Receiving(Protocol):
+    """A connection that waits for memory."""
+
+    def has_memory(self) -> None: ...
+
+
+class RequestBytes:
+    """queued.max.request.bytes: how much memory the large requests of all connections may take while they arrive.
+
+    A request is charged with the size that it declares, from when it gets a buffer of its own until it has been served. While as much as
+    the limit is taken, a connection that needs a buffer is not read. As with Kafka's pool, the last request may exceed the limit: a
+    request that is larger than what is left would otherwise wait for as long as smaller ones come. One per node; a limit of 0 or less is none.
+    """
+
+    __slots__ = ("_waiting", "limit", "taken", "waits")
+
+    def __init__(self, limit: int = -1) -> None:
+        self.limit = limit
+        self.taken = 0
+        #: How often a connection had to wait.
+        self.waits = 0
+        self._waiting: dict[Receiving, None] = {}  # in order
+
+    def take(self, connection: Receiving, nbytes: int) -> bool:
+        """Returns False if there is no memory: the connection is then called when there is some again."""
+        if 0 < self.limit <= self.taken:
+            self.waits += 1
+            self._waiting[connection] = None
+            return False
+        self.taken += nbytes
+        self._call_next()
+        return True
+
+    def give_back(self, nbytes: int) -> None:
+        self.taken -= nbytes
+        self._call_next()
+
+    def forget(self, connection: Receiving) -> None:
+        """The connection is closed: if it has been called, the next one is to be called."""
+        self._waiting.pop(connection, None)
+        self._call_next()
+
+    def _call_next(self) -> None:
+        if self._waiting and self.taken < self.limit:
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            connection.has_memory()

@@ -1,4 +1,7 @@
-"""TLS and login of the channels to other nodes, and of a command to brokers. The creator of channels gets one `PeerSecurity`."""
+"""TLS and login of the channels to other nodes, and of a command to brokers. The creator of channels gets one `PeerSecurity`.
+
+The wheel of the Spark connector has these types without the channel.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,11 @@ class ClientLogin(Protocol):
         """
 
 
+@dataclass(slots=True, eq=False)
 class ClientTls:
     """The client's side of TLS. The context is replaced when certificates are; connections that are open stay so."""
 
-    __slots__ = ("context",)
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self.context = context
+    context: ssl.SSLContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,10 @@ from functools import cache
 from struct import Struct
 from typing import Any
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, request_header_version, response_header_version
 from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.features import DEFAULT
-from ottla.protocol.headers import request_header_version, response_header_version
+from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.primitives import Pieces
-from ottla.protocol.releases import Advertised
 from ottla.protocol.schema import fields
 from ottla.server.network.context import RequestContext
 
@@ -32,7 +30,7 @@ _FLEXIBLE_HEAD = Struct(">iix")
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class VersionCodec:
     """Decoders and encoders of one version of an API. It is no named tuple, because a request reads five fields, at 22 ns each."""
 
     version: int
@@ -69,7 +67,7 @@ class Route:
     ) -> None:
         """Takes an `encoder` for each version where responses may be something else than the API's response.
 
-        `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (fast_path.py).
+        `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (`FastPath`).
         """
         self.api = APIS[ApiKey(api_key)]
         self.api_key = api_key
@@ -81,7 +79,7 @@ class Route:
         # The advertised minimum may be lower than the served one, for clients that depend on it (KAFKA-18659).
         self.advertised_min = min(self.min_version, self.api.advertised_min)
         # Codecs by version. Each is created at its first use, because most versions are never used.
-        self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
+        self.codecs: list[VersionCodec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
         self.takes_frame = takes_frame
         self.fast_path = fast_path
@@ -93,7 +91,7 @@ class Route:
     def __repr__(self) -> str:
         return f"<Route {self.name} {self.min_version}-{self.max_version}>"
 
-    def codec(self, version: int) -> Codec | None:
+    def codec(self, version: int) -> VersionCodec | None:
         """Returns the codec of a version; None if it is not served."""
         if not self.min_version <= version <= self.max_version:
             return None
@@ -117,10 +115,10 @@ class Route:
         self.errors[code] = self.errors.get(code, 0) + 1
 
 
-def make_codec(api_key: int, version: int) -> Codec:
+def make_codec(api_key: int, version: int) -> VersionCodec:
     api = APIS[ApiKey(api_key)]
     flexible_response = response_header_version(api_key, version) == 1
-    return Codec(
+    return VersionCodec(
         version=version,
         decode=decoder(api.request, version),
         encode=encoder(api.response, version),

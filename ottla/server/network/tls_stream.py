@@ -16,32 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
 from ottla.server.clock import Clock
-from ottla.server.network.ciphertext import DATALESS_BYTES_MAX, PORTION_BYTES, Ciphertext
-from ottla.server.network.handshakes import Handshakes, ServerSide, not_tls, reason_of, take_step
-from ottla.server.network.turn import SLOW_NS, RequestTurn
+from ottla.server.network.handshakes import RECORD_HEADER_BYTES, Handshake, Handshakes, ServerSide, reason_of
+from ottla.server.network.pauses import SLOW_NS, RequestTurn
+from ottla.server.network.tls_buffers import DATALESS_BYTES_MAX, PORTION_BYTES, Backlog, Ciphertext, Piece
 from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
 #: A channel to another node, or of a command, has a buffer of its own.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
-#: Pieces are encrypted in steps of this size: large enough for few system calls, small enough for the processor's cache.
-ENCRYPTED_BYTES = 256 * 1024
-#: TLS records have 16 KiB at most; smaller pieces of a response are joined up to that.
-RECORD_BYTES = 16 * 1024
 #: Ciphertext that waits for the peer. Above the first nothing more is encrypted, until it is below the second.
 CIPHERTEXT_HIGH_BYTES = 512 * 1024
 CIPHERTEXT_LOW_BYTES = 128 * 1024
-#: The content type of the first record of every handshake.
-HANDSHAKE_RECORD = 0x16
-#: Type, version and length of a record.
-RECORD_HEADER_BYTES = 5
-
-Piece = bytes | bytearray | memoryview
 
 
 def nothing(*_: object) -> None:
@@ -65,10 +54,16 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     """
 
     __slots__ = (
-        "_app", "_app_paused", "_arrived", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_held", "_hello_bytes",
-        "_inbox", "_limit", "_low_water", "_on_failed", "_on_secured", "_outgoing", "_pending", "_raw", "_raw_full", "_read",
-        "_server_name", "_sslobj", "_stopped", "_turn", "_wanted", "is_secured",
+        "_app", "_app_paused", "_arrived", "_backlog", "_clock", "_closing", "_ending", "_handshake", "_held", "_inbox", "_limit", "_low_water",
+        "_on_failed", "_on_secured", "_outgoing", "_pending", "_raw", "_raw_full", "_read", "_stopped", "_turn", "_wanted", "_write",
+        "is_secured",
     )  # fmt: skip
+
+    _raw: asyncio.Transport
+    # The methods of OpenSSL's object: Python's own wrapper costs as much as the decryption of a small record.
+    _read: Callable[[int, memoryview], int]
+    _pending: Callable[[], int]
+    _write: Callable[[Piece], int]
 
     def __init__(
         self,
@@ -85,23 +80,15 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         """Make a client's stream with the name of the server, or a server's with the shared handshakes and the turn of its connections."""
         super().__init__()
         self._app = app
-        self._context = context
         self._clock = clock
         self._on_secured = on_secured
         self._on_failed = on_failed
-        self._handshakes = handshakes
         self._turn = turn
         self._inbox = memoryview(bytearray(CHANNEL_CIPHERTEXT_BYTES)) if handshakes is None else handshakes.inbox
-        self._hello_bytes = 0
-        self._server_name = server_name
         self._arrived = Ciphertext(clock.mono_ns)
         self._outgoing = tls.MemoryBIO()
-        self._sslobj: tls.SSLObject | None = None  # a connection that sends nothing costs none
-        self._raw: asyncio.Transport
-        self._read: Callable[[int, memoryview], int]
-        self._pending: Callable[[], int]
-        self._backlog: deque[Piece] = deque()
-        self._backlog_bytes = 0
+        self._handshake = Handshake(self, context, self._arrived, self._outgoing, handshakes, server_name)
+        self._backlog = Backlog()
         self._limit = CIPHERTEXT_HIGH_BYTES
         self._stopped = 0
         self._app_paused = False
@@ -116,12 +103,14 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, which has been verified; None without one."""
-        return None if self._sslobj is None else self._sslobj.getpeercert(binary_form=True)
+        end = self._handshake.end
+        return None if end is None else end.getpeercert(binary_form=True)
 
     @property
     def asked_name(self) -> str | None:
         """The host name to which the client believes to be connected; None if it sent none, such as for an address."""
-        return self._sslobj.asked_name if isinstance(self._sslobj, ServerSide) else None
+        end = self._handshake.end
+        return end.asked_name if isinstance(end, ServerSide) else None
 
     # The transport's calls
 
@@ -130,21 +119,16 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._raw = cast(asyncio.Transport, transport)
         self._raw.set_write_buffer_limits(high=CIPHERTEXT_HIGH_BYTES, low=CIPHERTEXT_LOW_BYTES)
         self._app.connection_made(self)
-        if self._server_name is not None:
-            self._step()
+        self._handshake.connected(self._raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_in()
         self._backlog.clear()
-        self._backlog_bytes = 0
-        app, self._app = (
-            self._app,
-            _NO_PROTOCOL,
-        )  # the protocol refers to its transport: no cycle is left to the collector
+        app = self._app
+        self._app = _NO_PROTOCOL  # the protocol refers to its transport: no cycle is left to the collector
         self._on_secured = self._on_failed = nothing
         self._low_water = NO_LOW_WATER
-        if self._handshakes is not None:
-            self._handshakes.end(self)
+        self._handshake.over()
         app.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -154,37 +138,15 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         if self._closing:
             return
         self._arrived.arrive(self._inbox[:nbytes])
-        self._work_on(nbytes)
-        self._arrived.keep()
-
-    def _work_on(self, nbytes: int) -> None:
         if self.is_secured:
             self._deliver_in_turn()
-        elif self._handshakes is None:
-            self._step()
-        elif self._sslobj is None:
-            if self._has_hello(nbytes):
-                self._wait(self._handshakes)
-        elif self._context.verify_mode != tls.CERT_NONE or self._sslobj.cipher() is None:
-            self._wait(self._handshakes)  # a client's certificates are verified, or nothing has been signed yet
         else:
-            self._step()  # 40 us: less than going to the thread and back
-
-    def _has_hello(self, nbytes: int) -> bool:
-        """Returns True when the first record is there: until then a connection costs only what it has sent."""
-        if self._hello_bytes == 0:
-            first = bytes(self._inbox[: min(nbytes, RECORD_HEADER_BYTES)])
-            if first[0] != HANDSHAKE_RECORD:
-                self.fail(f"SSL handshake failed: {not_tls(first)}")
-                return False
-            # Less than a header goes to OpenSSL, which waits for the rest.
-            length = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == 5 else 1
-            self._hello_bytes = min(length, PORTION_BYTES)
-        return self._arrived.bio.pending >= self._hello_bytes
+            self._handshake.go_on(self._inbox[: min(nbytes, RECORD_HEADER_BYTES)])
+        self._arrived.keep()
 
     def eof_received(self) -> bool:
         if not self._closing:
-            if not self.is_secured and self._sslobj is not None:
+            if not self.is_secured and self._handshake.end is not None:
                 self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
@@ -198,63 +160,18 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._encrypt()
         self._go_on(Stop.ANSWERS)
 
-    # The handshake
+    # The handshake's calls
 
-    def _wait(self, handshakes: Handshakes) -> None:
-        """Reading stops until the step has been taken: what waits is what one read took."""
-        self._raw.pause_reading()
-        handshakes.wait(self)
-
-    def _step(self) -> None:
-        end = self.next_end()
-        if end is not None:
-            self.stepped(take_step(end))
-
-    def next_end(self) -> tls.SSLObject | None:
-        """The end whose next step is to be taken; None if the connection is closed."""
-        if self._closing:
-            return None
-        if self._sslobj is None:
-            self._sslobj = self._context.wrap_bio(
-                self._arrived.bio,
-                self._outgoing,
-                server_side=self._server_name is None,
-                server_hostname=self._server_name,
-            )
-            # The methods of the object within: Python's own wrapper costs as much as the decryption of a small record.
-            within: Any = getattr(self._sslobj, "_sslobj", self._sslobj)
-            self._read, self._pending = within.read, within.pending
-            if self._handshakes is not None:
-                self._handshakes.begin(self)
-        return self._sslobj
-
-    def stepped(self, outcome: Exception | None) -> None:
-        """A step of the handshake has been taken: `take_step`. The connection may have been closed meanwhile."""
-        if self._closing:
-            return
-        self._send()  # also the alert
-        if isinstance(outcome, tls.SSLWantReadError):
-            if not self._arrived.unfed:
-                self._raw.resume_reading()
-            elif self._handshakes is None:
-                self._arrived.feed()
-                self._step()
-            else:
-                self._arrived.feed()
-                self._wait(self._handshakes)
-        elif outcome is not None:
-            self.fail(f"SSL handshake failed: {reason_of(outcome)}")
-        else:
-            self.is_secured = True
-            if self._handshakes is not None:
-                self._handshakes.end(self)
-            self._on_secured(self)
-            self._encrypt()
-            self._resume()
+    def secured(self) -> None:
+        within: Any = getattr(self._handshake.end, "_sslobj", self._handshake.end)
+        self._read, self._pending, self._write = within.read, within.pending, within.write
+        self.is_secured = True
+        self._on_secured(self)
+        self._encrypt()
+        self._resume()
 
     def fail(self, reason: str) -> None:
-        if self._handshakes is not None:
-            self._handshakes.end(self)
+        self._handshake.over()
         on_failed, self._on_failed = self._on_failed, nothing
         on_failed(reason)
 
@@ -276,7 +193,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
                 turn.spend(spent_ns)
         if (turn.left_ns <= 0 or self._arrived.unfed) and not self._stopped:
             self._stop(Stop.TURN)
-            turn.wait(self)
+            turn.wait(self.next_turn)
 
     def next_turn(self) -> None:
         self._go_on(Stop.TURN)
@@ -310,19 +227,19 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
                 if have:
                     self._app.buffer_updated(have)
                 if held > DATALESS_BYTES_MAX:
-                    self._send()
+                    self.send()
                     self.fail(f"SSL failed: {held} bytes of records without data")
                     return
                 if have < room and (has_ended or not left or not unfed):
                     break
         except tls.SSLError as error:
-            self._send()
+            self.send()
             self.fail(f"SSL failed: {reason_of(error)}")
             return
         self._held = held
         self._low_water.at(self._wanted - held)
         if self._outgoing.pending:
-            self._send()
+            self.send()
             if self._raw_full:
                 self._stop(Stop.ANSWERS)
         if has_ended and not self._closing:
@@ -352,9 +269,6 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             if not self._stopped:
                 self._raw.resume_reading()
 
-    def is_reading(self) -> bool:
-        return not self._stopped
-
     def woken_by(self, low_water: LowWater) -> None:
         self._low_water = low_water
 
@@ -365,39 +279,34 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     # Writing
 
     def write(self, data: Piece) -> None:
-        if self._closing:
-            return
-        self._backlog.append(data)
-        self._backlog_bytes += len(data)
-        self._encrypt()
+        if not self._closing:
+            self._backlog.add(data)
+            self._encrypt()
 
     def writelines(self, list_of_data: Iterable[Piece]) -> None:
-        if self._closing:
-            return
-        for data in list_of_data:
-            self._backlog.append(data)
-            self._backlog_bytes += len(data)
-        self._encrypt()
+        if not self._closing:
+            for data in list_of_data:
+                self._backlog.add(data)
+            self._encrypt()
 
     def _encrypt(self) -> None:
         """Encrypt as much as the transport takes, and keep the protocol informed."""
         if not self.is_secured or self._ending:
             return
-        assert self._sslobj is not None
-        while self._backlog and not self._raw_full:
-            piece = self._next_piece()
-            self._backlog_bytes -= len(piece)
+        backlog, write = self._backlog, self._write
+        while backlog.nbytes and not self._raw_full:
+            piece = backlog.next_piece()
             try:
-                done = self._sslobj.write(cast(bytes, piece))
+                done = write(piece)
                 while done < len(piece):
-                    done += self._sslobj.write(cast(bytes, memoryview(piece)[done:]))
+                    done += write(memoryview(piece)[done:])
             except tls.SSLError as error:
                 self.fail(f"SSL failed: {reason_of(error)}")
                 self.abort()
                 return
-            self._send()
-        if self._backlog:
-            if self._backlog_bytes > self._limit and not self._app_paused:
+            self.send()
+        if backlog.nbytes:
+            if backlog.nbytes > self._limit and not self._app_paused:
                 self._app_paused = True
                 self._app.pause_writing()
         elif self._closing:
@@ -406,22 +315,8 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             self._app_paused = False
             self._app.resume_writing()
 
-    def _next_piece(self) -> Piece:
-        backlog = self._backlog
-        piece = backlog.popleft()
-        if len(piece) > ENCRYPTED_BYTES:
-            view = memoryview(piece)
-            backlog.appendleft(view[ENCRYPTED_BYTES:])
-            return view[:ENCRYPTED_BYTES]
-        if not backlog or len(piece) + len(backlog[0]) > RECORD_BYTES:
-            return piece
-        joined, size = [piece], len(piece)
-        while backlog and size + len(backlog[0]) <= RECORD_BYTES:
-            size += len(backlog[0])
-            joined.append(backlog.popleft())
-        return b"".join(joined)
-
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Hand the transport what OpenSSL has for the peer."""
         if self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
@@ -430,7 +325,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             self._limit = high
 
     def get_write_buffer_size(self) -> int:
-        return self._backlog_bytes + self._raw.get_write_buffer_size()
+        return self._backlog.nbytes + self._raw.get_write_buffer_size()
 
     # Closing
 
@@ -439,7 +334,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         if self._closing:
             return
         self._close_in()
-        if not self._backlog or not self.is_secured:
+        if not self._backlog.nbytes or not self.is_secured:
             self._end()
         else:
             self._raw.pause_reading()
@@ -451,10 +346,11 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
 
     def _end(self) -> None:
         self._ending = True
-        if self.is_secured and self._sslobj is not None:
+        end = self._handshake.end
+        if self.is_secured and end is not None:
             with suppress(tls.SSLError):
-                self._sslobj.unwrap()  # writes close_notify; the peer's is not waited for
-            self._send()
+                end.unwrap()  # writes close_notify; the peer's is not waited for
+            self.send()
         self._raw.close()
 
     def abort(self) -> None:
@@ -469,7 +365,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         return self._closing
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._sslobj if name == "ssl_object" else self._raw.get_extra_info(name, default)
+        return self._handshake.end if name == "ssl_object" else self._raw.get_extra_info(name, default)
 
 
 _NO_PROTOCOL = asyncio.BufferedProtocol()

@@ -4,29 +4,72 @@
     fetched   a consumer is about to get bytes: counted, or nothing is sent while bytes are owed
     wait_ms   the answer leaves: how long its connection is not read from then on
 
+A quota is that of the first entity by Kafka's precedence (KIP-55):
+
+    1 user and client id   2 user, default client id   3 user           4 default user and client id
+    5 default user, default client id   6 default user   7 client id     8 default client id
+
+A user's quota is shared by all client ids of the user. A default quota is not shared: each user has the default user's quota
+for itself.
+
 Without quotas of users and client ids `active` is False, and a request pays for the look at it. With quotas a client costs one look
 into a dictionary, and each of its meters one addition. Meters are made when a client first comes, and forgotten when they are idle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.client_bounds import Kept, kept_metrics, short
 from ottla.server.clock import Clock
-from ottla.server.kept import Kept, short
-from ottla.server.quotas.mutations import MutationQuota
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 from ottla.server.quotas.rate import DEFAULT_WINDOWS, Bucket, Rate, Windows
-from ottla.server.quotas.table import (
-    CLIENT_ID,
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    USER,
-    Entities,
-    Share,
-    connection_rate,
-    find_quota,
-)
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+CLIENT_QUOTAS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+
+#: ((entity type, name or None for the default), ...), sorted by type, as in the metadata image.
+Entity = tuple[tuple[str, str | None], ...]
+Entities = Mapping[Entity, Mapping[str, float]]
+
+
+class Share(NamedTuple):
+    """The clients that share a quota, in the tags of Kafka's metrics: an empty string stands for any."""
+
+    user: str
+    client_id: str
+
+
+def find_quota(entities: Entities, key: str, user: str, client_id: str) -> tuple[Share, float] | None:
+    """Returns the quota of a client with its share, or None. An empty client id counts as none, as in Kafka."""
+    for entity, share in _candidates(user, client_id):
+        values = entities.get(entity)
+        if values is not None and (limit := values.get(key)) is not None:
+            return share, limit
+    return None
+
+
+def _candidates(user: str, client_id: str) -> list[tuple[Entity, Share]]:
+    found: list[tuple[Entity, Share]] = []
+    for name in (user, None):
+        if client_id:
+            pair = Share(user, client_id)
+            found += [(((CLIENT_ID, client_id), (USER, name)), pair), (((CLIENT_ID, None), (USER, name)), pair)]
+        found.append((((USER, name),), Share(user, "")))
+    if client_id:
+        share = Share("", client_id)
+        found += [(((CLIENT_ID, client_id),), share), (((CLIENT_ID, None),), share)]
+    return found
+
 
 #: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
 METERS_MAX = 10_000
@@ -78,18 +121,53 @@ class Meter:
         self.throttles += 1
 
 
+class MutationQuota:
+    """The controller mutation quota of one request (KIP-599), charged topic by topic as they are decided; without a meter there is no limit.
+
+    strict        a topic that finds the bucket owing is refused with THROTTLING_QUOTA_EXCEEDED; clients of these versions come again
+    permissive    older clients do not know that error: everything is done, and the client is held back afterwards
+    """
+
+    def __init__(self, meter: Meter | None, clock: Clock, *, strict: bool) -> None:
+        self._meter = meter
+        self._clock = clock
+        self._strict = strict
+        self._until_ms = 0
+
+    def charge(self, partitions: int) -> None:
+        """Raises KafkaError if these partitions must not be created or deleted now."""
+        meter = self._meter
+        if meter is None:
+            return
+        now_ms = self._clock.mono_ms()
+        if not self._strict:
+            meter.take(partitions, now_ms)
+        wait_ms = meter.bucket.wait_ms(now_ms)
+        if wait_ms:
+            self._until_ms = now_ms + wait_ms
+            meter.throttled(wait_ms)
+            if self._strict:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        elif self._strict:
+            meter.take(partitions, now_ms)
+
+    def wait_ms(self) -> int:
+        """Returns the throttle time of the response, without the time for which the request was delayed already."""
+        return max(0, self._until_ms - self._clock.mono_ms()) if self._until_ms else 0
+
+
+def unlimited(partitions: int) -> None:
+    """Charges nothing."""
+
+
+@dataclass(slots=True, eq=False)
 class ClientMeters:
     """The meters of one client; None where it has no quota."""
 
-    __slots__ = ("fetch", "mutation", "produce", "request")
-
-    def __init__(
-        self, produce: Meter | None, fetch: Meter | None, request: Meter | None, mutation: Meter | None
-    ) -> None:
-        self.produce = produce
-        self.fetch = fetch
-        self.request = request
-        self.mutation = mutation
+    produce: Meter | None
+    fetch: Meter | None
+    request: Meter | None
+    mutation: Meter | None
 
 
 class ClientQuotas:
@@ -116,7 +194,12 @@ class ClientQuotas:
         self.active = any(kind in (USER, CLIENT_ID) for entity in entities for kind, _ in entity)
 
     def connection_rate(self, host: str) -> float | None:
-        return connection_rate(self._entities, host)
+        """Returns the limit of new connections per second from an address (KIP-612); None if there is no limit."""
+        for name in (host, None):
+            limit = self._entities.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
+            if limit is not None:
+                return limit
+        return None
 
     # -- Clients -----------------------------------------------------------------------------------------------------
 
@@ -216,3 +299,36 @@ class ClientQuotas:
         # The limit is one window, as in Kafka, because the mute delays heartbeats, too.
         wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None
+
+
+#: Kafka's metric of each rate, by user and client id, and what it is.
+RATES = {
+    PRODUCER_BYTE_RATE: ("kafka_server_produce_byte_rate", "Bytes a second produced under a quota"),
+    CONSUMER_BYTE_RATE: ("kafka_server_fetch_byte_rate", "Bytes a second fetched under a quota"),
+    REQUEST_PERCENTAGE: ("kafka_server_request_request_time", "Share of the event loop used under a quota, in percent"),
+    CONTROLLER_MUTATION_RATE: ("kafka_server_controllermutation_mutation_rate", "Partitions a second under a quota"),
+}
+
+
+def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
+    """Returns the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
+    yield from kept_metrics([quotas.clients])
+    for key, (rate, doc) in RATES.items():
+        rows = [
+            ({"user": share.user, "client_id": share.client_id}, meter)
+            for (of, share), meter in quotas.meters.items()
+            if of == key
+        ]
+        if not rows:
+            continue
+        prefix = "_".join(rate.split("_")[:3])  # kafka_server_fetch, of kafka.server:type=Fetch
+        rates = [Sample(label, meter.rate.per_second(now_ms)) for label, meter in rows]
+        yield Family(rate, GAUGE, doc, rates)
+        if key == CONTROLLER_MUTATION_RATE:
+            tokens = [Sample(label, meter.bucket.tokens(meter.limit, now_ms)) for label, meter in rows]
+            yield Family(f"{prefix}_tokens", GAUGE, "Partitions that may be changed now", tokens)
+        average = [Sample(label, meter.throttled_ms / max(1, meter.throttles)) for label, meter in rows]
+        doc = "Milliseconds that a throttled answer names, on average"
+        yield Family(f"{prefix}_throttle_time", GAUGE, doc, average)
+        counts = [Sample(label, meter.throttles) for label, meter in rows]
+        yield Family(f"{prefix}_throttled", COUNTER, "Answers that were throttled", counts)

@@ -51,5 +51,5 @@ class Exchange(Protocol):
 Mechanism: TypeAlias = Callable[[], Exchange]
 
 
-def user(name: str, *, token_authenticated: bool = False) -> Principal:
-    return Principal("User", name, token_authenticated)
+def user(name: str) -> Principal:
+    return Principal("User", name)

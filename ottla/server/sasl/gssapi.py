@@ -10,17 +10,36 @@
 
 As in Kafka the name (authorization id) that the client sends is ignored. A first token that was recorded and is sent again does not
 log in: the last one is wrapped with the session's key.
+
+A node's configuration has the key table of a listener, which is also that of the node's own login at other nodes:
+
+listener.name.<listener>.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required
+    useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM";
+sasl.kerberos.service.name=kafka        or the option serviceName
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from ottla.server.config.key import ConfigError, Values
 from ottla.server.network.peer_security import LoginRejected
-from ottla.server.sasl.exchange import Authenticated, SaslFailure, Slow, user
-from ottla.server.sasl.kerberos import Accepting, Initiating, KerberosFailure
-from ottla.server.sasl.kerberos_names import Rules, short_name
+from ottla.server.sasl.exchange import Authenticated, Mechanism, SaslFailure, Slow, user
+from ottla.server.sasl.kerberos import (
+    LOCAL_RULES,
+    Accepting,
+    Initiating,
+    KerberosFailure,
+    PrincipalKeys,
+    Rules,
+    acceptor,
+    default_realm,
+    library,
+    read_rules,
+    short_name,
+)
+from ottla.server.sasl.peer_login import Exchanges
 
 #: The bit of "no security layer". TLS encrypts, if the listener has it.
 NO_LAYER = 1
@@ -119,3 +138,90 @@ class GssapiClient:
 
     def _end(self, challenge: bytes) -> None:
         return None
+
+
+SERVICE = "sasl.kerberos.service.name"
+INSTALL = "pip install 'ottla[gssapi]'"
+
+
+def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanism:
+    """Returns the server's side. `options` are those of the JAAS entry called `name`.
+
+    Raises:
+        ConfigError: the library, the key table, its key or the service's name is missing, or a rule is malformed.
+    """
+    service_name(name, options, values)
+    begin = _acceptor("sasl.enabled.mechanisms", name, keys_of(name, options))
+    rules = read_rules(default_realm(), values[LOCAL_RULES])
+    return partial(GssapiExchange, begin, rules)
+
+
+def client(enabled_by: str, name: str, options: Mapping[str, str], values: Values) -> Exchanges:
+    """Returns the client's side; `enabled_by` is the property that says the mechanism. Raises ConfigError, as `mechanism` does."""
+    keys = keys_of(name, options)
+    _acceptor(enabled_by, name, keys)  # The KDC is not asked before the first login, because it may be down.
+    return logins_of(keys, service_name(name, options, values))
+
+
+def command(name: str, options: Mapping[str, str], values: Values) -> Exchanges:
+    """Returns the client's side of a command, which may also have the tickets of kinit (useTicketCache). Raises ConfigError."""
+    if options.get("useTicketCache", "").lower() != "true":
+        return client(name, name, options, values)
+    try:
+        library()
+    except (ImportError, OSError) as error:
+        raise _not_installed(name, error) from None
+    return logins_of(None, service_name(name, options, values))
+
+
+def logins_of(keys: PrincipalKeys | None, service: str) -> Exchanges:
+    """Makes this node's logins; without keys by the tickets of kinit."""
+
+    async def exchange(host: str) -> GssapiClient:
+        return GssapiClient(Initiating(keys, service, host))
+
+    return exchange
+
+
+def keys_of(name: str, options: Mapping[str, str]) -> PrincipalKeys:
+    """Raises ConfigError: the JAAS entry called `name` has no key table."""
+    if options.get("useKeyTab", "").lower() != "true":
+        raise _wrong(name, "has no useKeyTab=true, and a node has no password or ticket for Kerberos", "useKeyTab=true")
+    for option, example in (("keyTab", "/etc/kafka.keytab"), ("principal", "kafka/host@REALM")):
+        if not options.get(option):
+            raise _wrong(name, f"has no {option}", f'{option}="{example}"')
+    return PrincipalKeys(options["keyTab"], options["principal"])
+
+
+def service_name(name: str, options: Mapping[str, str], values: Values) -> str:
+    """Returns the primary component of the nodes' principals. Raises ConfigError."""
+    option, configured = options.get("serviceName"), values[SERVICE]
+    if option is not None and configured is not None and option != configured:
+        message = f"{name} has serviceName={option}, and {SERVICE} is {configured}"
+        raise ConfigError(SERVICE, configured, "", "leave one of them out", message=message)
+    found: str | None = option or configured
+    if not found:
+        message = "No serviceName defined in either JAAS or Kafka config"
+        remedy = f"{SERVICE}=kafka, the part of the principal before the slash"
+        raise ConfigError(SERVICE, None, "", remedy, message=message)
+    return found
+
+
+def _acceptor(enabled_by: str, name: str, keys: PrincipalKeys) -> Callable[[], Accepting]:
+    try:
+        return acceptor(keys)
+    except (ImportError, OSError) as error:
+        raise _not_installed(enabled_by, error) from None
+    except KerberosFailure as failure:
+        message = f"{name}: the key table {keys.keytab} cannot be used for {keys.principal}: {failure}"
+        remedy = f"look at `klist -k {keys.keytab}`, which has to name the principal, and at the file's permissions"
+        raise ConfigError(name, None, "", remedy, message=message) from None
+
+
+def _not_installed(enabled_by: str, error: Exception) -> ConfigError:
+    message = f"{enabled_by} has GSSAPI, for which the optional library is missing: {error}"
+    return ConfigError(enabled_by, None, "", f"{INSTALL}, or leave GSSAPI out", message=message)
+
+
+def _wrong(name: str, what: str, option: str) -> ConfigError:
+    return ConfigError(name, None, "", f"add {option}", message=f"{name} {what}")

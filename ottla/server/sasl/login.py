@@ -20,14 +20,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, ApiKey, decode_request_header
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.headers import decode_request_header
-from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
+from ottla.server.clock import TimerWheel
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.error_reply import error_reply
@@ -37,18 +37,14 @@ from ottla.server.network.pauses import Pause
 from ottla.server.network.route import make_codec
 from ottla.server.principal import Principal
 from ottla.server.sasl.exchange import Authenticated, Exchange, Mechanism, SaslFailure, Slow
-from ottla.server.timer_wheel import TimerWheel
-
-if TYPE_CHECKING:
-    from ottla.server.world import World
+from ottla.server.world import World
 
 log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: The frame of the mechanism's result, if it has one, and of its failure if Kafka answers that.
-Accepted: TypeAlias = Callable[[bytes | None], "Frame | None"]
-Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
+#: Makes the frame of a response to SaslAuthenticate; None where each frame is a token (after SaslHandshake v0).
+Answer: TypeAlias = "Callable[[object], Frame] | None"
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
 LOGIN_TIMEOUT_MS = 30_000
@@ -60,7 +56,7 @@ WITH_HEADERS = 1
 REASON_SHOWN = 300
 
 
-class State(Enum):
+class LoginState(Enum):
     HANDSHAKE = "handshake"
     TOKENS = "tokens"
     RAW = "raw"
@@ -138,7 +134,7 @@ class Login:
         self.mono_ns = logins.requests.mono_ns
         self._logins = logins
         self._connection = connection
-        self._state = State.HANDSHAKE
+        self._state = LoginState.HANDSHAKE
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
@@ -161,9 +157,9 @@ class Login:
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serves a frame of a connection that is not authenticated."""
         try:
-            if self._state is State.RAW:
-                self._token(bytes(memoryview(buf)[pos:end]))
-            elif self._state is not State.FAILED:
+            if self._state is LoginState.RAW:
+                self._evaluate(bytes(memoryview(buf)[pos:end]), None)
+            elif self._state is not LoginState.FAILED:
                 self._request(buf, pos, end)
         except LoginFailed as failure:
             self._fail(str(failure), failure.frame)
@@ -172,15 +168,15 @@ class Login:
 
     def expire(self) -> None:
         """Called by the timer wheel: the login takes too long, or the session has ended."""
-        if self._state is State.AUTHENTICATED:
-            self._state = State.EXPIRED
+        if self._state is LoginState.AUTHENTICATED:
+            self._state = LoginState.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
         else:
             self._fail(f"not authenticated within {LOGIN_TIMEOUT_MS} ms")
 
     def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         """Begins a re-authentication: SaslHandshake on an authenticated connection."""
-        if self._state is not State.AUTHENTICATED or not self._may_renew():
+        if self._state is not LoginState.AUTHENTICATED or not self._may_renew():
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         response = self._handshake(request, version)
         if response.error_code != ErrorCode.NONE:
@@ -194,18 +190,18 @@ class Login:
         if api_key not in APIS:
             raise LoginFailed(f"Unknown API key {api_key}")
         api = APIS[ApiKey(api_key)]
-        if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
+        if self._state is LoginState.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
             # An unsupported version is answered, and the client retries with a lower one.
             route = self._logins.requests.routes.get(api_key)
             self._knows_versions = route is not None and version <= route.max_version
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return
-        expected = ApiKey.SASL_AUTHENTICATE if self._state is State.TOKENS else ApiKey.SASL_HANDSHAKE
-        if self._state is State.EXPIRED and (api_key != expected or not self._may_renew()):
+        expected = ApiKey.SASL_AUTHENTICATE if self._state is LoginState.TOKENS else ApiKey.SASL_HANDSHAKE
+        if self._state is LoginState.EXPIRED and (api_key != expected or not self._may_renew()):
             self._logins.counts.expired += 1
             self._connection.close("its session has expired")
             return
-        if self._state is State.HANDSHAKE and api_key != expected:
+        if self._state is LoginState.HANDSHAKE and api_key != expected:
             # Bodies of other APIs are not even decoded before authentication.
             raise LoginFailed(f"Unexpected Kafka request of type {api.name} during SASL handshake.")
         if not api.min_version <= version <= api.max_version:
@@ -217,7 +213,7 @@ class Login:
             error = error_reply(api_key, version, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
             raise LoginFailed(reason, None if error is None else answer(error))
         if api_key == ApiKey.SASL_AUTHENTICATE:
-            self._sasl_authenticate(request, answer)
+            self._evaluate(bytes(request.auth_bytes), answer)
             return
         response = self._handshake(request, version)
         if response.error_code != ErrorCode.NONE:
@@ -235,62 +231,52 @@ class Login:
             self._detain()
         same = name == self._mechanism
         self._exchange = mechanisms[name]() if same else OtherMechanism(self._mechanism, name)
-        self._state = State.TOKENS if version >= WITH_HEADERS else State.RAW
+        self._state = LoginState.TOKENS if version >= WITH_HEADERS else LoginState.RAW
         return SaslHandshakeResponse(mechanisms=list(mechanisms))
 
-    def _sasl_authenticate(self, request: SaslAuthenticateRequest, answer: Callable[[object], Frame]) -> None:
-        def accepted(token: bytes | None) -> Frame:
-            lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
-            return answer(SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms))
-
-        def rejected(failure: SaslFailure) -> Frame:
-            message = failure.for_client or (
-                f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
-            )
-            return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
-
-        self._evaluate(bytes(request.auth_bytes), accepted, rejected)
-
-    def _token(self, token: bytes) -> None:
-        def accepted(challenge: bytes | None) -> Frame | None:
-            return None if challenge is None else (len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4)
-
-        self._evaluate(token, accepted, lambda failure: None)
-
-    def _evaluate(self, token: bytes, accepted: Accepted, rejected: Rejected) -> None:
+    def _evaluate(self, token: bytes, answer: Answer) -> None:
         assert self._exchange is not None, "set by the handshake"
         try:
             outcome = self._exchange.evaluate(token)
             if isinstance(outcome, Slow):
-                work = self._finish_later(self._connection.pause(), outcome, accepted, rejected)
+                work = self._finish_later(self._connection.pause(), outcome, answer)
                 self._logins.world.spawn(work, f"login {self._connection.id}")
             else:
-                self._finish(outcome, accepted)
+                self._finish(outcome, answer)
         except SaslFailure as failure:
-            raise LoginFailed(str(failure), rejected(failure)) from None
+            raise LoginFailed(str(failure), self._rejection(failure, answer)) from None
 
-    async def _finish_later(self, pause: Pause, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
+    async def _finish_later(self, pause: Pause, slow: Slow, answer: Answer) -> None:
         """Finish a slow step on a worker. The connection reads nothing meanwhile, and nothing more if the step fails."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)
-            if connection.closed or self._state is State.FAILED:
+            if connection.closed or self._state is LoginState.FAILED:
                 return
-            self._finish(outcome, accepted)
+            self._finish(outcome, answer)
         except SaslFailure as failure:
-            self._fail(str(failure), rejected(failure))
+            self._fail(str(failure), self._rejection(failure, answer))
             return
         connection.flush()
         pause.end()
 
-    def _finish(self, outcome: bytes | Authenticated, accepted: Accepted) -> None:
+    def _finish(self, outcome: bytes | Authenticated, answer: Answer) -> None:
         if isinstance(outcome, Authenticated):
             self._succeed(outcome)
-            frame = accepted(outcome.token)
-        else:
-            frame = accepted(outcome)
-        if frame is not None:
-            self._connection.reply(*frame)
+        token = outcome.token if isinstance(outcome, Authenticated) else outcome
+        if answer is not None:
+            lifetime_ms = self._session_ms or 0 if self._state is LoginState.AUTHENTICATED else 0
+            response = SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
+            self._connection.reply(*answer(response))
+        elif token is not None:
+            self._connection.reply(len(token).to_bytes(4, "big"), [token], len(token) + 4)
+
+    def _rejection(self, failure: SaslFailure, answer: Answer) -> Frame | None:
+        message = failure.for_client or (
+            f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
+        )
+        response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+        return None if answer is None else answer(response)
 
     # -- The end of a login ------------------------------------------------------------------------------------------
 
@@ -308,7 +294,7 @@ class Login:
             logins.counts.reauthenticated += 1
         self._principal = connection.principal = outcome.principal
         self._exchange = None
-        self._state = State.AUTHENTICATED
+        self._state = LoginState.AUTHENTICATED
         self._session_ms = logins.rules.session_ms(self._mechanism, outcome.expires_ms, logins.clock.wall_ms())
         self._arm(self._session_ms)
         connection.dispatch_to(logins.requests, connection.listener.limits.request_bytes_max)
@@ -320,7 +306,7 @@ class Login:
             logins.counts.failed += 1
         else:
             logins.counts.reauthentication_failed += 1
-        self._state, self._exchange = State.FAILED, None
+        self._state, self._exchange = LoginState.FAILED, None
         self._arm(None)
         # Kafka's line, by which operators and their tools know a failed login.
         log.info(
@@ -362,7 +348,7 @@ class Login:
 
     def _closed(self) -> None:
         self._arm(None)
-        self._state, self._exchange = State.FAILED, None
+        self._state, self._exchange = LoginState.FAILED, None
         # These refer to each other.
         self._connection.login = None
         self._connection.dispatch_to(self._logins.requests, 0)

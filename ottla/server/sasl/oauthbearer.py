@@ -13,9 +13,9 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.sasl.exchange import Authenticated, SaslFailure, user
 
 ACKNOWLEDGED = b"\x01"
@@ -25,6 +25,9 @@ _FIRST = re.compile(f"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>{_PAIRS})\x01"
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 MS_PER_S = 1000
 SEGMENTS = 3
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+UNSECURED = "unsecuredLogin"
+DEFAULT_LIFETIME_S = 3600
 
 
 class Token(NamedTuple):
@@ -42,9 +45,8 @@ class TokenRejected(Exception):
         self.scope = scope
 
 
-class Validator(Protocol):
-    def __call__(self, token: str) -> Token:
-        """Raises TokenRejected."""
+#: Raises TokenRejected.
+Validator: TypeAlias = Callable[[str], Token]
 
 
 class OAuthBearerExchange:
@@ -116,11 +118,7 @@ class UnsecuredTokens:
 
 
 def json_object(segment: str) -> dict[str, Any]:
-    """Decodes a part of a token.
-
-    Raises:
-        TokenRejected: it is no JSON object in base64url.
-    """
+    """Decodes a part of a token. Raises TokenRejected: it is no JSON object in base64url."""
     try:
         value = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -172,3 +170,22 @@ def scopes(claims: Mapping[str, Any], name: str) -> list[str]:
     if isinstance(value, str):
         return value.split()
     return [scope for scope in value if isinstance(scope, str)] if isinstance(value, list) else []
+
+
+def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
+    """Returns a token with which this node logs in, for development: that of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
+    lifetime_s = int(options.get(f"{UNSECURED}LifetimeSeconds", DEFAULT_LIFETIME_S))
+    claims: dict[str, object] = {"exp": now_ms // MS_PER_S + lifetime_s, "iat": now_ms // MS_PER_S}
+    for option, text in options.items():
+        kind, _, claim = option.partition("_")
+        if kind == f"{UNSECURED}StringClaim":
+            claims[claim] = text
+        elif kind == f"{UNSECURED}NumberClaim":
+            claims[claim] = float(text)
+        elif kind == f"{UNSECURED}ListClaim":
+            claims[claim] = text[1:].split(text[0]) if text[1:] else []
+    return f"{_segment({'alg': 'none'})}.{_segment(claims)}."
+
+
+def _segment(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()

@@ -1,8 +1,11 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side. The password is never sent.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): messages and keys, for server and client, and the server's side.
 
-    expecting client first     -> challenge: nonce, salt, iterations
-    expecting client final     -> Authenticated with the server's signature, or SaslFailure
-    done
+    client first   n,[a=authzid],[m=...,]n=user,r=nonce[,extensions]      expected first
+    server first   [m=...,]r=nonce,s=salt,i=iterations[,extensions]       the challenge
+    client final   c=channel binding,r=nonce[,extensions],p=proof         expected then
+    server final   e=error | v=signature                                  Authenticated with the signature, or SaslFailure
+
+The password is never sent. Like Kafka, this supports no channel binding, and names are ASCII.
 
 With the extension tokenauth=true (KIP-48) the name is the id of a delegation token, its HMAC is the password, and the principal is
 the token's owner.
@@ -13,44 +16,165 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ottla.server.principal import Principal
 from ottla.server.sasl.exchange import Authenticated, SaslFailure, Slow, user
-from ottla.server.sasl.scram_messages import (
-    HASHES,
-    ITERATIONS_MIN,
-    ClientFirst,
-    auth_message,
-    hash_of,
-    keys_of,
-    read_client_final,
-    read_client_first,
-    salted_password,
-    server_first,
-    xor,
-)
 
+#: A mechanism's name -> its hash.
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+#: The number of a mechanism in UserScramCredentialRecord.
+NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+ITERATIONS_MIN = 4096
+#: Kafka's limit when a credential is written (ScramMechanism.MAX_ITERATIONS).
+ITERATIONS_MAX = 16_384
+#: The extension for delegation tokens.
 TOKEN_AUTH = "tokenauth"
+
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_RESERVED = f"(?:m={_VALUE},)?"
+_EXTENSIONS = f"(?:,[A-Za-z]+={_VALUE})*"
+_CLIENT_FIRST = re.compile(
+    f"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>{_RESERVED}n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_SERVER_FIRST = re.compile(
+    f"{_RESERVED}r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,10}}){_EXTENSIONS}"
+)
+_CLIENT_FINAL = re.compile(
+    f"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+)
+_SERVER_FINAL = re.compile(f"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_BASE64}){_EXTENSIONS})")
+
+
+class ClientFirst(NamedTuple):
+    bare: str
+    name: str
+    nonce: str
+    authorization_id: str
+    extensions: dict[str, str]
+
+
+class ServerFirst(NamedTuple):
+    nonce: str
+    salt: bytes
+    iterations: int
+
+
+class ClientFinal(NamedTuple):
+    without_proof: str
+    nonce: str
+    proof: bytes
+
+
+class ServerFinal(NamedTuple):
+    """The last message of the server. Either `error` or `signature` is set."""
+
+    error: str
+    signature: bytes
+
+
+def read_client_first(token: bytes) -> ClientFirst:
+    match = _match(_CLIENT_FIRST, token, "client first")
+    pairs = (pair.partition("=") for pair in match["extensions"].split(",")[1:])
+    return ClientFirst(
+        match["bare"],
+        plain_name(match["name"]),
+        match["nonce"],
+        plain_name(match["authzid"] or ""),
+        {key: value for key, _, value in pairs},
+    )
+
+
+def read_server_first(token: bytes) -> ServerFirst:
+    match = _match(_SERVER_FIRST, token, "server first")
+    return ServerFirst(match["nonce"], base64.b64decode(match["salt"]), int(match["iterations"]))
+
+
+def read_client_final(token: bytes) -> ClientFinal:
+    match = _match(_CLIENT_FINAL, token, "client final")
+    return ClientFinal(match["without_proof"], match["nonce"], base64.b64decode(match["proof"]))
+
+
+def read_server_final(token: bytes) -> ServerFinal:
+    match = _match(_SERVER_FINAL, token, "server final")
+    return ServerFinal(match["error"] or "", base64.b64decode(match["signature"] or ""))
+
+
+def _match(pattern: re.Pattern[str], token: bytes, what: str) -> re.Match[str]:
+    match = pattern.fullmatch(token.decode("utf-8", "replace"))
+    if match is None:
+        # The error does not contain the message, because a client may send a password by mistake.
+        raise ValueError(f"Invalid SCRAM {what} message format")
+    return match
+
+
+def plain_name(escaped: str) -> str:
+    """Returns the name with =3D and =2C decoded to '=' and ','."""
+    return escaped.replace("=2C", ",").replace("=3D", "=")
+
+
+def escaped_name(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def server_first(nonce: str, salt: bytes, iterations: int) -> str:
+    return f"r={nonce},s={base64.b64encode(salt).decode()},i={iterations}"
+
+
+class ScramKeys(NamedTuple):
+    """The keys that a server stores instead of a password."""
+
+    stored: bytes
+    server: bytes
+
+
+def salted_password(digest: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """PBKDF2, about 10 ms for 16,384 iterations: it runs on a worker, where OpenSSL releases the GIL."""
+    return hashlib.pbkdf2_hmac(digest, password, salt, iterations)
+
+
+def client_key(digest: str, salted: bytes) -> bytes:
+    return hmac.digest(salted, b"Client Key", digest)
+
+
+def keys_of(digest: str, salted: bytes) -> ScramKeys:
+    return ScramKeys(hash_of(digest, client_key(digest, salted)), hmac.digest(salted, b"Server Key", digest))
+
+
+def hash_of(digest: str, data: bytes) -> bytes:
+    return hashlib.new(digest, data).digest()
+
+
+def xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def auth_message(client_first_bare: str, server_first: str, client_final_without_proof: str) -> bytes:
+    return f"{client_first_bare},{server_first},{client_final_without_proof}".encode()
 
 
 #: Of a decoy where there is no user to be like.
 SALT_BYTES = 16
 
 
-class Credential(Protocol):
-    """A SCRAM credential, as `controller.metadata.scram.ScramCredential` has it."""
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a server has of a password: in the metadata, derived from one, or, without keys, made up for a user that does not exist.
 
-    @property
-    def salt(self) -> bytes: ...
-    @property
-    def stored_key(self) -> bytes: ...
-    @property
-    def server_key(self) -> bytes: ...
-    @property
-    def iterations(self) -> int: ...
+    Whether a name is known must not be visible in the first challenge. The keys are secrets and must never be printed.
+    """
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(default=b"", repr=False)
+    server_key: bytes = field(default=b"", repr=False)
+    iterations: int = ITERATIONS_MIN
 
 
 class TokenCredential(NamedTuple):
@@ -61,37 +185,19 @@ class TokenCredential(NamedTuple):
     secrets: tuple[bytes, ...]
 
 
-class Derived(NamedTuple):
-    """A credential that the node derives from a password."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-
 class ScramUsers(NamedTuple):
     """The source of credentials."""
 
     #: Returns the credential of a user for a mechanism.
-    credential: Callable[[str, str], Credential | None]
+    credential: Callable[[str, str], ScramCredential | None]
     #: Returns the credential of a token by its id.
     token: Callable[[str], TokenCredential | None]
     #: Returns the credential of a user that does not exist, by mechanism and name, the same at every attempt.
-    decoy: Callable[[str, str], Credential]
+    decoy: Callable[[str, str], ScramCredential]
     nonce: Callable[[], str]
 
 
-class Decoy(NamedTuple):
-    """The credential of a user that does not exist: whether a name is known must not be visible in the first challenge."""
-
-    salt: bytes
-    iterations: int = ITERATIONS_MIN
-    stored_key: bytes = b""
-    server_key: bytes = b""
-
-
-def decoy(like: Credential | None, own_key: bytes, name: str) -> Decoy:
+def decoy(like: ScramCredential | None, own_key: bytes, name: str) -> ScramCredential:
     """Returns one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
 
     `own_key` is for a node without users.
@@ -99,7 +205,8 @@ def decoy(like: Credential | None, own_key: bytes, name: str) -> Decoy:
     key, size, iterations = (own_key, SALT_BYTES, ITERATIONS_MIN)
     if like is not None:
         key, size, iterations = like.server_key, len(like.salt), like.iterations
-    return Decoy(hashlib.shake_256(b"decoy" + key + name.encode("utf-8", "replace")).digest(size), iterations)
+    salt = hashlib.shake_256(b"decoy" + key + name.encode("utf-8", "replace")).digest(size)
+    return ScramCredential(salt, iterations=iterations)
 
 
 class ScramExchange:
@@ -111,7 +218,7 @@ class ScramExchange:
         self._server_first = ""
         self._nonce = ""
         #: Any of these will do; they have the same salt and iterations.
-        self._credentials: Sequence[Credential] = ()
+        self._credentials: Sequence[ScramCredential] = ()
         self._principal = user("")
         self._expires_ms: int | None = None
 
@@ -143,11 +250,10 @@ class ScramExchange:
         derived = []
         for secret in secrets:
             salted = salted_password(self._digest, base64.b64encode(secret), salt, ITERATIONS_MIN)
-            keys = keys_of(self._digest, salted)
-            derived.append(Derived(salt, keys.stored, keys.server, ITERATIONS_MIN))
+            derived.append(ScramCredential(salt, *keys_of(self._digest, salted)))
         return self._challenge(first, derived)
 
-    def _challenge(self, first: ClientFirst, credentials: Sequence[Credential]) -> bytes:
+    def _challenge(self, first: ClientFirst, credentials: Sequence[ScramCredential]) -> bytes:
         credential = credentials[0]
         if credential.iterations < ITERATIONS_MIN:
             raise SaslFailure(

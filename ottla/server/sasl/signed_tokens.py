@@ -6,14 +6,23 @@ its secret, are known attacks on validators.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import jwt
 from jwt.types import Options
 
+from ottla.server.clock import pause
+from ottla.server.sasl.identity_provider import fetch, without_secrets
 from ottla.server.sasl.oauthbearer import Token, TokenRejected, check_times, text_claim
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 #: Times are checked by `check_times` instead, with the node's clock.
@@ -112,3 +121,62 @@ def read_keys(data: bytes) -> Keys:
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is no key set: {type(error).__name__}") from None
     return {key.key_id: key for key in keys if key.key_type in ("RSA", "EC", "OKP")}
+
+
+#: A token with an unknown key id causes an early refresh. This interval limits how often clients can cause one.
+EARLY_REFRESH_INTERVAL_MS = 10_000
+
+
+class KeySet:
+    """The keys that validations use at present, from a file or a URL. A task of the node fetches them, and again when they are due
+    (`sasl.oauthbearer.jwks.endpoint.refresh.ms`)."""
+
+    def __init__(self, world: World, url: str, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
+        self._world = world
+        self._url = url
+        self._shown_url = without_secrets(url)
+        self._refresh_ms = refresh_ms
+        self._retry_ms = retry_ms
+        self._retry_ms_max = retry_ms_max
+        self._fetched_ms = -EARLY_REFRESH_INTERVAL_MS
+        self._early = asyncio.Event()
+        self.keys: Keys = {}
+        world.spawn(self._run(), f"keys of {self._shown_url}")
+
+    def missing(self) -> None:
+        """Request an early refresh, because a token names an unknown key."""
+        if self._world.clock.mono_ms() - self._fetched_ms >= EARLY_REFRESH_INTERVAL_MS:
+            self._early.set()
+
+    async def _run(self) -> None:
+        retry_ms = self._retry_ms
+        while True:
+            self._early.clear()
+            self._fetched_ms = self._world.clock.mono_ms()
+            try:
+                self.keys = read_keys(await self._read())
+            except (OSError, ValueError) as error:
+                log.error("Keys of %s could not be fetched, those that are known stay: %s", self._shown_url, error)
+                await pause(self._world.clock, retry_ms)
+                retry_ms = min(2 * retry_ms, self._retry_ms_max)
+                continue
+            log.info("%d keys fetched of %s", len(self.keys), self._shown_url)
+            retry_ms = self._retry_ms
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until the keys are due for a refresh, or a key is missing."""
+        timer = self._world.clock.call_later(self._refresh_ms, self._early.set)
+        try:
+            await self._early.wait()
+        finally:
+            timer.cancel()
+
+    async def _read(self) -> bytes:
+        parts = urlsplit(self._url)
+        if parts.scheme != "file":
+            return await self._world.workers.run(fetch, self._url)
+        data = self._world.files.read(url2pathname(parts.path))
+        if data is None:
+            raise ValueError("there is no such file")
+        return data

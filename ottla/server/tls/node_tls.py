@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from cryptography import x509
 
 from ottla.server.clock import TimerHandle
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.metrics import Sample
 from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.peer_security import ClientTls
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.tls.contexts import Made, check_each_other, client_context, server_context
-from ottla.server.tls.distinguished_names import rfc2253
-from ottla.server.tls.principal_mapping import mapped_name, read_rules
-from ottla.server.tls.properties import TlsProperties
-from ottla.server.tls.stores import KeyStore, store_files
+from ottla.server.tls.distinguished_names import mapped_name, read_rules, rfc2253
+from ottla.server.tls.stores import KeyStore, TlsProperties, store_files
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 
@@ -90,17 +88,19 @@ class NodeTls:
                 return server_context(properties, properties.own.get("ssl.client.auth", "none"))
             return server_context(properties, properties["ssl.client.auth"])
 
-        made = make(self.properties(listener))
+        properties, name = self.properties(listener), f"listener {listener}"
+        made = make(properties)
         holder = ListenerTls(made.context, self._handshakes, self._config["ssl.principal.mapping.rules"])
-        self._add(f"listener {listener}", listener, holder, make, made)
-        self._note(f"listener {listener}", made.keys)
+        self._sides.append(Side(name, listener, holder, make, made.keys, self._file_states(properties)))
+        self._note(name, made.keys)
         return holder
 
     def to_peers(self, listener: str) -> ClientTls:
         """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
-        made = client_context(self.properties(listener))
+        properties, name = self.properties(listener), f"connections to {listener}"
+        made = client_context(properties)
         holder = ClientTls(made.context)
-        self._add(f"connections to {listener}", listener, holder, client_context, made)
+        self._sides.append(Side(name, listener, holder, client_context, made.keys, self._file_states(properties)))
         return holder
 
     def check_peers(self) -> None:
@@ -110,11 +110,9 @@ class NodeTls:
                 if client.listener == server.listener and isinstance(client.holder, ClientTls) and server is not client:
                     why = check_each_other(server.holder.context, client.holder.context)
                     if why is not None:
-                        raise self.properties(client.listener).error(
-                            "ssl.truststore.location",
-                            f"nodes with these key and trust stores would refuse each other: {why}",
-                            "the trust store must have the authority that signed the nodes' certificates",
-                        )
+                        why = f"nodes with these key and trust stores would refuse each other: {why}"
+                        remedy = "the trust store must have the authority that signed the nodes' certificates"
+                        raise self.properties(client.listener).error("ssl.truststore.location", why, remedy)
 
     def certificate_samples(self) -> list[Sample]:
         """Return for how many seconds each certificate is still valid."""
@@ -131,16 +129,6 @@ class NodeTls:
             self._timer.cancel()
 
     # -- Changes -----------------------------------------------------------------------------------------------------
-
-    def _add(
-        self,
-        name: str,
-        listener: str,
-        holder: ListenerTls | ClientTls,
-        make: Callable[[TlsProperties], Made],
-        made: Made,
-    ) -> None:
-        self._sides.append(Side(name, listener, holder, make, made.keys, self._file_states(self.properties(listener))))
 
     def _file_states(self, properties: TlsProperties) -> dict[str, tuple[int, int | None]]:
         files = self._world.files
@@ -209,17 +197,13 @@ class NodeTls:
             check_same_owner(properties, side.keys.chain[0], made.keys.chain[0])
         for other in self._sides:
             if other.listener == side.listener and type(other.holder) is not type(side.holder):
-                is_client = isinstance(side.holder, ClientTls)
-                server, client = (
-                    (other.holder.context, made.context) if is_client else (made.context, other.holder.context)
-                )
+                server, client = other.holder.context, made.context
+                if not isinstance(side.holder, ClientTls):
+                    server, client = client, server
                 rejection = check_each_other(server, client)
                 if rejection is not None:
-                    raise properties.error(
-                        "ssl.keystore.location",
-                        f"other nodes would refuse it: {rejection}",
-                        "replace the trust stores of all nodes first, with both authorities in them",
-                    )
+                    remedy = "replace the trust stores of all nodes first, with both authorities in them"
+                    raise properties.error("ssl.keystore.location", f"other nodes would refuse it: {rejection}", remedy)
 
     def _note(self, name: str, keys: KeyStore | None) -> None:
         if keys is None:

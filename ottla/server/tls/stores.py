@@ -1,4 +1,6 @@
-"""Key stores and trust stores: PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
+"""The ssl.* properties of one listener, or of a client, and the key stores and trust stores that they name.
+
+PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
 
 Everything is checked here before OpenSSL reads it, because OpenSSL's errors name neither the property nor the file.
 """
@@ -8,8 +10,9 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -23,8 +26,34 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from ottla.server.tls.properties import TlsProperties
+from ottla.server.config.broker import is_secret
+from ottla.server.config.key import HIDDEN, ConfigError, Values
 from ottla.storage.errors import StorageFailure
+
+#: Returns the content of a file, or None if there is none.
+Read = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsProperties:
+    """The properties of one side, with the names under which they were set. `own`, those with the listener's prefix, have precedence."""
+
+    values: Values
+    read: Read
+    own: Values = field(default_factory=dict)
+    prefix: str = ""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.own[name] if name in self.own else self.values[name]
+
+    def name_of(self, name: str) -> str:
+        """Returns the name with which the operator has set the property, or would set it."""
+        return self.prefix + name if name in self.own else name
+
+    def error(self, name: str, why: str, remedy: str) -> ConfigError:
+        """The message shows the value, unless it is secret."""
+        return ConfigError(self.name_of(name), HIDDEN if is_secret(name) else self[name], why, remedy)
+
 
 #: Line breaks may be missing, or be blanks: a properties file joins the lines of a value.
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
@@ -54,17 +83,12 @@ def key_store(properties: TlsProperties) -> KeyStore | None:
     path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
     is_pem = properties["ssl.keystore.type"].upper() == "PEM"
     if key is None and chain is not None:
-        raise properties.error(
-            "ssl.keystore.certificate.chain",
-            "SSL certificate chain is specified, but private key is not specified",
-            "set ssl.keystore.key",
-        )
+        why = "SSL certificate chain is specified, but private key is not specified"
+        raise properties.error("ssl.keystore.certificate.chain", why, "set ssl.keystore.key")
     if key is not None:
         if not is_pem:
-            why = (
-                "SSL private key can be specified only for PEM, but key store type is "
-                + properties["ssl.keystore.type"]
-            )
+            kind = properties["ssl.keystore.type"]
+            why = f"SSL private key can be specified only for PEM, but key store type is {kind}"
             raise properties.error("ssl.keystore.key", why, "set ssl.keystore.type=PEM")
         if chain is None:
             why = "SSL private key is specified, but certificate chain is not specified"
@@ -122,11 +146,8 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
     store = _load_pkcs12(properties, "ssl.truststore", data, password)
     entries = [entry.certificate for entry in [store.cert, *store.additional_certs] if entry is not None]
     if not entries:
-        raise properties.error(
-            "ssl.truststore.location",
-            "the trust store has no certificate",
-            "import the certificate of the authority with keytool -importcert",
-        )
+        remedy = "import the certificate of the authority with keytool -importcert"
+        raise properties.error("ssl.truststore.location", "the trust store has no certificate", remedy)
     return entries
 
 
@@ -167,9 +188,8 @@ def _pem_key_store(properties: TlsProperties, key_text: str, chain_text: str, fi
         keys = []
     if len(keys) != 1:
         why = f"Expected one private key, but found {len(keys)}"
-        raise properties.error(
-            key_name, why, "it must have one entry BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY (PKCS #8)"
-        )
+        remedy = "it must have one entry BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY (PKCS #8)"
+        raise properties.error(key_name, why, remedy)
     chain = _certificates(properties, chain_name, chain_text)
     key = _private_key(properties, key_name, keys[0])
     return _matching(properties, chain_name, key, chain)
@@ -186,9 +206,8 @@ def _private_key(properties: TlsProperties, name: str, der: bytes) -> PrivateKey
         raise properties.error(name, why, "leave ssl.key.password out, or encrypt the key") from None
     except ValueError:
         if password is None:
-            raise properties.error(
-                name, "the private key cannot be read", "it must be PKCS #8: openssl pkcs8 -topk8"
-            ) from None
+            remedy = "it must be PKCS #8: openssl pkcs8 -topk8"
+            raise properties.error(name, "the private key cannot be read", remedy) from None
         why = "the private key cannot be decrypted with ssl.key.password"
         raise properties.error(name, why, "check ssl.key.password: openssl pkey -in FILE -noout asks for it") from None
     except UnsupportedAlgorithm as unsupported:
@@ -201,14 +220,12 @@ def _certificates(properties: TlsProperties, name: str, text: str) -> list[x509.
             x509.load_der_x509_certificate(der) for label, der in pem_blocks(text) if label.endswith("CERTIFICATE")
         ]
     except ValueError as wrong:
-        raise properties.error(
-            name, f"a certificate cannot be read: {wrong}", "check it with openssl x509 -text"
-        ) from None
+        why = f"a certificate cannot be read: {wrong}"
+        raise properties.error(name, why, "check it with openssl x509 -text") from None
     if not found:
         why = "At least one certificate expected, but none found"
-        raise properties.error(
-            name, why, "it must have an entry BEGIN CERTIFICATE for each certificate, the node's own first"
-        )
+        remedy = "it must have an entry BEGIN CERTIFICATE for each certificate, the node's own first"
+        raise properties.error(name, why, remedy)
     return found
 
 
@@ -232,9 +249,8 @@ def _load_pkcs12(
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except (ValueError, UnsupportedAlgorithm):
         why = f"it cannot be read with {kind}.password as PKCS12" if password else "it is no PKCS12 without a password"
-        raise properties.error(
-            f"{kind}.location", why, f"check {kind}.password and {kind}.type: keytool -list -keystore FILE"
-        ) from None
+        remedy = f"check {kind}.password and {kind}.type: keytool -list -keystore FILE"
+        raise properties.error(f"{kind}.location", why, remedy) from None
 
 
 def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
@@ -242,12 +258,11 @@ def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> No
     path = properties[f"{kind}.location"]
     if data.startswith(JAVA_MAGICS):
         target = re.sub(r"\.(jks|jceks|keystore|truststore)$", "", path) + ".p12"
-        raise properties.error(
-            f"{kind}.location",
-            "it is a JKS store, which only Java reads",
+        remedy = (
             f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore {target} -deststoretype PKCS12, "
-            f"then set {kind}.location={target} and {kind}.type=PKCS12",
+            f"then set {kind}.location={target} and {kind}.type=PKCS12"
         )
+        raise properties.error(f"{kind}.location", "it is a JKS store, which only Java reads", remedy)
     if b"-----BEGIN " in data:
         raise properties.error(f"{kind}.location", f"it is PEM, but {kind}.type is not", f"set {kind}.type=PEM")
     if properties[f"{kind}.type"].upper() not in ("PKCS12", "JKS"):

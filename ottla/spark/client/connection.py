@@ -13,10 +13,9 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any
 
-from ottla.protocol.api import APIS, Api, ApiKey
+from ottla.protocol.api import APIS, Api, ApiKey, decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest

@@ -15,7 +15,7 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.spark.client.cluster import TRANSACTION, Cluster, TopicPartition
 from ottla.spark.client.connection import Connection
 from ottla.spark.errors import ConnectionLost, ConnectorError, check

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.jaas import JaasError, read_module
+from ottla.server.sasl.peer_login import ClientExchange, PlainClient, ScramClient
 from ottla.spark.errors import ConnectorError
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
@@ -59,10 +59,10 @@ def security_of(properties: Mapping[str, str]) -> Security:
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     # Not at the top: a plaintext connection would pay for the libraries in each of Spark's processes.
-    from ottla.server.config.errors import ConfigError
-    from ottla.server.config.tables.ssl import SSL
+    from ottla.server.config.key import ConfigError
+    from ottla.server.config.tables.security import SSL
     from ottla.server.tls.contexts import client_context
-    from ottla.server.tls.properties import TlsProperties
+    from ottla.server.tls.stores import TlsProperties
 
     try:
         values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in SSL.items()}

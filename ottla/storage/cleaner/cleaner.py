@@ -1,4 +1,7 @@
-"""The log cleaner: it chooses the next log to clean, and swaps its segments for the ones that a pass has written.
+"""The log cleaner (`cleanup.policy=compact`): it chooses the next log to clean, and swaps its segments for those that a pass has written.
+
+Of every key below the cleaned end only the last record stays; offsets and order never change. A pass reads the dirty part into a map
+from key to its last record, then filters every segment from the start of the log by that map (cleaner_pass.py).
 
 `Cleaner.run` is a generator that yields requests for work. A driver carries them out (`broker/log_cleaner.py` in a process of
 its own, tests at once) and sends the results back. Between two steps appends and reads continue. The rules:
@@ -18,17 +21,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.work import DiskJob
-from ottla.storage.cleaner.cleaner_filter import last_of_producers
-from ottla.storage.cleaner.cleaner_pass import Job, Progress, Source
-from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
+from ottla.storage.cleaner.cleaner_pass import Job, PassProgress, SourceSegment
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log_config import NEVER
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
 
@@ -57,14 +59,14 @@ class Begin(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """Requests the pass's next piece of work: its `Progress` is sent back."""
+    """Requests the pass's next piece of work: its `PassProgress` is sent back."""
 
     first_base: int
 
 
 # A disk job waits for the disk, on any thread; None ends the turn of the event loop.
 Step: TypeAlias = Begin | Advance | DiskJob | None
-Steps: TypeAlias = Generator[Step, Progress | None, bool]
+Steps: TypeAlias = Generator[Step, PassProgress | None, bool]
 
 
 class Cleaner:
@@ -123,9 +125,9 @@ class Cleaner:
         )
         return True
 
-    def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
+    def _next_due(self, now_ms: int) -> Generator[Step, PassProgress | None, tuple[Log, CleaningPlan] | None]:
         """The log with the greatest dirty ratio among those that are due."""
-        best: tuple[Log, Plan] | None = None
+        best: tuple[Log, CleaningPlan] | None = None
         looked_at = 0
         for log in self._logs.open:
             if not log.config.compact or len(log.segments) < 2 or log.failure or log.cleaning.uncleanable:
@@ -158,31 +160,55 @@ def _pass_over(log: Log, error: Exception) -> None:
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
-def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """The plan of a pass over the segments below `end`. Those from `first_dirty` on were never cleaned."""
+
+    first_dirty: int
+    end: int  # base offset of the first segment that stays as it is
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool  # max.compaction.lag.ms has passed
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def due(self, config: LogConfig) -> bool:
+        return self.dirty_bytes > 0 and (self.overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
+
+
+def plan_for(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
+    """Returns the plan of a pass that is possible now. The active segment is never cleaned."""
     config = log.config
-    return make_plan(
-        [
-            SegmentFacts(
-                segment.base_offset,
-                segment.file.size,
-                0,
-                segment.first_timestamp() if config.max_compaction_lag_ms < NEVER else -1,
-                segment.indexes.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
-            )
-            for segment in log.segments
-        ],
-        config,
+    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        first_dirty = log.log_start_offset
+    *sealed, active = log.segments
+    ends = log.segments.bases[1:]
+    dirty = [segment for segment, following in zip(sealed, ends, strict=True) if following > first_dirty]
+    end = active.base_offset
+    if config.min_compaction_lag_ms > 0:
+        newest = now_ms - config.min_compaction_lag_ms
+        end = min([end, *(each.base_offset for each in dirty if each.indexes.largest_timestamp().timestamp > newest)])
+    # Only complete segments are cleaned: the one that contains the last stable offset is not.
+    stable = log.last_stable_offset
+    end = min([end, *(each.base_offset for each, following in zip(sealed, ends, strict=True) if following > stable)])
+    dirty = [segment for segment in dirty if segment.base_offset < end]
+    dirty_bytes = sum(segment.file.size for segment in dirty)
+    return CleaningPlan(
         first_dirty=first_dirty,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=log.last_stable_offset,
-        now_ms=now_ms,
+        end=end,
+        clean_bytes=_sealed_bytes(log, end) - dirty_bytes,
+        dirty_bytes=dirty_bytes,
+        overdue=config.max_compaction_lag_ms < NEVER
+        and any(0 < segment.first_timestamp() < now_ms - config.max_compaction_lag_ms for segment in dirty),
     )
 
 
 def clean(
-    log: Log, plan: Plan, now_ms: int, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9
-) -> Generator[Step, Progress | None, int]:
+    log: Log, plan: CleaningPlan, now_ms: int, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9
+) -> Generator[Step, PassProgress | None, int]:
     """Runs one pass; returns the offset up to which the log is clean afterwards.
 
     Raises:
@@ -193,15 +219,15 @@ def clean(
         return plan.end
     job = Job(
         directory=log.directory,
-        sources=tuple(Source(segment.base_offset, segment.file.size) for segment in segments.values()),
+        sources=tuple(SourceSegment(segment.base_offset, segment.file.size) for segment in segments.values()),
         config=log.config,
         first_dirty=plan.first_dirty,
         end=plan.end,
         now_ms=now_ms,
         memory_bytes=memory_bytes,
         load_factor=load_factor,
-        aborted=tuple(log.aborted_transactions(next(iter(segments)), plan.end)),
-        last_of_producers=last_of_producers(log.producers),
+        aborted=tuple(log.segments.aborted_transactions(next(iter(segments)), plan.end)),
+        last_of_producers={each.producer_id: (each.last_offset, each.epoch) for each in log.producers},
     )
     truncations, decided = log.durability.truncations, log.high_watermark
     try:
@@ -228,7 +254,7 @@ def clean(
         raise
 
 
-def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | None, None]:
+def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, PassProgress | None, None]:
     if log.recovery_point < offset:
         job = log.begin_flush()
         if job is not None:
@@ -290,7 +316,8 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
 def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     """Swaps atomically for readers, which run on this thread. The order of the renames lets recovery finish the swap after a crash."""
     following = min(segment.base_offset for segment in log.segments if segment.base_offset > old[-1].base_offset)
-    _remove_snapshots(log, following)
+    # With a producer snapshot from before a removed marker, recovery would leave the transaction open for ever.
+    log.snapshots.forget(lambda offset: offset < following)
     cleaned.change_suffix(SWAP_SUFFIX)
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
@@ -298,8 +325,3 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     log.partition_dir.delete(old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
-
-
-def _remove_snapshots(log: Log, before: int) -> None:
-    """Removes producer snapshots from before a removed marker: with such a snapshot, recovery would leave the transaction open for ever."""
-    log.snapshots.forget(lambda offset: offset < before)

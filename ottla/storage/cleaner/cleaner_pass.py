@@ -9,28 +9,24 @@ a new `.cleaned` file, group by group. Source segments are never changed, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import (
-    ATTRIBUTES_AT,
-    COUNT_AT,
-    HEADER,
-    HEADER_BYTES,
-    BatchView,
-    Header,
+from ottla.protocol.records.batch import ATTRIBUTES_AT, COUNT_AT, HEADER, HEADER_BYTES, BatchView, Header, crc32c
+from ottla.storage.cleaner.cleaner_filter import (
+    Keep,
+    OffsetMap,
+    TransactionsSeen,
+    commits,
+    encoded_records,
+    ordinals_max,
 )
-from ottla.protocol.records.crc import crc32c
-from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen, commits, encoded_records
-from ottla.storage.cleaner.cleaner_plan import SegmentFacts, group_segments
-from ottla.storage.cleaner.offset_map import OffsetMap, ordinals_max
 from ottla.storage.errors import CorruptFile
-from ottla.storage.files import Files, MappedFile
+from ottla.storage.files import Files, MappedFile, Mappings
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import (
     CLEANED_SUFFIX,
@@ -51,13 +47,42 @@ BATCH_COST_BYTES = 200
 GATHERED_KEYS_MAX = 32_768
 #: Surviving batches are buffered up to this size and written together.
 WRITE_BYTES = 1 << 20
+#: The swap renames each segment of a group, at about 0.05 ms each, and the event loop waits for it.
+GROUP_SEGMENTS_MAX = 50
 _COUNT = Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceSegment:
     base_offset: int
     size: int
+
+
+def group_sources(
+    sources: Sequence[SourceSegment], index_bytes: Sequence[int], config: LogConfig, end: int
+) -> list[list[SourceSegment]]:
+    """Groups adjacent segments whose total size fits into one segment, and whose offsets can be relative to one base.
+
+    `index_bytes` are the sizes of their offset indexes.
+    """
+    groups: list[list[SourceSegment]] = []
+    size = indexed = 0
+    for i, source in enumerate(sources):
+        following = sources[i + 1].base_offset if i + 1 < len(sources) else end
+        group = groups[-1] if groups else []
+        fits = (
+            0 < len(group) < GROUP_SEGMENTS_MAX
+            and size + source.size <= config.segment_bytes
+            and indexed + index_bytes[i] <= config.segment_index_bytes
+            and following - 1 - group[0].base_offset < 2**31
+        )
+        if not fits:
+            groups.append([])
+            size = indexed = 0
+        groups[-1].append(source)
+        size += source.size
+        indexed += index_bytes[i]
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +90,7 @@ class Job:
     """The input of a pass. `sources` are the log's sealed segments below `end`."""
 
     directory: str
-    sources: tuple[Source, ...]
+    sources: tuple[SourceSegment, ...]
     config: LogConfig
     first_dirty: int
     end: int
@@ -77,7 +102,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PassProgress:
     """The result of a piece of work. `written` are the base offsets of the segments that a finished `.cleaned` segment of `size` replaces."""
 
     moved_bytes: int
@@ -101,8 +126,8 @@ class _Work:
         self.cost += moved + BATCH_COST_BYTES
         return self.cost >= PIECE_BYTES
 
-    def take(self, **fields: Any) -> Progress:
-        progress = Progress(self.moved, records=self.records, **fields)
+    def take(self, **fields: Any) -> PassProgress:
+        progress = PassProgress(self.moved, records=self.records, **fields)
         self.moved = self.cost = self.records = 0
         return progress
 
@@ -131,7 +156,7 @@ class _Output:
 
 
 class CleaningPass:
-    """One pass over one log. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
+    """One pass over one log. A caller that stops a pass early removes the `.cleaned` files."""
 
     def __init__(self, files: Files, job: Job) -> None:
         self._files = files
@@ -146,32 +171,31 @@ class CleaningPass:
         self._first_base = 0
         self._steps = self._run()
 
-    def advance(self, first_base: int = 0) -> Progress:
+    def advance(self, first_base: int = 0) -> PassProgress:
         """Does the next piece of work. Segments below `first_base` have been removed meanwhile."""
         self._first_base = first_base
         return next(self._steps)
 
-    def _run(self) -> Iterator[Progress]:
+    def _run(self) -> Iterator[PassProgress]:
         job = self._job
         offsets = OffsetMap(job.first_dirty, self._count_dirty(), job.memory_bytes, job.load_factor)
         yield from self._fill(offsets)
         end = min(offsets.latest_offset + 1, job.end)
         sources = [source for source in job.sources if source.base_offset < end]
-        facts = [self._facts(source) for source in sources]
+        index_bytes = [self._files.size(self._path(source, INDEX_SUFFIX)) or 0 for source in sources]
         keep = Keep(offsets, job.end, job.now_ms, job.config, job.last_of_producers)
         transactions = TransactionsSeen()
         transactions.add_aborted(job.aborted)
-        for group in group_segments(facts, job.config, job.end):
-            yield from self._rewrite([sources[i] for i in group], keep, transactions)
+        for group in group_sources(sources, index_bytes, job.config, job.end):
+            yield from self._rewrite(group, keep, transactions)
         yield self._work.take(clean_until=end)
 
-    def _facts(self, source: Source) -> SegmentFacts:
-        index_bytes = self._files.size(segment_path(self._job.directory, source.base_offset, INDEX_SUFFIX))
-        return SegmentFacts(source.base_offset, source.size, index_bytes or 0, 0, 0)
+    def _path(self, source: SourceSegment, suffix: str) -> str:
+        return segment_path(self._job.directory, source.base_offset, suffix)
 
     # The dirty part
 
-    def _dirty_sources(self) -> Iterator[Source]:
+    def _dirty_sources(self) -> Iterator[SourceSegment]:
         sources = self._job.sources
         for i, source in enumerate(sources):
             following = sources[i + 1].base_offset if i + 1 < len(sources) else self._job.end
@@ -190,7 +214,7 @@ class CleaningPass:
             mapped.close()
         return min(count, most)
 
-    def _fill(self, offsets: OffsetMap) -> Iterator[Progress]:
+    def _fill(self, offsets: OffsetMap) -> Iterator[PassProgress]:
         job = self._job
         transactions = TransactionsSeen()
         transactions.add_aborted(txn for txn in job.aborted if txn.last_offset >= job.first_dirty)
@@ -208,8 +232,10 @@ class CleaningPass:
                         offsets.put_all(latest)
                         latest.clear()
                         if not offsets.has_room(batch.count, batch.count):
-                            self._check_not_empty(offsets, batch)
-                            return
+                            if offsets.records:
+                                return
+                            room = f"a map for {offsets.keys_max} keys: log.cleaner.dedupe.buffer.size is too small"
+                            raise KafkaError(ErrorCode.INVALID_RECORD, f"{batch!r} does not fit into {room}")
                     self._gather(batch, offsets, latest)
                 offsets.latest_offset = batch.last_offset
                 self._ordinals[source.base_offset] = (start, offsets.records)
@@ -229,22 +255,18 @@ class CleaningPass:
         offsets.records += len(records)
         self._work.records += len(records)
 
-    def _check_not_empty(self, offsets: OffsetMap, batch: BatchView) -> None:
-        if not offsets.records:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"{batch!r} does not fit into a map for {offsets.keys_max} keys: log.cleaner.dedupe.buffer.size is too small",
-            )
-
     # Writing
 
-    def _rewrite(self, group: list[Source], keep: Keep, transactions: TransactionsSeen) -> Iterator[Progress]:
+    def _rewrite(
+        self, group: list[SourceSegment], keep: Keep, transactions: TransactionsSeen
+    ) -> Iterator[PassProgress]:
         if group[-1].base_offset < self._first_base:
             return  # retention removed it
         job = self._job
         directory, base = job.directory, group[0].base_offset
-        remove_cleaned(self._files, directory, base)
         file = SegmentFile(self._files, self._mappings, directory, base, job.config, suffix=CLEANED_SUFFIX)
+        for name in file.names():  # of a pass that was stopped
+            self._files.remove(name)
         segment = Segment(file, job.now_ms)
         segment.create_file()
         transactions.cleaned_index = []
@@ -259,8 +281,8 @@ class CleaningPass:
         yield self._work.take(written=tuple(source.base_offset for source in group), size=segment.file.size)
 
     def _filter_into(
-        self, output: _Output, source: Source, keep: Keep, transactions: TransactionsSeen
-    ) -> Iterator[Progress]:
+        self, output: _Output, source: SourceSegment, keep: Keep, transactions: TransactionsSeen
+    ) -> Iterator[PassProgress]:
         start, end = self._ordinals.get(source.base_offset, (0, 0))
         keep.ordinal = start
         for batch in self._batches(source):
@@ -277,14 +299,14 @@ class CleaningPass:
 
     # Reading
 
-    def _mapped(self, source: Source) -> MappedFile:
-        path = segment_path(self._job.directory, source.base_offset, LOG_SUFFIX)
+    def _mapped(self, source: SourceSegment) -> MappedFile:
+        path = self._path(source, LOG_SUFFIX)
         mapped = self._files.map(path, 0, False)
         if mapped.size < source.size:
             raise CorruptFile(path, f"{mapped.size} bytes, {source.size} were written")
         return mapped
 
-    def _batches(self, source: Source) -> Iterator[BatchView]:
+    def _batches(self, source: SourceSegment) -> Iterator[BatchView]:
         """Yields the batches of a source; their headers are checked.
 
         Raises:
@@ -299,7 +321,7 @@ class CleaningPass:
             yield BatchView(mapped.buffer, position)
         mapped.close()
 
-    def _headers(self, mapped: MappedFile, source: Source) -> Iterator[tuple[int, int]]:
+    def _headers(self, mapped: MappedFile, source: SourceSegment) -> Iterator[tuple[int, int]]:
         """Yields the start and end of each batch. Only the headers are known to be in memory."""
 
         def reach(position: int) -> int:
@@ -310,12 +332,6 @@ class CleaningPass:
         limit = self._limits[source.base_offset]
         for position, end, _, _ in walk(mapped.buffer, 0, source.size, mapped.path, source.base_offset, limit, reach):
             yield position, end
-
-
-def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """Removes the `.cleaned` files of a group after a pass was stopped."""
-    for name in SegmentFile(files, Mappings(), directory, base_offset, LogConfig(), suffix=CLEANED_SUFFIX).names():
-        files.remove(name)
 
 
 def _check_crc(batch: BatchView) -> None:

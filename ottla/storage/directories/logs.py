@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from random import Random
 from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
 from ottla.storage.directories import log_dirs
 from ottla.storage.directories.future_logs import FutureLogs
-from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.log_dirs import RESERVED_IDS, LogDir
-from ottla.storage.directories.open_logs import OpenLogs
+from ottla.storage.directories.open_logs import REMOVED_AT_ONCE, OpenLogs
 from ottla.storage.directories.recovery import new_log, open_log
-from ottla.storage.directories.removal import REMOVED_AT_ONCE
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
-from ottla.storage.files import Files
+from ottla.storage.files import Files, Mappings
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
 from ottla.storage.log.room import Room
 from ottla.storage.log_config import NEVER, LogConfig
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -44,13 +41,14 @@ class Logs:
     def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
         self.files, self.directories = files, directories
         self.open = OpenLogs(files, directories, rng, Mappings() if mappings is None else mappings)
-        self.checkpoints = LogCheckpoints(self.open)
+        self.checkpoints = self.open.checkpoints
         self.futures = FutureLogs(self.open)
         self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)
         self._unclean: set[str] = set()  # directories where a log could not be closed
         #: The logs of each topic that may have no files yet, in the order of their creation. The logs refer to it.
         self._without_files: WeakValueDictionary[tuple[bytes, str], deque[Room]] = WeakValueDictionary()
-        self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
+        #: The partitions whose files cannot be opened, by topic and number.
+        self.damaged: dict[tuple[str, int], DamagedPartition] = {}
 
     # Opening
 
@@ -68,7 +66,7 @@ class Logs:
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
         clean, broker_epoch = log_dirs.take_clean_mark(self.files, directory.path)
-        self.open.entries.read(directory.path)
+        self.checkpoints.read(directory.path)
         logger.info(
             "%s recovery of the logs in %s, as %s clean shutdown file was found",
             "Skipping" if clean else "Beginning",
@@ -107,7 +105,7 @@ class Logs:
         if is_future and self.open.future(log.topic_id, log.partition) is None:
             self.open.add_future(directory, log)
         elif is_future:
-            log.leave()
+            log.durability.leave()
             self.open.remove_files(
                 log, directory, now_ms
             )  # the copy of an earlier move, whose directory was offline since
@@ -122,7 +120,7 @@ class Logs:
         """Opens a partition. Returns None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
-            return self.open.entries.known(directory.path, checkpoint_name, name)
+            return self.checkpoints.known(directory.path, checkpoint_name, name)
 
         path = f"{directory.path}/{dir_name}"
         try:
@@ -148,15 +146,10 @@ class Logs:
 
     def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:
         """Records that a partition cannot be opened: its files are not changed, and the node runs without it."""
-        self._damaged[name] = DamagedPartition(path, error)
+        self.damaged[name] = DamagedPartition(path, error)
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
-
-    @property
-    def damaged(self) -> Mapping[tuple[str, int], DamagedPartition]:
-        """The partitions that could not be opened, by topic and number."""
-        return self._damaged
 
     # Creating and deleting
 
@@ -180,7 +173,7 @@ class Logs:
             DamagedPartition: the log exists and could not be opened.
             StorageFailure, DiskFull
         """
-        if (damaged := self._damaged.get((topic, partition))) is not None:
+        if (damaged := self.damaged.get((topic, partition))) is not None:
             self._set_damaged_aside(damaged, topic, partition, topic_id)
         if (log := self.open.get(topic_id, partition)) is not None:
             return log
@@ -213,7 +206,7 @@ class Logs:
             raise damaged
         directory = next(d for d in self.directories if damaged.path.startswith(f"{d.path}/"))
         self._rename_away(directory, damaged.path, topic, partition, STRAY)
-        del self._damaged[(topic, partition)]
+        del self.damaged[(topic, partition)]
 
     def _choose(self, directory_id: bytes | None) -> LogDir:
         online = [d for d in self.directories if d.online]
@@ -225,7 +218,7 @@ class Logs:
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
             # The log may be in the failed directory: an empty one elsewhere would count as this replica and lose its records.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
-        return min([d for d in online if not d.cordoned] or online, key=lambda d: self.open.count(d))
+        return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self.open.in_directory(d)))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Removes the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
@@ -255,7 +248,7 @@ class Logs:
     def set_aside(self, log: Log) -> None:
         """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self.open.take_out(log)
-        log.unmap()
+        log.durability.unmap()
         if log.partition_dir.exists:
             self._rename_away(directory, log.directory, log.topic, log.partition, STRAY)
 

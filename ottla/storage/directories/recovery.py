@@ -32,17 +32,15 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import TRUNCATION, LogSpec, rewrite_topic_id
 from ottla.storage.log.truncate import truncate_fully_and_start_at
 from ottla.storage.producers import producer_snapshots
-from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
 from ottla.storage.segment.segment_file import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
+    SUFFIXES,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
 from ottla.storage.segment.segments import Segments
@@ -88,7 +86,6 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
         spec,
         segments=Segments(segments),
         epochs=history,
-        producers=ProducerStates(),
         log_start_offset=min(start_offset, end_offset),
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
@@ -121,7 +118,6 @@ def new_log(spec: LogSpec) -> Log:
         spec,
         segments=Segments([segment]),
         epochs=LeaderEpochs(spec.files, f"{spec.directory}/{epochs.FILE}", stored=False),
-        producers=ProducerStates(),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
@@ -300,8 +296,7 @@ def _tidy(files: Files, directory: str) -> dict[str, int]:
     _finish_swap(files, directory, sizes)
     logs = {name[:20] for name in sizes if _is_numbered(name, LOG_SUFFIX)}
     for name in list(sizes):
-        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
-        if orphan and name[:20] not in logs:
+        if name[:20] not in logs and any(_is_numbered(name, suffix) for suffix in SUFFIXES):
             files.remove(f"{directory}/{name}")
             del sizes[name]
     return sizes
@@ -314,7 +309,7 @@ def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
         last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
         for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
             # A file that already has its final name stays: its `.swap` is missing.
-            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            for kind in SUFFIXES:
                 if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
                     files.remove(f"{directory}/{old}{kind}")
                     sizes.pop(old + kind, None)

@@ -1,4 +1,4 @@
-"""What of a log is on the disk: its recovery point, and what a power loss could still take back.
+"""What of a log is on the disk: its recovery point, and what a power loss could still take back. And what of it is compacted.
 
 All below the recovery point is flushed. Three things keep it true beside a flush on another thread, and in the checkpoint:
 
@@ -113,10 +113,6 @@ class Durability:
     def entry_is_synced(self) -> None:
         self.entry_synced = True
 
-    def entry_is_new(self) -> None:
-        """The log's directory was renamed: the next flush syncs its entry before the recovery point advances."""
-        self.entry_synced = False
-
     def rolled(self) -> None:
         self.rolls += 1
 
@@ -124,6 +120,65 @@ class Durability:
         """Takes the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
         self.recovery_point = min(self.recovery_point, replaced.recovery_point)
         self.flush_mark, self.flushed_ms = (-1, 0), replaced.flushed_ms
+
+    # The end, and another name
+
+    def save(self, end_offset: int, *, entry: bool) -> None:
+        """Trims the active segment, writes a producer snapshot and flushes, on the log's own thread or a worker that has the log.
+
+        Raises:
+            StorageFailure: the caller takes the log offline.
+        """
+        self.snapshots.frozen.clear()
+        self.snapshots.take(end_offset, self.segments.bases, self.recovery_point, at_once=True)
+        names = self.snapshots.sync(end_offset)
+        self.segments.active.close(trim=True)
+        job = self.begin_flush(end_offset, names=names, entry=entry)
+        if job is not None:
+            job.run()
+            self.end_flush(job, 0)
+        for segment in self.segments.from_offset(max(self.recovery_point - 1, 0)):
+            if segment.trimmed:  # it lies below the recovery point, so the flush skipped it
+                segment.flush()
+
+    def close(self, clean: bool) -> None:
+        """Closes the files. Without `clean` no flush writes them any more."""
+        self.partition_dir.close()
+        for segment in self.segments:
+            if not clean:
+                segment.mark_removed()
+            segment.unmap()
+
+    def leave(self) -> None:
+        """Stops all writes, also of a running flush, because the log is deleted or set aside.
+
+        A search that still reads it must not take the directory offline, because the files are renamed.
+        """
+        self.partition_dir.close()
+        self.partition_dir.call_on_failure(None)
+        for segment in self.segments:
+            segment.mark_removed()
+
+    def unmap(self) -> None:
+        """Unmaps the segments, on any thread. Only a running flush may still use the log."""
+        self.epochs.leave()
+        for segment in self.segments:
+            segment.unmap()
+
+    def relocate(self, directory: str) -> None:
+        """Renames the log's directory, without a sync of its entry: the next flush syncs it before the recovery point advances.
+
+        Raises:
+            StorageFailure: nothing has changed.
+        """
+        for segment in self.segments:
+            segment.unmap()
+        self.partition_dir.rename(directory)
+        self.snapshots.relocate(directory)
+        self.epochs.relocate(directory)
+        for segment in self.segments:
+            segment.relocate(directory)
+        self.entry_synced = False
 
     # Truncation
 
@@ -249,3 +304,35 @@ class FlushJob:
             if isinstance(error, StorageFailure):
                 raise
             raise StorageFailure(segment.file.log_path, error) from error
+
+
+class Cleaning:
+    """What the log cleaner knows of a log: up to where it is clean, and why it is skipped (storage/cleaner).
+
+    The log has it, because it moves and is truncated with the log.
+    """
+
+    def __init__(self) -> None:
+        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner skips it
+        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
+        self.is_moving = False
+
+    def cleaned(self, until: int) -> None:
+        """All below `until` is clean: a pass has ended, or the checkpoint says so at the start."""
+        self.cleaned_until = until
+
+    def truncated(self, offset: int) -> None:
+        """Records that are appended in the place of truncated ones were never cleaned."""
+        self.cleaned_until = min(self.cleaned_until, offset)
+
+    def skip(self, reason: str) -> None:
+        self.uncleanable = reason
+
+    def move(self, is_moving: bool) -> None:
+        self.is_moving = is_moving
+
+    def take_over(self, replaced: Cleaning) -> None:
+        """Takes the place of another log with the same records."""
+        self.cleaned_until, self.uncleanable = replaced.cleaned_until, replaced.uncleanable
+        self.is_moving = False

@@ -32,21 +32,18 @@ from ottla.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
+from ottla.protocol.records.builder import Prepared, prepare, prepared_batch
 from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import TooLong, Turn, Work
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log.cleaning import Cleaning
-from ottla.storage.log.durability import Durability, FlushJob
+from ottla.storage.log.durability import Cleaning, Durability, FlushJob
 from ottla.storage.log.partition_dir import LogSpec, PartitionDir
-from ottla.storage.log.preparation import Preparation, Prepared, prepare, prepared_batch
 from ottla.storage.log.room import Room
 from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
-from ottla.storage.producers.producer_state import Origin
-from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.producers.producer_states import Origin, ProducerStates
 from ottla.storage.segment.segments import NO_BYTES, Read, Segments
-from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +71,6 @@ class Log:
         *,
         segments: Segments,
         epochs: LeaderEpochs,
-        producers: ProducerStates,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
@@ -82,32 +78,23 @@ class Log:
         assert 0 <= log_start_offset <= log_end_offset
         self.files, self.mappings = spec.files, spec.mappings
         self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
-        self.segments, self.epochs, self.producers = segments, epochs, producers
+        self.segments, self.epochs, self.producers = segments, epochs, ProducerStates()
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         place = self.partition_dir = PartitionDir(spec)
-        self.snapshots = ProducerSnapshots(spec.files, spec.directory, place.lock, producers)
+        self.snapshots = ProducerSnapshots(spec.files, spec.directory, place.lock, self.producers)
         self.durability = Durability(recovery_point, place, segments, epochs, self.snapshots)
-        self.room = Room(spec, place, segments, epochs, self.durability, self.snapshots)
+        self.room = Room(spec, self.durability)
         self.cleaning = Cleaning()
         for segment in segments:
             segment.file.cold.know_epochs(epochs.epoch_of)
         self._set_rules(spec.config)
 
     @property
-    def size(self) -> int:
-        """The size of all batches in bytes."""
-        return sum(segment.file.size for segment in self.segments)
-
-    @property
     def recovery_point(self) -> int:
         """All below this offset is flushed."""
         return self.durability.recovery_point
-
-    @property
-    def recovery_point_to_write(self) -> int:
-        return self.durability.recovery_point_to_write(self.log_end_offset)
 
     @property
     def last_stable_offset(self) -> int:
@@ -181,17 +168,12 @@ class Log:
 
     def _set_rules(self, config: LogConfig) -> None:
         self.config = config
-        self.preparation = Preparation.of(config)
-        self.rules, self.target_codec = self.preparation.rules, self.preparation.codec
-        self.needs_records = self.rules.needs_records
+        rules = self.rules = config.record_rules()
+        self.target_codec, self.needs_records = rules.codec, rules.needs_records
 
     @property
     def directory(self) -> str:
         return self.partition_dir.path
-
-    def take_snapshot(self, at_once: bool = False) -> None:
-        """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
-        self.snapshots.take(self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
 
     @property
     def failure(self) -> StorageFailure | None:
@@ -235,7 +217,7 @@ class Log:
         if size != len(view):
             view = view[:size]
         if self.needs_records or (self.target_codec is not None and attributes & CODEC_MASK != self.target_codec):
-            view = prepared_batch(view, self.preparation, now_ms, prepared)
+            view = prepared_batch(view, rules, now_ms, prepared)
             size = len(view)
         if producer_id >= 0:
             try:
@@ -243,7 +225,7 @@ class Log:
                     producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, CLIENT
                 )
             except KafkaError as error:
-                raise self._explain_order_error(error) from None
+                raise self.room.explain_order(error) from None
             if duplicate is not None:
                 acknowledged = duplicate.first_offset, duplicate.last_offset, duplicate.timestamp
                 return Appended(*acknowledged, self.log_start_offset, duplicate=True)
@@ -280,9 +262,9 @@ class Log:
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
         """Prepares a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
-        preparation = self.preparation
+        rules = self.rules
         try:
-            header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
+            header = validate_header(records, 0, len(records), rules, now_ms, turn)
         except KafkaError:
             return None  # `append` raises the same error
         job = self.room.disk_job(
@@ -290,24 +272,13 @@ class Log:
         )
         if job is not None:
             yield job
-        if not preparation.asks(header[ATTRIBUTES] & CODEC_MASK):
-            return None if job is None else Prepared(preparation, None)
+        if not rules.asks(header[ATTRIBUTES] & CODEC_MASK):
+            return None if job is None else Prepared(rules, None)
         try:
-            return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
+            return Prepared(rules, (yield from prepare(BatchView(records), rules, now_ms, turn)))
         except KafkaError as error:
             error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
-            return Prepared(preparation, error)
-
-    def _explain_order_error(self, error: KafkaError) -> KafkaError | StorageFailure:
-        """Returns the failure of the earlier append if it explains an out-of-order sequence, else `error`.
-
-        After a failed append the producer's next batch is out of order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump
-        its epoch, and in-flight batches of other partitions could then be duplicated.
-        """
-        failure = self.room.append_failure
-        if failure is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            return error
-        return type(failure)(failure.path, failure.cause)
+            return Prepared(rules, error)
 
     # Reading
 
@@ -348,43 +319,9 @@ class Log:
                 if last >= position_from:
                     yield BatchView(segment.file.view()[position:following])
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
-        """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
-        found: list[AbortedTxn] = []
-        for segment in self.segments.from_offset(start):
-            if segment.txn_index.collect(self.files, start, end, found):
-                break
-        return found
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def advance_log_start_offset(self, offset: int) -> bool:
-        """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
-        if offset <= self.log_start_offset:
-            return False
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"the log cannot start at {offset}, above its high watermark {self.high_watermark}",
-            )
-        self.start_at(offset)
-        logger.info("Incremented log start offset to %d in %s-%d", offset, self.topic, self.partition)
-        return True
-
-    def delete_records(self, before_offset: int) -> int:
-        """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
-        """
-        self.partition_dir.check_usable()
-        offset = self.high_watermark if before_offset == -1 else before_offset
-        if offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete records before offset {offset}")
-        self.advance_log_start_offset(offset)
-        return self.log_start_offset
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
@@ -400,7 +337,7 @@ class Log:
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
-                self.take_snapshot()
+                self.snapshots.take(self.log_end_offset, self.segments.bases, self.recovery_point)
             except StorageFailure as failure:
                 self.fail(failure)
                 raise
@@ -412,13 +349,13 @@ class Log:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self.durability.flushed_ms >= self.config.flush_ms
 
-    def flush(self, now_ms: int = 0, *, names: bool = False, entry: bool = True) -> None:
+    def flush(self, now_ms: int = 0) -> None:
         """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.
 
         Raises:
             StorageFailure: the log directory goes offline.
         """
-        job = self.durability.begin_flush(self.log_end_offset, names=names, entry=entry)
+        job = self.begin_flush()
         if job is not None:
             job.run()
             self.end_flush(job, now_ms)
@@ -436,37 +373,6 @@ class Log:
             self.fail(failure)
             raise
 
-    def relocate(self, directory: str) -> None:
-        """Renames the log's directory, without a sync of its entry.
-
-        Raises:
-            StorageFailure: nothing has changed.
-        """
-        for segment in self.segments:
-            segment.unmap()
-        self.partition_dir.rename(directory)
-        self.snapshots.relocate(directory)
-        self.epochs.relocate(directory)
-        for segment in self.segments:
-            segment.relocate(directory)
-        self.durability.entry_is_new()
-
-    def leave(self) -> None:
-        """Stops all writes, also of a running flush, because the log is deleted or set aside.
-
-        A search that still reads it must not take the directory offline, because the files are renamed.
-        """
-        self.partition_dir.close()
-        self.partition_dir.call_on_failure(None)
-        for segment in self.segments:
-            segment.mark_removed()
-
-    def unmap(self) -> None:
-        """Unmaps the segments, on any thread. Only a running flush may still use the log."""
-        self.epochs.leave()
-        for segment in self.segments:
-            segment.unmap()
-
     def close(self, clean: bool = True, *, entry: bool = True) -> bool:
         """Trims the active segment, writes a producer snapshot, flushes and closes the files. Returns False if the disk failed.
 
@@ -477,21 +383,10 @@ class Log:
         saved = not self.partition_dir.exists
         if self.failure is None and clean and self.partition_dir.exists:
             try:
-                self.snapshots.frozen.clear()
-                self.take_snapshot(at_once=True)
-                names = self.snapshots.sync(self.log_end_offset)
-                self.segments.active.close(trim=True)
-                Log.flush(self, names=names, entry=entry)
-                for segment in self.segments.from_offset(max(self.recovery_point - 1, 0)):
-                    if segment.trimmed:  # it lies below the recovery point, so the flush skipped it
-                        segment.flush()
+                self.durability.save(self.log_end_offset, entry=entry)
                 saved = True
             except StorageFailure as failure:
                 self.fail(failure)
                 logger.warning("%s is not closed cleanly: %s", self, failure)
-        self.partition_dir.close()
-        for segment in self.segments:
-            if not clean:
-                segment.mark_removed()
-            segment.unmap()
+        self.durability.close(clean)
         return saved

@@ -1,4 +1,4 @@
-"""Lookups in a log: by timestamp, of aborted transactions, for replay. They do not change the log.
+"""Lookups in a log by timestamp. They do not change the log.
 
 Searches by timestamp decode clients' batches, and their headers may make a search read the whole log. So the searches are work
 in turns (`protocol.work`), and decode only the offset and timestamp of a record.

@@ -12,14 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
-from ottla.storage.files import Files
+from ottla.storage.files import Files, Mappings
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import DELETED_SUFFIX, SegmentFile
 
@@ -31,15 +29,6 @@ DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
 _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
-
-
-class Retiring(Protocol):
-    """See `retention.RetentionJob`."""
-
-    segments: int
-
-    def run(self) -> None: ...
-    def end(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +66,7 @@ class PartitionDir:
         self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
         self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.before_files: Callable[[], None] | None = None
-        self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
+        self.retiring: RetentionJob | None = None  # the one that is under way
 
     @property
     def log_dir(self) -> str:
@@ -166,7 +155,7 @@ class PartitionDir:
             segment.unmap()
             for name in segment.file.names():
                 if (renamed := self.rename_deleted(name)) is not None:
-                    self.add_deleted(renamed)
+                    self.deleted_files.append(renamed)
 
     def rename_deleted(self, name: str) -> str | None:
         """Renames the file to `.deleted` and returns its new name, or None if there is no such file."""
@@ -175,19 +164,66 @@ class PartitionDir:
         self.files.rename(name, name + DELETED_SUFFIX)
         return name + DELETED_SUFFIX
 
-    def retired(self, job: Retiring | None) -> None:
-        """Retention has taken segments out of the log, or has ended that."""
-        self.retiring = job
-
-    def add_deleted(self, path: str) -> None:
-        self.deleted_files.append(path)
-
     def take_deleted(self) -> list[str]:
         """Returns the files to be removed, once. Another thread may call it while files are added."""
         gone: list[str] = []
         while self.deleted_files:
             gone.append(self.deleted_files.pop())
         return gone
+
+
+class RetentionJob:
+    """The files of segments that retention has taken out of a log (retention.py)."""
+
+    def __init__(
+        self, place: PartitionDir, gone: list[Segment], snapshots: list[str], fail: Callable[[StorageFailure], None]
+    ) -> None:
+        self._place, self._fail = place, fail
+        place.retiring = self
+        self.segments = len(gone)
+        # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
+        self._mapped = gone[::-1]
+        self._names = [name for segment in gone for name in segment.file.names()][::-1]
+        self._snapshots = snapshots
+        self._renamed: list[str] = []
+        self._lock = Lock()
+        self._failure: StorageFailure | None = None
+
+    # A failure is kept until `end`, because only the log's own thread takes it offline.
+
+    def run(self) -> None:
+        """The system calls. A second call goes on where the first has failed, or waits for it and does nothing."""
+        with self._lock:
+            self._failure = None
+            while self._mapped:
+                self._mapped.pop().unmap()
+            try:
+                while self._names:
+                    if (renamed := self._place.rename_deleted(self._names[-1])) is not None:
+                        self._renamed.append(renamed)
+                    self._names.pop()
+                while self._snapshots:
+                    self._place.files.remove(self._snapshots[-1])
+                    self._snapshots.pop()
+            except StorageFailure as failure:
+                self._failure = failure
+
+    def end(self) -> None:
+        """Counts what was renamed.
+
+        Raises:
+            StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).
+        """
+        place = self._place
+        if place.retiring is not self:
+            return  # a truncation has ended it
+        failure = None if place.closed else self._failure  # a deleted log's directory has another name
+        if not isinstance(failure, DiskFull):
+            place.retiring = None
+            place.deleted_files.extend(self._renamed)
+        if failure is not None:
+            self._fail(failure)
+            raise failure
 
 
 def partition_of(name: str) -> tuple[str, int] | None:

@@ -23,17 +23,16 @@ from ottla.protocol.records.batch import (
     BatchView,
     Header,
 )
+from ottla.protocol.records.control import ControlType, EndTxnMarker
 from ottla.storage.errors import CorruptFile
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_snapshots import Decoded
-from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
-ABORT, COMMIT = 0, 1
 # Most batches have no producer id; skipping one takes 0.3 us.
 INT64 = Struct(">q")
 
@@ -42,54 +41,44 @@ def rebuild_producers(log: Log, decoded: Decoded | None = None) -> None:
     """Rebuilds the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
     log.snapshots.forget(lambda offset: offset > log.log_end_offset)
     start = log.snapshots.load(log.producers, log.log_start_offset, log.log_end_offset, decoded)
-    for segment in log.segments.from_offset(start):
-        for header, batch in _of_producers(segment, start):
-            aborted = _replay_batch(log.producers, header, batch, segment)
-            if aborted is not None:
-                # After a crash the entry may be missing although the marker is in the log.
-                segment.txn_index.append_if_missing(log.files, aborted)
-    log.producers.replayed_to(log.log_end_offset)
+    for segment, aborted in _replay(log, log.producers, start):
+        # After a crash the entry may be missing although the marker is in the log.
+        segment.txn_index.append_if_missing(log.files, aborted)
     log.producers.on_high_watermark(log.high_watermark)
 
 
 def check_txn_indexes(log: Log) -> None:
     """Rebuilds corrupt transaction indexes."""
-    for segment in log.segments:
+    for damaged in log.segments:
         try:
-            segment.txn_index.entries(log.files)
+            damaged.txn_index.entries(log.files)
         except CorruptFile:
-            _rebuild_txn_index(log, segment)
+            producers = ProducerStates()
+            start = log.snapshots.load(producers, log.log_start_offset, damaged.base_offset)
+            replayed = _replay(log, producers, start, damaged)
+            damaged.txn_index.replace(log.files, [aborted for segment, aborted in replayed if segment is damaged])
 
 
-def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
-    entries: list[AbortedTxn] = []
-    producers = ProducerStates()
-    start = log.snapshots.load(producers, log.log_start_offset, damaged.base_offset)
+def _replay(
+    log: Log, producers: ProducerStates, start: int, last: Segment | None = None
+) -> Iterator[tuple[Segment, AbortedTxn]]:
+    """Replays the batches from `start` to the end of a segment; yields aborted transactions, with the segments of their markers.
+
+    A malformed marker with a valid CRC ends no transaction, so that the batches around it stay readable. Appends reject such a
+    marker. Earlier releases, or other implementations, may have written one.
+    """
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
-            aborted = _replay_batch(producers, header, batch, segment)
-            if aborted is not None and segment is damaged:
-                entries.append(aborted)
-        if segment is damaged:
-            break
-    damaged.txn_index.replace(log.files, entries)
-
-
-def _replay_batch(producers: ProducerStates, header: Header, batch: memoryview, segment: Segment) -> AbortedTxn | None:
-    """Replays a batch. A malformed marker with a valid CRC ends no transaction, so that the batches around it stay readable.
-
-    Appends reject such a marker. Earlier releases, or other implementations, may have written one.
-    """
-    try:
-        return update_producers(producers, header, batch)
-    except KafkaError as error:
-        logger.error(
-            "%s: the control batch at offset %d ends no transaction: %s",
-            segment.file.log_path,
-            header[BASE_OFFSET],
-            error,
-        )
-        return None
+            try:
+                aborted = update_producers(producers, header, batch)
+            except KafkaError as error:
+                name, offset = segment.file.log_path, header[BASE_OFFSET]
+                logger.error("%s: the control batch at offset %d ends no transaction: %s", name, offset, error)
+                continue
+            if aborted is not None:
+                yield segment, aborted
+        if segment is last:
+            return
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
@@ -115,7 +104,7 @@ def update_producers(producers: ProducerStates, header: Header, batch: memoryvie
     return None
 
 
-def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
+def read_marker(batch: BatchView) -> tuple[EndTxnMarker, int]:
     """Reads the marker in a control batch, and its timestamp.
 
     Key: version i16, type i16. Value: version i16, coordinator epoch i32 (later versions may have more fields).
@@ -126,6 +115,6 @@ def read_marker(batch: BatchView) -> tuple[EndTransaction, int]:
     record = batch.records()[0]
     key, value = record.key or b"", record.value or b""
     kind = int.from_bytes(key[2:4], "big", signed=True)
-    if len(key) < 4 or len(value) < 6 or kind not in (ABORT, COMMIT):
+    if len(key) < 4 or len(value) < 6 or kind not in (ControlType.ABORT, ControlType.COMMIT):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"control record of type {kind} does not end a transaction")
-    return EndTransaction(kind == COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp
+    return EndTxnMarker(kind == ControlType.COMMIT, int.from_bytes(value[2:6], "big", signed=True)), record.timestamp

@@ -21,114 +21,22 @@ truncation finishes the job first (`PartitionDir.retiring`), because its new seg
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from threading import Lock
-from typing import NamedTuple
 
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import DiskJob
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.partition_dir import Retiring
-from ottla.storage.log_config import LogConfig
+from ottla.storage.log.partition_dir import RetentionJob
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.walk import DamagedLog
-
-
-class SegmentFacts(NamedTuple):
-    base_offset: int
-    next_base_offset: int  # of the segment after it; the log end offset for the last
-    size: int
-    largest_timestamp: int  # the file's modification time if no record has one
-    is_active: bool = False
-
-
-def expired(
-    segments: Iterable[SegmentFacts],
-    config: LogConfig,
-    *,
-    total: int,
-    log_start_offset: int,
-    high_watermark: int,
-    now_ms: int,
-) -> Iterator[str]:
-    """Yields why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
-
-    It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays. `total` is the
-    size of all segments in bytes.
-    """
-    for segment in segments:
-        left = total - segment.size
-        if segment.next_base_offset > high_watermark or (segment.is_active and segment.size == 0):
-            return
-        if config.delete and 0 <= config.retention_ms < now_ms - segment.largest_timestamp:
-            yield f"log retention time {config.retention_ms}ms breach"
-        elif config.delete and 0 <= config.retention_bytes <= left:
-            yield f"log retention size {config.retention_bytes} breach"
-        elif not segment.is_active and segment.next_base_offset <= log_start_offset:
-            yield f"log start offset {log_start_offset} breach"
-        else:
-            return
-        total = left
-
 
 logger = logging.getLogger(__name__)
 
 #: The limit of one job. A segment leaves the log in 0.1 ms, and after a change of retention.ms thousands may leave.
 SEGMENTS_AT_ONCE = 64
-
-
-class RetentionJob:
-    """The files of segments that have left a log."""
-
-    def __init__(self, log: Log, gone: list[Segment], snapshots: list[str]) -> None:
-        self.log = log
-        self.segments = len(gone)
-        # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
-        self._mapped = gone[::-1]
-        self._names = [name for segment in gone for name in segment.file.names()][::-1]
-        self._snapshots = snapshots
-        self._renamed: list[str] = []
-        self._lock = Lock()
-        self._failure: StorageFailure | None = None
-
-    # A failure is kept until `end`, because only the log's own thread takes it offline.
-
-    def run(self) -> None:
-        """The system calls. A second call goes on where the first has failed, or waits for it and does nothing."""
-        with self._lock:
-            self._failure = None
-            while self._mapped:
-                self._mapped.pop().unmap()
-            try:
-                while self._names:
-                    if (renamed := self.log.partition_dir.rename_deleted(self._names[-1])) is not None:
-                        self._renamed.append(renamed)
-                    self._names.pop()
-                while self._snapshots:
-                    self.log.files.remove(self._snapshots[-1])
-                    self._snapshots.pop()
-            except StorageFailure as failure:
-                self._failure = failure
-
-    def end(self) -> None:
-        """Counts what was renamed.
-
-        Raises:
-            StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).
-        """
-        log = self.log
-        if log.partition_dir.retiring is not self:
-            return  # a truncation has ended it
-        failure = None if log.closed else self._failure  # a deleted log's directory has another name
-        if not isinstance(failure, DiskFull):
-            log.partition_dir.retired(None)
-            for path in self._renamed:
-                log.partition_dir.add_deleted(path)
-        if failure is not None:
-            log.fail(failure)
-            raise failure
 
 
 def finish(log: Log) -> None:
@@ -138,7 +46,7 @@ def finish(log: Log) -> None:
         log.partition_dir.retiring.end()
 
 
-def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Retiring | DiskJob | None:
+def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> RetentionJob | DiskJob | None:
     """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
 
     Without `disk_job_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
@@ -148,15 +56,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
     """
     if log.failure is not None or log.closed or not log.partition_dir.exists or log.partition_dir.retiring is not None:
         return log.partition_dir.retiring
-    reasons = expired(
-        _facts(log),
-        log.config,
-        total=log.size,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
-        now_ms=now_ms,
-    )
-    whys = list(islice(reasons, SEGMENTS_AT_ONCE))
+    whys = list(islice(expired(log, now_ms), SEGMENTS_AT_ONCE))
     count = len(whys)
     if not count:
         return None
@@ -190,9 +90,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
             why,
         )
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
-    job = RetentionJob(log, gone, snapshots)
-    log.partition_dir.retired(job)
-    return job
+    return RetentionJob(log.partition_dir, gone, snapshots, log.fail)
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
@@ -208,17 +106,67 @@ def apply_retention(log: Log, now_ms: int) -> int:
     return count
 
 
-def _facts(log: Log) -> Iterator[SegmentFacts]:
-    """Reads the facts of a segment when they are asked for: after a start the largest timestamp is read from a file."""
+def advance_log_start_offset(log: Log, offset: int) -> bool:
+    """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
+    if offset <= log.log_start_offset:
+        return False
+    if offset > log.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the log cannot start at {offset}, above its high watermark {log.high_watermark}",
+        )
+    log.start_at(offset)
+    logger.info("Incremented log start offset to %d in %s-%d", offset, log.topic, log.partition)
+    return True
+
+
+def delete_records(log: Log, before_offset: int) -> int:
+    """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
+    """
+    log.partition_dir.check_usable()
+    offset = log.high_watermark if before_offset == -1 else before_offset
+    if offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete records before offset {offset}")
+    advance_log_start_offset(log, offset)
+    return log.log_start_offset
+
+
+def expired(log: Log, now_ms: int) -> Iterator[str]:
+    """Yields why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
+
+    It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays.
+    """
+    config, left = log.config, log.segments.size
     for index, segment in enumerate(log.segments):
         following = log.segments.next_base(index)
-        try:
-            timestamp = segment.indexes.largest_timestamp().timestamp
-        except DamagedLog:
-            # Size and the file's modification time decide instead: damaged segments must not fill the disk.
-            timestamp = -1
-        if timestamp < 0 and (segment.file.size or following is None):
-            timestamp = log.files.modified_ms(segment.file.log_path)
-        # A sealed segment without records was emptied by compaction. Its file is newer than all others and would prevent their removal.
-        end = log.log_end_offset if following is None else following
-        yield SegmentFacts(segment.base_offset, end, segment.file.size, timestamp, following is None)
+        is_active, size = following is None, segment.file.size
+        left -= size
+        if (log.log_end_offset if following is None else following) > log.high_watermark or (is_active and not size):
+            return
+        if config.delete and 0 <= config.retention_ms < now_ms - _largest_timestamp(log, segment, is_active):
+            yield f"log retention time {config.retention_ms}ms breach"
+        elif config.delete and 0 <= config.retention_bytes <= left:
+            yield f"log retention size {config.retention_bytes} breach"
+        elif following is not None and following <= log.log_start_offset:
+            yield f"log start offset {log.log_start_offset} breach"
+        else:
+            return
+
+
+def _largest_timestamp(log: Log, segment: Segment, is_active: bool) -> int:
+    """Returns the segment's largest timestamp, or the file's modification time if no record has one.
+
+    After a start it is read from a file, so it is asked for last.
+    """
+    try:
+        timestamp = segment.indexes.largest_timestamp().timestamp
+    except DamagedLog:
+        # Size and the file's modification time decide instead: damaged segments must not fill the disk.
+        timestamp = -1
+    # A sealed segment without records was emptied by compaction. Its file is newer than all others and would prevent their removal.
+    if timestamp < 0 and (segment.file.size or is_active):
+        timestamp = log.files.modified_ms(segment.file.log_path)
+    return timestamp

@@ -15,16 +15,13 @@ from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import DiskJob
-from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.durability import NO_GAP, Durability
-from ottla.storage.log.partition_dir import LogSpec, PartitionDir
-from ottla.storage.log_config import LogConfig
-from ottla.storage.producers.producer_snapshots import ProducerSnapshots
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import SegmentFile
-from ottla.storage.segment.segments import Segments, roll_deadline, roll_reason
 
 logger = logging.getLogger(__name__)
 
@@ -42,19 +39,11 @@ class Room:
     )
     # fmt: on
 
-    def __init__(
-        self,
-        spec: LogSpec,
-        partition_dir: PartitionDir,
-        segments: Segments,
-        epochs: LeaderEpochs,
-        durability: Durability,
-        snapshots: ProducerSnapshots,
-    ) -> None:
-        self._mappings = spec.mappings
-        self._jitter = spec.jitter
-        self._dir, self._segments, self._epochs = partition_dir, segments, epochs
-        self._durability, self._snapshots = durability, snapshots
+    def __init__(self, spec: LogSpec, durability: Durability) -> None:
+        self._mappings, self._jitter = spec.mappings, spec.jitter
+        self._durability = durability
+        self._dir, self._segments = durability.partition_dir, durability.segments
+        self._epochs, self._snapshots = durability.epochs, durability.snapshots
         # The failure of the last append, also if the disk was only full.
         self.append_failure: StorageFailure | None = None
         self.without_files: deque[Room] = deque()  # those of the same topic and disk that had no files either
@@ -85,13 +74,32 @@ class Room:
 
     def on_new_active(self) -> None:
         """The active segment is another one, or has its first batch."""
-        segment = self._segments.active
-        self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self._config, self._jitter_ms())
+        segment, config = self._segments.active, self._config
+        self._roll_timestamp = self._roll_wall_ms = NEVER
+        if segment.file.size:
+            limit = config.roll_ms - int(self._jitter * min(config.segment_jitter_ms, config.roll_ms))
+            first = segment.first_timestamp()
+            if first >= 0:
+                self._roll_timestamp = first + limit
+            else:
+                self._roll_wall_ms = segment.created_ms + limit
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self._grown()
 
-    def _jitter_ms(self) -> int:
-        return int(self._jitter * min(self._config.segment_jitter_ms, self._config.roll_ms))
+    def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Returns True if a batch must start a new segment, by the conditions of Kafka's LogSegment.shouldRoll.
+
+        The age of a segment is measured from its first batch's timestamp, or from its creation if that batch has none. In a compacted
+        topic max.compaction.lag.ms limits the age as well as segment.ms, because the active segment is never compacted.
+        """
+        segment = self._segments.active
+        return (
+            segment.file.size > self._config.segment_bytes - size
+            or max_timestamp > self._roll_timestamp
+            or now_ms > self._roll_wall_ms
+            or last_offset > self._last_offset_max
+            or segment.indexes.full
+        )
 
     def _grown(self) -> None:
         if self.on_growth is not None:
@@ -118,9 +126,7 @@ class Room:
                 self.create_files()
             # A segment may have been created after a gap for a batch whose append failed; a new leader's batch has a lower offset now.
             begun_too_late = not segment.file.size and segment.base_offset > first_offset
-            if begun_too_late or roll_reason(
-                segment, self._config, size, last_offset, max_timestamp, now_ms, self._jitter_ms()
-            ):
+            if begun_too_late or self._must_roll(size, last_offset, max_timestamp, now_ms):
                 segment = self.roll(end_offset, now_ms, first_offset)
             segment.make_room(size)
             self._dir.check_usable()  # checked again: a flush on another thread may have failed since
@@ -160,7 +166,7 @@ class Room:
                     "producers of %s: %s", self._dir.path, failure
                 )  # without it, a restart only reads more batches
         else:
-            self._segments.replace([*self._segments.sealed, new])
+            self._segments.replace([*list(self._segments)[:-1], new])
             self._dir.delete([old])
         if old.file.size:
             logger.info(
@@ -183,7 +189,7 @@ class Room:
             return DiskJob(self._dir.log_dir, self._create_files_ahead)
         if segment.file.length_synced or not segment.file.size:
             return None
-        if not roll_reason(segment, self._config, size, last_offset, max_timestamp, now_ms, self._jitter_ms()):
+        if not self._must_roll(size, last_offset, max_timestamp, now_ms):
             return None
         return DiskJob(self._dir.log_dir, partial(self.run_disk_job, self.sync_lengths))
 
@@ -241,6 +247,17 @@ class Room:
         """The files of the log are created with those of these logs, of the same topic and disk, which had no files either."""
         self.without_files = without_files
         without_files.append(self)
+
+    def explain_order(self, error: KafkaError) -> KafkaError | StorageFailure:
+        """Returns the failure of the earlier append if it explains an out-of-order sequence, else `error`.
+
+        After a failed append the producer's next batch is out of order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump
+        its epoch, and in-flight batches of other partitions could then be duplicated.
+        """
+        failure = self.append_failure
+        if failure is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return error
+        return type(failure)(failure.path, failure.cause)
 
     def fail(self, failure: StorageFailure) -> None:
         """Counts a failure of the disk (`PartitionDir.fail`): the next append calls `make_room`, which raises."""

@@ -69,7 +69,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         if not log.partition_dir.exists:
             log.room.create_files()
         _begin_truncation(log, offset, start)
-        log.epochs.clear()
+        log.epochs.truncate_from_end(0)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.durability.end_truncation()

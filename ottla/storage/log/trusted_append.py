@@ -26,12 +26,13 @@ from ottla.protocol.records.batch import (
     batch_size,
     check_batch,
 )
+from ottla.protocol.records.control import EndTxnMarker
 from ottla.protocol.records.validate import restamp
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import truncate
 from ottla.storage.log.log import Appended, Log
 from ottla.storage.log.replay import read_marker, update_producers
-from ottla.storage.producers.producer_state import EndTransaction, Origin
+from ottla.storage.producers.producer_states import Origin
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 
@@ -71,7 +72,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
         )
-    marker: EndTransaction | None = None
+    marker: EndTxnMarker | None = None
     if producer_id >= 0:
         if attributes & CONTROL_BIT:
             marker, _ = read_marker(BatchView(view))

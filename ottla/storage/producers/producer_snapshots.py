@@ -20,12 +20,10 @@ from struct import Struct
 from threading import Lock
 from typing import NamedTuple
 
-from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, crc32c
 from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.producers.producer_state import NO_OFFSET, BatchMetadata, ProducerState
-from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.producers.producer_states import NO_OFFSET, BatchMetadata, ProducerState, ProducerStates
 
 logger = logging.getLogger(__name__)
 
@@ -179,11 +177,11 @@ class ProducerSnapshots:
             if offset <= start:
                 break
             if decoded is not None and decoded.offset == offset:
-                producers.load(decoded.states, offset)
+                producers.load(decoded.states)
                 return offset
             path = self._path(offset)
             try:
-                producers.load(decode(path, self._files.read(path) or b""), offset)
+                producers.load(decode(path, self._files.read(path) or b""))
             except CorruptFile:
                 self._remove(offset)
                 continue

@@ -15,25 +15,78 @@ marker is below the high watermark, because until then the marker could be trunc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from heapq import heappop, heappush
 from itertools import takewhile
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import NO_SEQUENCE
-from ottla.storage.producers.producer_state import (
-    BATCHES_REMEMBERED,
-    EPOCH_MAX,
-    NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    SEQUENCE_MASK,
-    BatchMetadata,
-    EndTransaction,
-    Origin,
-    ProducerState,
-)
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
+from ottla.protocol.records.control import EndTxnMarker
 from ottla.storage.segment.txn_index import AbortedTxn
+
+BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
+SEQUENCE_MASK = 0x7FFF_FFFF
+EPOCH_MAX = 0x7FFF
+NO_PRODUCER_EPOCH = -1
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+
+
+class Origin(Enum):
+    """The origin of an append; it decides which fields are checked and which are assigned."""
+
+    CLIENT = "client"  # everything is checked; offsets and epochs are assigned
+    COORDINATOR = "coordinator"  # this node's coordinators: markers, group offsets; sequences are not checked
+    REPLICATION = "replication"  # the leader's batches: offsets and epochs are kept; the leader has validated them
+    RAFT = "raft"  # the quorum leader's batches: offsets and epochs are kept
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """The state of one producer on one partition. `epoch` is -1 until its first batch or marker."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
+    batches: list[BatchMetadata] = field(default_factory=list)
+    generation: int = field(default=0, compare=False, repr=False)  # see `ProducerStates.freeze`
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        if epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
 
 
 @dataclass(slots=True)
@@ -63,7 +116,6 @@ class ProducerStates:
         "_undecided",
         "_verifications",
         "bound",
-        "end_offset",
         "requires_verification",
         "states",
         "unreplicated",
@@ -71,7 +123,6 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
-        self.end_offset = 0  # the state includes every batch below
         self._generation = 0
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
         # First offset -> marker's offset, in the order of the markers, of transactions whose marker is not below the high watermark.
@@ -129,7 +180,7 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, producer_id: int, epoch: int, marker: EndTransaction, transaction_version: int = 0) -> bool:
+    def check_marker(self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int = 0) -> bool:
         """Returns True if the marker is new, False if it repeats one of an ended transaction (KIP-890, version 2).
 
         Raises:
@@ -138,26 +189,21 @@ class ProducerStates:
         state = self.states.get(producer_id)
         if state is None:
             return True
-        if transaction_version >= 2 and epoch == state.epoch:
-            # Version 2 raises the epoch with every transaction, so this epoch's marker was written already.
-            if state.current_txn_first_offset == NO_OFFSET or epoch == EPOCH_MAX:
-                return False
-            raise self._stale_marker(producer_id, epoch, state.epoch)
-        if epoch < state.epoch:
-            raise self._stale_marker(producer_id, epoch, state.epoch)
+        # Version 2 raises the epoch with every transaction, so the marker of a known epoch was written already.
+        is_repeated = transaction_version >= 2 and epoch == state.epoch
+        if is_repeated and (state.current_txn_first_offset == NO_OFFSET or epoch == EPOCH_MAX):
+            return False
+        if epoch < state.epoch or is_repeated:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker of producer {producer_id} has epoch {epoch}, the partition has seen {state.epoch}",
+            )
         if state.coordinator_epoch > marker.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
             )
         return True
-
-    @staticmethod
-    def _stale_marker(producer_id: int, epoch: int, current: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"marker of producer {producer_id} has epoch {epoch}, the partition has seen {current}",
-        )
 
     # KIP-890: verification of transactional appends
 
@@ -242,7 +288,7 @@ class ProducerStates:
             self._verifications.pop(producer_id, None)
 
     def end_transaction(
-        self, producer_id: int, epoch: int, marker: EndTransaction, offset: int, timestamp: int
+        self, producer_id: int, epoch: int, marker: EndTxnMarker, offset: int, timestamp: int
     ) -> AbortedTxn | None:
         """Updates the state with a marker appended at `offset`; returns the entry for the transaction index if it aborts a transaction."""
         state = self.states.get(producer_id)
@@ -262,23 +308,13 @@ class ProducerStates:
         assert opened_by == producer_id
         self.unreplicated[first_offset] = offset
         heappush(self._ended_firsts, first_offset)
-        if marker.commit:
+        if marker.committed:
             return None
         last_stable_offset = next(iter(self._undecided), offset + 1)
         return AbortedTxn(producer_id, first_offset, offset, last_stable_offset)
 
     def _to_change(self, producer_id: int, state: ProducerState | None) -> ProducerState:
-        if state is None:
-            changed = ProducerState(producer_id)
-        else:
-            changed = ProducerState(
-                producer_id,
-                state.epoch,
-                state.coordinator_epoch,
-                state.last_timestamp,
-                state.current_txn_first_offset,
-                state.batches[:],
-            )
+        changed = ProducerState(producer_id) if state is None else replace(state, batches=state.batches[:])
         changed.generation = self._generation
         self.states[producer_id] = changed
         return changed
@@ -322,26 +358,18 @@ class ProducerStates:
         for pid in [p for p, v in self._verifications.items() if now_ms - v.started_ms >= expiration_ms]:
             del self._verifications[pid]
 
-    def replayed_to(self, end_offset: int) -> None:
-        """The state includes every batch below `end_offset`."""
-        self.end_offset = end_offset
-
-    def load(self, states: list[ProducerState], end_offset: int) -> None:
+    def load(self, states: list[ProducerState]) -> None:
         """Replaces the state by that of a snapshot."""
         self.clear()
         self.states = {state.producer_id: state for state in states}
-        opened = [s for s in states if s.current_txn_first_offset != NO_OFFSET]
-        self._undecided = {
-            s.current_txn_first_offset: s.producer_id for s in sorted(opened, key=lambda s: s.current_txn_first_offset)
-        }
-        self.end_offset = end_offset
+        opened = [(s.current_txn_first_offset, s.producer_id) for s in states]
+        self._undecided = {first: producer_id for first, producer_id in sorted(opened) if first != NO_OFFSET}
 
     def clear(self) -> None:
         self.states = {}
         self._undecided = {}
         self.unreplicated = {}
         self._ended_firsts = []
-        self.end_offset = 0
 
 
 def is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:

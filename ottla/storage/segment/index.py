@@ -73,20 +73,21 @@ def floor_entry(
 
 
 class _Index:
-    """An index in memory, and how much of it is in its file. The subclasses have the other half of the entries."""
+    """An index in memory, and how much of it is in its file."""
 
-    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path")
+    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "values")
 
     entry_bytes: int
     kind: str
+    code: str
 
     def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self.entries_max = bytes_max // self.entry_bytes
-        self.offsets = array(
-            "I"
-        )  # relative to the base offset; an entry is complete once it is here, for a flush on another thread
+        # Relative to the base offset; an entry is complete once it is here, for a flush on another thread.
+        self.offsets = array("I")
+        self.values = array(self.code)  # the positions, or the timestamps
         self._saved = 0  # number of entries in the file; -1: the file must be rewritten
         self._cut = False  # the file has further entries, of truncated batches
 
@@ -135,26 +136,31 @@ class _Index:
             raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {self.entry_bytes}-byte entries")
         return array("I", data)
 
-    def _read_all(self) -> None:
-        """The file has the same entries."""
-        self._saved, self._cut = len(self.offsets), False
+    def _read_all(self, values: array[int], offsets: array[int]) -> None:
+        """The file has these entries."""
+        self.values, self.offsets = values, offsets
+        self._saved, self._cut = len(offsets), False
 
-    def _dropped(self, entries: int) -> None:
-        """Counts the saved entries after all but this many were dropped."""
+    def truncate_to(self, offset: int) -> None:
+        """Drops entries of batches that end at or after `offset`."""
+        relative = offset - self.base_offset
+        self._keep(bisect_right(self.offsets, relative - 1) if relative > 0 else 0)
+
+    def _keep(self, entries: int) -> None:
+        del self.offsets[entries:], self.values[entries:]
         if self._saved > entries:
             self._saved, self._cut = entries, True
+
+    def clear(self) -> None:
+        self.offsets, self.values, self._saved, self._cut = array("I"), array(self.code), -1, False
 
 
 class OffsetIndex(_Index):
     """offset -> position, to the nearest entry below."""
 
-    __slots__ = ("positions",)
+    __slots__ = ()
 
-    entry_bytes, kind = OFFSET_ENTRY_BYTES, "index"
-
-    def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
-        super().__init__(path, base_offset, bytes_max)
-        self.positions = array("I")
+    entry_bytes, kind, code = OFFSET_ENTRY_BYTES, "index", "I"
 
     @property
     def full(self) -> bool:
@@ -166,8 +172,8 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         relative = offset - self.base_offset
-        assert not self.offsets or (relative > self.offsets[-1] and position > self.positions[-1]), "index must grow"
-        self.positions.append(position)
+        assert not self.offsets or (relative > self.offsets[-1] and position > self.values[-1]), "index must grow"
+        self.values.append(position)
         self.offsets.append(relative)
 
     def floor(self, offset: int) -> tuple[int, int]:
@@ -177,10 +183,10 @@ class OffsetIndex(_Index):
 
     def floor_position(self, position: int) -> tuple[int, int]:
         """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
-        return self._entry(bisect_right(self.positions, position))
+        return self._entry(bisect_right(self.values, position))
 
     def _entry(self, at: int) -> tuple[int, int]:
-        return (self.base_offset + self.offsets[at - 1], self.positions[at - 1]) if at else NO_ENTRY
+        return (self.base_offset + self.offsets[at - 1], self.values[at - 1]) if at else NO_ENTRY
 
     def floor_in_file(self, files: Files, offset: int) -> tuple[int, int]:
         """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
@@ -194,24 +200,14 @@ class OffsetIndex(_Index):
             raise CorruptFile(self.path, "an entry has position 0: a page was lost and reads as zeros")
         return (self.base_offset + entry[0], entry[1]) if entry is not None else NO_ENTRY
 
-    def truncate_to(self, offset: int) -> None:
-        """Drops entries of batches that end at or after `offset`."""
-        relative = offset - self.base_offset
-        at = bisect_right(self.offsets, relative - 1) if relative > 0 else 0
-        self._keep(at)
-
     def truncate_to_position(self, position: int) -> None:
         """Drops entries of batches that start at or after `position`."""
-        self._keep(bisect_right(self.positions, position - 1) if position > 0 else 0)
-
-    def _keep(self, entries: int) -> None:
-        del self.offsets[entries:], self.positions[entries:]
-        self._dropped(entries)
+        self._keep(bisect_right(self.values, position - 1) if position > 0 else 0)
 
     def _encoded(self, start: int, end: int) -> bytes:
         mixed = array("I", bytes(OFFSET_ENTRY_BYTES * (end - start)))
         mixed[0::2] = self.offsets[start:end]
-        mixed[1::2] = self.positions[start:end]
+        mixed[1::2] = self.values[start:end]
         _to_big_endian(mixed)
         return mixed.tobytes()
 
@@ -229,61 +225,47 @@ class OffsetIndex(_Index):
             raise CorruptFile(self.path, "entries are out of order or beyond the end of the log")
         if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
             raise CorruptFile(self.path, "an offset is too far from the base offset")
-        self.offsets, self.positions = offsets, positions
-        self._read_all()
-
-    def clear(self) -> None:
-        self.offsets, self.positions, self._saved, self._cut = array("I"), array("I"), -1, False
+        self._read_all(positions, offsets)
 
 
 class TimeIndex(_Index):
     """Maps a timestamp to an offset: every earlier batch of the segment has a smaller max timestamp."""
 
-    __slots__ = ("timestamps",)
+    __slots__ = ()
 
-    entry_bytes, kind = TIME_ENTRY_BYTES, "time index"
-
-    def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
-        super().__init__(path, base_offset, bytes_max)
-        self.timestamps = array("q")
+    entry_bytes, kind, code = TIME_ENTRY_BYTES, "time index", "q"
 
     @property
     def full(self) -> bool:
         # One slot is reserved for the entry that sealing adds.
-        return len(self.timestamps) >= self.entries_max - 1
+        return len(self.values) >= self.entries_max - 1
 
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry, or (-1, base offset)."""
-        if not self.timestamps:
+        if not self.values:
             return -1, self.base_offset
-        return self.timestamps[-1], self.base_offset + self.offsets[-1]
+        return self.values[-1], self.base_offset + self.offsets[-1]
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds the entry if its timestamp is newer than the last entry's."""
-        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+        if timestamp > (self.values[-1] if self.values else -1):
             relative = offset - self.base_offset
             assert not self.offsets or relative >= self.offsets[-1], "time index offsets must not decrease"
-            self.timestamps.append(timestamp)
+            self.values.append(timestamp)
             self.offsets.append(relative)
 
     def floor(self, timestamp: int) -> tuple[int, int]:
         """Returns (timestamp, offset) of the last entry at or before `timestamp`: no record before it has a greater timestamp."""
-        at = bisect_right(self.timestamps, timestamp)
-        return (self.timestamps[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
+        at = bisect_right(self.values, timestamp)
+        return (self.values[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
 
     def floor_in_file(self, files: Files, timestamp: int) -> tuple[int, int]:
         """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
         entry = floor_entry(files, self.path, _TIME_ENTRY, 0, timestamp)
         return (entry[0], self.base_offset + entry[1]) if entry is not None else (-1, self.base_offset)
 
-    def truncate_to(self, offset: int) -> None:
-        relative = offset - self.base_offset
-        entries = bisect_right(self.offsets, relative - 1) if relative > 0 else 0
-        del self.timestamps[entries:], self.offsets[entries:]
-        self._dropped(entries)
-
     def _encoded(self, start: int, end: int) -> bytes:
-        timestamps, offsets = self.timestamps[start:end], self.offsets[start:end]
+        timestamps, offsets = self.values[start:end], self.offsets[start:end]
         _to_big_endian(timestamps)
         _to_big_endian(offsets)
         halves, mixed = array("I", timestamps.tobytes()), array("I", bytes(TIME_ENTRY_BYTES * len(offsets)))
@@ -316,11 +298,7 @@ class TimeIndex(_Index):
             raise CorruptFile(self.path, f"offset {self.base_offset + offsets[-1]} is not in the segment")
         if timestamps and timestamps[0] == offsets[0] == 0:
             raise CorruptFile(self.path, "begins with zeros: a page was lost")
-        self.timestamps, self.offsets = timestamps, offsets
-        self._read_all()
-
-    def clear(self) -> None:
-        self.timestamps, self.offsets, self._saved, self._cut = array("q"), array("I"), -1, False
+        self._read_all(timestamps, offsets)
 
 
 def _to_big_endian(numbers: array[int]) -> None:

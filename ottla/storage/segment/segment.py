@@ -30,7 +30,6 @@ from ottla.storage.segment.txn_index import TransactionIndex
 from ottla.storage.segment.walk import WALK, DamagedLog
 
 HINTS_MAX = 64
-OFFSET_MAX = 2**63 - 1
 OFFSET_LENGTH_EPOCH = Struct(">qii")
 _STAMPED = OFFSET_LENGTH_EPOCH.size
 

@@ -20,8 +20,8 @@ from ottla.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
+    crc32c,
 )
-from ottla.protocol.records.crc import crc32c
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Iterator
 
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
-from ottla.storage.files import Files, MappedFile
+from ottla.storage.files import Files, MappedFile, Mappings
 from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import WALK, ColdBytes, DamagedLog, walk
 
 logger = logging.getLogger(__name__)
@@ -131,9 +130,7 @@ class SegmentFile:
 
         Bytes that an earlier process wrote must be brought into memory first, with `reach`.
         """
-        mapped = self.mapped
-        if mapped is None:
-            mapped = self._map()
+        mapped = self.mapped or self._map()
         self.recently_used = True
         return mapped.buffer
 
@@ -145,9 +142,7 @@ class SegmentFile:
         """
         if position >= self.fresh_from:
             return self.size
-        mapped = self.mapped
-        if mapped is None:
-            mapped = self._map()
+        mapped = self.mapped or self._map()
         if end is None:
             end = min(position + REACH_BYTES, self.size)
         mapped.populate(position, end)
@@ -158,9 +153,7 @@ class SegmentFile:
 
         If it is not all, the kernel reads ahead for the next read.
         """
-        mapped = self.mapped
-        if mapped is None:
-            mapped = self._map()
+        mapped = self.mapped or self._map()
         end = min(position + size, self.size)
         reached = mapped.in_memory_until(position, end)
         if reached < end:
@@ -272,9 +265,7 @@ class SegmentFile:
         Raises:
             DiskFull: the disk has no space; nothing has changed.
         """
-        mapped = self.mapped
-        if mapped is None:
-            mapped = self._map()
+        mapped = self.mapped or self._map()
         if not self._is_filled:
             mapped.fill_holes(self.size)
             self._is_filled = True
@@ -314,9 +305,7 @@ class SegmentFile:
 
     def zero(self, start: int, end: int) -> None:
         if start < end:
-            mapped = self.mapped
-            if mapped is None:
-                mapped = self._map()
+            mapped = self.mapped or self._map()
             mapped.zero(start, end)
 
     def trim(self) -> None:
@@ -357,9 +346,7 @@ class SegmentFile:
 
     def settle_tail(self) -> None:
         """Syncs the zeros after the last batch: see `Segment.erase`."""
-        mapped = self.mapped
-        if mapped is None:
-            mapped = self._map()
+        mapped = self.mapped or self._map()
         mapped.touch(self.size, mapped.size)
         self.sync()
 

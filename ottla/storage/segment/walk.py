@@ -11,7 +11,6 @@ reads wrong bytes.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
@@ -26,10 +25,8 @@ from ottla.protocol.records.batch import (
     MAGIC,
     MAGIC_AT,
     PARTITION_LEADER_EPOCH_AT,
+    crc32c,
 )
-from ottla.protocol.records.crc import crc32c
-
-logger = logging.getLogger(__name__)
 
 # The fields of a header that the walk needs: base offset, length, magic and last offset delta.
 WALK = Struct(">qi4xb6xi")

@@ -19,8 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from ottla.node.child import PIPES_VARIABLE
-from ottla.node.forked import live
+from ottla.node.child import PIPES_VARIABLE, live
 from ottla.testing.inside import control
 from ottla.testing.inside.faults import decoded
 

@@ -9,15 +9,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.server.clock import Clock, pause
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import FastPath
+from ottla.server.network.context import FastPath, Reply, RequestContext
 from ottla.server.network.frames import Buffer
-from ottla.server.network.reply import Reply
 from ottla.server.network.route import AsyncHandler, Handler, Route
 from ottla.testing.connection import CLIENT_ID
 from ottla.testing.inside.faults import NodeFaults, RequestFault
 
-#: The client ids of nodes (broker/cluster/broker_channels.py), and of the test's own questions.
+#: The client ids of nodes (broker/cluster/channels.py), and of the test's own questions.
 SPARED = ("broker-", CLIENT_ID)
 
 

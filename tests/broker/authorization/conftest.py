@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 from ottla.server.authorization.operations import (
@@ -48,6 +49,7 @@ def guarded() -> Iterator[Node]:
         eventually(lambda: not error_codes(wire.request(FindCoordinatorRequest(coordinator_keys=["g"]), 4)), "offsets")
         # Group `g` exists before the first test: OffsetDelete answers GROUP_ID_NOT_FOUND before it looks at topics.
         eventually(lambda: not error_codes(wire.request(commit("g", "open"), 8)), "the coordinator to be loaded")
+        eventually(lambda: not wire.request(ListGroupsRequest()).error_code, "those of all other groups to be loaded")
         create(
             wire,
             acl(TOPIC, "hidden", ALL, principal=ALICE),

@@ -40,7 +40,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 from tests.broker.records import batch
 
 Build = Callable[[str, dict[str, bytes], int], Any]

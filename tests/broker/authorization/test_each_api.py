@@ -45,7 +45,7 @@ from ottla.protocol.messages.shared_structs import TopicPartitionIndexes as Prod
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.sync_group import SyncGroupRequest
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 from ottla.server.authorization.operations import (
     ALTER,

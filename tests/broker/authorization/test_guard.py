@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import list_groups
+from ottla.broker.api.groups import list_groups
 from ottla.broker.api_row import Answered
-from ottla.broker.authorization.guard import Each, Whole, guarded, on_cluster, on_each_group, on_group
+from ottla.broker.authorization import Each, Whole, guarded, on_cluster, on_each_group, on_group
 from ottla.broker.routes import ROUTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ from ottla.server.authorization.operations import (
     LITERAL,
     READ,
 )
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.server.authorization.callers import caller
 
 EACH = (Each("groups_names", "results", on_each_group(DELETE)),)
@@ -124,7 +124,7 @@ def test_what_may_not_be_seen_is_left_out_of_the_answer() -> None:
     listed = [ListedGroup(group_id="mine"), ListedGroup(group_id="other")]
     node = broker()
     node.groups = SimpleNamespace(list=lambda states, types: (ErrorCode.NONE, listed))
-    answer = list_groups.handle(node, ListGroupsRequest(), caller())
+    answer = list_groups(node, ListGroupsRequest(), caller())
     assert isinstance(answer, ListGroupsResponse)
     assert [group.group_id for group in answer.groups] == ["mine"]
 

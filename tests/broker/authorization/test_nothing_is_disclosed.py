@@ -11,7 +11,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.authorization.operations import (
     ALL,
     CREATE,

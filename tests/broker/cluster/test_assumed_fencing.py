@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.broker.cluster.assumed_fencing import Peer, is_minority, reason
+from ottla.broker.cluster.assumed_fencing import Reachability, is_minority, reason
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
@@ -116,14 +116,16 @@ def test_a_leader_cut_off_from_the_controllers_alone_stops_serving_once_another_
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ([Peer.REACHED, Peer.REACHED], None),
-        ([Peer.REACHED, Peer.SUCCESSOR], "another broker leads in its place"),
-        ([Peer.SILENT, Peer.SILENT], "it reaches no majority of the brokers"),
-        ([Peer.GONE, Peer.GONE], None),
+        ([Reachability.REACHED, Reachability.REACHED], None),
+        ([Reachability.REACHED, Reachability.SUCCESSOR], "another broker leads in its place"),
+        ([Reachability.SILENT, Reachability.SILENT], "it reaches no majority of the brokers"),
+        ([Reachability.GONE, Reachability.GONE], None),
         ([], None),
     ],
 )
-def test_what_a_broker_that_is_out_of_touch_makes_of_the_others(found: list[Peer], expected: str | None) -> None:
+def test_what_a_broker_that_is_out_of_touch_makes_of_the_others(
+    found: list[Reachability], expected: str | None
+) -> None:
     assert reason(found) == expected
 
 

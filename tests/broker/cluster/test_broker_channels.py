@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster import broker_channels
-from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.server.config.node_config import NodeConfig
@@ -40,7 +39,7 @@ def test_another_broker_is_asked_at_a_listener_whose_name_is_written_in_lower_ca
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Registered names are in upper case, as Kafka makes them: it was "not known to be alive"."""
-    monkeypatch.setattr(broker_channels, "Channel", Answering)
+    monkeypatch.setattr("ottla.broker.cluster.channels.Channel", Answering)
     inside = SimpleNamespace(host="two.example", port=9192)
     broker = SimpleNamespace(fenced=False, epoch=5, endpoint={"INSIDE": inside}.get)
     metadata: Any = MetadataCache(1, "cluster")

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
-from ottla.broker.cluster.forwarding import forward
+from ottla.broker.cluster.channels import ControllerAddress, ControllerChannel, forward
 from ottla.controller.raft.metadata_log import TOPIC as METADATA_TOPIC
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decode, encode
@@ -206,7 +205,7 @@ async def test_a_follower_of_the_quorum_sends_describe_quorum_on_to_its_leader(t
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     nodes = {node_id: Node(tmp_path / str(node_id), node_id=node_id, ports=ports) for node_id in ports}
     await asyncio.gather(*(node.start() for node in nodes.values()))
-    leader_id = nodes[1].metadata.raft.leader_id
+    leader_id = nodes[1].metadata.raft.state.leader_id
     looks = [port for node_id, port in ports.items() if node_id != leader_id] + [ports[leader_id]]
     real = RealWorld(asyncio.get_running_loop())
     # As while the quorum changes its leader: the first two it is sent to are not the leader.
@@ -225,7 +224,7 @@ async def test_a_follower_of_the_quorum_sends_describe_quorum_on_to_its_leader(t
 
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "unknown"])
 async def test_no_controller_in_time_is_the_apis_own_timeout(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.cluster.forwarding.REQUEST_TIMEOUT_MS", 60)
+    monkeypatch.setattr("ottla.broker.cluster.channels.REQUEST_TIMEOUT_MS", 60)
     never = asyncio.Event()
 
     async def silence() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cluster.broker_state import BrokerState
-from ottla.broker.cluster.registration import RegistrationRejected
-from ottla.controller.metadata.delta import MetadataDelta
+from ottla.broker.cluster.lifecycle import RegistrationRejected
 from ottla.controller.metadata.features import FeaturesImage
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +21,7 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.principal import Principal
-from tests.controller.node import Node, forwarded, running
+from tests.controller.node import SECONDS_MAX, Node, forwarded, running
 
 DIRECTORY = bytes(range(16))
 
@@ -34,13 +33,14 @@ def fenced(node: Node, broker_id: int) -> bool | None:
 
 async def test_a_broker_waits_for_a_controller_that_is_not_there_yet(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.metadata.start()
+    await node.metadata.raft.start()
     node.lifecycle.ready_to_unfence()
     node.lifecycle.start()
     await asyncio.wait({node.lifecycle.unfenced}, timeout=0.05)
     assert node.lifecycle.state is BrokerState.STARTING, "nothing listens at the controller's port"
-    await node.listener.start()
-    async with asyncio.timeout(5):
+    await node.listener.bind()
+    await node.listener.accept()
+    async with asyncio.timeout(SECONDS_MAX):
         await node.lifecycle.unfenced
     await node.stop()
 
@@ -49,11 +49,11 @@ async def test_a_broker_stays_fenced_until_it_says_that_it_is_ready(tmp_path: Pa
     async with running(tmp_path) as node:
         broker = node.broker(2)
         broker.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             await broker.caught_up
         assert (broker.state, fenced(node, 2)) == (BrokerState.RECOVERY, True)
         broker.ready_to_unfence()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SECONDS_MAX):
             await broker.unfenced
         assert (broker.state, fenced(node, 2)) == (BrokerState.RUNNING, False)
         broker.stop()
@@ -64,7 +64,7 @@ async def test_a_broker_that_leaves_in_order_is_fenced_and_keeps_its_place(tmp_p
         await node.channel.request(
             CreateTopicsRequest(topics=[CreatableTopic(name="orders", num_partitions=1, replication_factor=1)])
         )
-        assert await node.lifecycle.controlled_shutdown(5_000)
+        assert await node.lifecycle.controlled_shutdown(SECONDS_MAX * 1_000)
         assert node.lifecycle.state is BrokerState.SHUTTING_DOWN
         await node.wait(lambda: fenced(node, 1) is True)
         orders = node.metadata.loader.image.topics.by_name("orders")
@@ -85,11 +85,11 @@ async def test_a_broker_whose_connection_breaks_is_fenced_long_before_its_sessio
         broker = node.broker(2, channel)
         broker.ready_to_unfence()
         broker.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             await broker.unfenced
         broker.stop()
         channel.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(6):  # the session ends after 7 s at the earliest
             await node.wait(lambda: fenced(node, 2) is True)
 
 
@@ -101,7 +101,7 @@ async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path:
         broker = node.broker(2, node.new_channel(), heartbeat_interval_ms=50, session_timeout_ms=20_000)
         broker.ready_to_unfence()
         broker.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             await broker.unfenced
         answered: list[int] = []
         fast = broker._controller.request
@@ -113,7 +113,7 @@ async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path:
             return response
 
         broker._controller.request = slow
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             await node.wait(lambda: len(answered) == 3)
         assert answered == [ErrorCode.NONE] * 3 and fenced(node, 2) is False
         broker.stop()
@@ -140,7 +140,7 @@ async def test_a_heartbeat_names_cordoned_directories_once_the_metadata_version_
             image = MetadataImage(features=FeaturesImage(Map({"metadata.version": level})))
             broker.on_metadata_update(MetadataDelta(image), image)
             del heartbeats[:]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SECONDS_MAX):
                 await node.wait(lambda: bool(heartbeats))
             assert heartbeats[-1].cordoned_log_dirs == named
             if named is None:
@@ -157,6 +157,22 @@ async def test_a_second_process_with_the_same_id_is_refused_with_the_reason(tmp_
             await impostor.unfenced
         assert impostor.state is BrokerState.SHUTTING_DOWN
         assert fenced(node, 1) is False, "the first one is not disturbed"
+
+
+async def test_a_second_process_whose_last_request_is_not_answered_is_refused_with_that_reason(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        impostor = node.broker(1, node.new_channel(), registration_timeout_ms=500)
+        answers = iter([ErrorCode.DUPLICATE_BROKER_REGISTRATION])
+
+        async def request(request: object, timeout_ms: int) -> object:
+            raise KafkaError(next(answers, ErrorCode.REQUEST_TIMED_OUT))
+
+        impostor._controller.request = request
+        impostor.start()
+        with pytest.raises(RegistrationRejected, match="another live broker has the same node id"):
+            await impostor.unfenced
 
 
 async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) -> None:
@@ -194,7 +210,7 @@ async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
         broker.on_rejected = ended.append
         broker.ready_to_unfence()
         broker.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             await broker.unfenced
 
         def fail() -> int:
@@ -209,7 +225,7 @@ async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
 
 async def test_a_request_without_any_controller_fails_in_time(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    await node.metadata.start()  # it leads, but nothing listens at its port
+    await node.metadata.raft.start()  # it leads, but nothing listens at its port
     with pytest.raises(KafkaError) as refused:
         await node.channel.request(UnregisterBrokerRequest(broker_id=1), timeout_ms=100)
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT

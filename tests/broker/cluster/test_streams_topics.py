@@ -7,11 +7,10 @@ from collections.abc import Coroutine, Mapping
 from ipaddress import ip_address
 from typing import Any, cast
 
-from ottla.broker.cluster.streams_topics import ERRORS_MAX, StreamsTopics
-from ottla.protocol.api import ApiKey
+from ottla.broker.cluster.topic_creation import ERRORS_MAX, StreamsTopics
+from ottla.protocol.api import ApiKey, decode_request_header
 from ottla.protocol.compile import decode, encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import decode_request_header
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse

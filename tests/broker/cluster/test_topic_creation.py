@@ -11,12 +11,12 @@ import pytest
 from ottla.broker.cluster.topic_creation import TopicCreation, creatable
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import TopicRecord
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.server.clock import TimerWheel
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from tests.manual_clock import ManualClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordinator.partitions import java_hash_code, partition_for
+from ottla.broker.coordinator.coordinator import java_hash_code, partition_for
 
 
 @pytest.mark.parametrize(

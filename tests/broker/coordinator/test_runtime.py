@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator import loading, turns
+from ottla.broker.coordinator import shard as shards
+from ottla.broker.coordinator import turns
 from ottla.broker.coordinator.context import REPLIES_A_TURN
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.state.group_records import GroupRecordCodec, offset_commit_record
+from ottla.broker.groups.state.group import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.coordinator.memory_log import MemoryLog
 from tests.manual_clock import ManualClock
 
@@ -96,7 +97,7 @@ def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_answered_with_
     harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.load_at_most(16)
-    monkeypatch.setattr(loading, "READ_BYTES", 300)
+    monkeypatch.setattr(shards, "READ_BYTES", 300)
     harness.runtime.on_elected(0, 1)
     for number in range(20):
         harness.write(number)

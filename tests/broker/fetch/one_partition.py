@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.fetch.handler import response_of, settle
 from ottla.broker.fetch.reader import SessionReader
-from ottla.broker.fetch.response import response_of, settle
 from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState

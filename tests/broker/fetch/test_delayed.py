@@ -9,13 +9,11 @@ import pytest
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest
 from tests.broker.conftest import Node
-from tests.broker.fetch.test_handler import NAMED, append, fetch, views
+from tests.broker.fetch.test_handler import FOREVER_MS, NAMED, append, fetch, views
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 
-#: Longer than a test lasts: whatever waits for it has not been woken. A receive gives up earlier.
-FOREVER_MS = 60_000
-RECEIVE_SECONDS_MAX = 5
+RECEIVE_SECONDS_MAX = 20
 
 
 @pytest.fixture

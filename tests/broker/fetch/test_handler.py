@@ -22,6 +22,8 @@ from tests.broker.wire import Wire
 
 VERSIONS = range(4, 19)
 NAMED = 12  # the last version with topic names
+#: Longer than a test lasts: whatever waits for it has not been woken. A receive gives up earlier.
+FOREVER_MS = 60_000
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ def test_an_empty_fetch_waits_for_max_wait_and_not_longer(node: Node, wire: Wire
     node.create("quiet")
     began = time.monotonic()
     partition = wire.request(fetch("quiet", max_wait_ms=150), NAMED).responses[0].partitions[0]
-    assert 0.14 <= time.monotonic() - began < 1.0
+    assert 0.14 <= time.monotonic() - began < 8.0
     assert (partition.error_code, len(partition.records)) == (0, 0)
 
 
@@ -186,9 +188,7 @@ def test_a_waiting_fetch_is_answered_when_data_arrives(node: Node, wire: Wire) -
     node.create("arriving")
     writer = threading.Timer(0.1, append, (node, "arriving", b"now"))
     writer.start()
-    began = time.monotonic()
-    partition = wire.request(fetch("arriving", max_wait_ms=8_000), NAMED).responses[0].partitions[0]
-    assert time.monotonic() - began < 4.0
+    partition = wire.request(fetch("arriving", max_wait_ms=FOREVER_MS), NAMED).responses[0].partitions[0]
     assert len(views(partition.records)) == 1
     writer.join()
 
@@ -196,7 +196,7 @@ def test_a_waiting_fetch_is_answered_when_data_arrives(node: Node, wire: Wire) -
 def test_min_bytes_holds_the_answer_back_until_there_is_enough(node: Node, wire: Wire) -> None:
     node.create("gathering", partitions=2)
     one = len(batch([b"x"]))
-    wire.send(fetch("gathering", partitions=(0, 1), max_wait_ms=8_000, min_bytes=3 * one), NAMED)
+    wire.send(fetch("gathering", partitions=(0, 1), max_wait_ms=FOREVER_MS, min_bytes=3 * one), NAMED)
     append(node, "gathering", b"x")
     append(node, "gathering", b"x", index=1)
     wire.sock.settimeout(0.15)
@@ -210,7 +210,7 @@ def test_min_bytes_holds_the_answer_back_until_there_is_enough(node: Node, wire:
 
 def test_requests_behind_a_waiting_fetch_take_effect_and_are_answered_in_order(node: Node, wire: Wire) -> None:
     node.create("pipelined")
-    wire.send(fetch("pipelined", max_wait_ms=8_000), NAMED)
+    wire.send(fetch("pipelined", max_wait_ms=FOREVER_MS), NAMED)
     wire.send(
         ProduceRequest(
             acks=-1,
@@ -231,12 +231,10 @@ def test_requests_behind_a_waiting_fetch_take_effect_and_are_answered_in_order(n
 
 def test_deleting_the_topic_ends_the_wait(node: Node, wire: Wire) -> None:
     node.create("doomed")
-    wire.send(fetch("doomed", max_wait_ms=8_000), NAMED)
+    wire.send(fetch("doomed", max_wait_ms=FOREVER_MS), NAMED)
     with node.wire() as other:
         other.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="doomed")], timeout_ms=5000))
-    began = time.monotonic()
     partition = wire.receive(1, NAMED).responses[0].partitions[0]
-    assert time.monotonic() - began < 4.0
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

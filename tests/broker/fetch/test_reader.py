@@ -14,11 +14,11 @@ from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
@@ -62,7 +62,7 @@ def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_se
     lead(partition, log, 5)
     append(partition, 1)
     log.advance_high_watermark(4)
-    log.delete_records(2)
+    delete_records(log, 2)
     diverging = fetched(partition, fetching(3, 3), FOLLOWER, 1).diverging_epoch
     assert (diverging.epoch, diverging.end_offset) == (1, 3)
     assert fetched(partition, fetching(1, 3), FOLLOWER, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -7,10 +7,9 @@ from random import Random
 import pytest
 
 from ottla.broker.fetch.session import FetchPartition, FetchSession
-from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import (
     FenceBrokerRecord,
@@ -64,7 +63,7 @@ def changed(*of_broker: MetadataRecord) -> MetadataDelta:
 
 
 def publish(partition: Partition, idle: Idle, delta: MetadataDelta) -> None:
-    work = Rejoining([partition], idle.sessions).on_metadata_update(delta, delta.apply(2, 1))
+    work = idle.sessions.rejoin([partition], delta, delta.apply(2, 1))
     if work is not None:
         do_now(work)
 

@@ -28,6 +28,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.server.network.connection import Connection
 from ottla.server.network.frames import Buffer
 from ottla.storage.log.log import Origin
+from ottla.storage.log.retention import delete_records
 from tests.broker.produce.test_repeated import Answers, connect
 from tests.broker.records import batch
 from tests.effort import examples
@@ -233,7 +234,7 @@ def disturb(rng: random.Random, mine: list[Any]) -> None:
                 each.append(records, -1, EPOCH_MS)
     elif chosen == 7:
         log = partition.log
-        log.delete_records(rng.randint(log.log_start_offset, log.high_watermark))
+        delete_records(log, rng.randint(log.log_start_offset, log.high_watermark))
         partition.watchers.fire()
     elif chosen == 8:
         partition.leader_throttle = None if partition.leader_throttle else Throttle(partition._wakeups.clock)
@@ -270,7 +271,7 @@ def run_on(node: SimNode, call: Any, *arguments: Any) -> None:
 
 def leaders(harness: SimClusterHarness) -> list[Any]:
     found = [p for node in harness.cluster.brokers for p in node.partitions() if p.topic in (TOPIC, OTHER)]
-    return sorted((p for p in found if p.is_leader and len(p.isr) == 2), key=lambda p: (p.topic, p.index))
+    return sorted((p for p in found if p.is_leader and len(p.isr.members) == 2), key=lambda p: (p.topic, p.index))
 
 
 def state(node: SimNode, mine: list[Any]) -> Any:
@@ -282,7 +283,7 @@ def state(node: SimNode, mine: list[Any]) -> Any:
     return {
         "partitions": [
             (
-                str(p), p.reads, p.failed_reads, p.bytes_out, p.replication_bytes_out, sorted(p.isr),
+                str(p), p.reads, p.failed_reads, p.bytes_out, p.replication_bytes_out, sorted(p.isr.members),
                 p.log.high_watermark, p.log.log_end_offset, [repr(f) for f in p.followers.values()],
                 len(p.watchers.followers), len(p.watchers.consumers),
             )

@@ -6,10 +6,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.fetch.session import (
-    FetchPartition,
-    FetchSession,
-)
+from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.broker.fetch.session_cache import EVICTION_MS_MIN, FetchSessionCache
 from ottla.broker.replication.follower_session import EPOCH_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -8,9 +8,8 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.shared_map import Map
-from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from tests.broker.groups.inline_work import resolver, target_worker
 from tests.manual_clock import ManualClock
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
 
-from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.group_records import GroupRecordCodec
+from ottla.broker.groups.state.group import GroupRecordCodec, GroupType
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -25,7 +22,7 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import cluster_of, topics_image
 
@@ -99,7 +96,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
 
     def delete_groups(self, group_ids: list[str]) -> Any:
         """DeleteGroups for groups that have no states at share coordinators."""
-        return GroupDeletion(self.coordinator, Mock()).delete_stateless(group_ids)
+        return self.coordinator.delete_groups(group_ids)
 
     def client(self, name: str, **settings: Any) -> GroupClient:
         return GroupClient(self, name, **settings)

@@ -11,9 +11,9 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
-from ottla.broker.groups.state.classic_member import Member
-from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.classic_member import ClassicGroupMember
 from ottla.broker.groups.state.committed import CommittedOffsets
+from ottla.broker.groups.state.group import Commit
 from ottla.protocol.errors import ErrorCode
 from tests.histories import mutant
 
@@ -42,7 +42,7 @@ def keep_members_of_older_records(self: GroupMetadataManager, group_id: str, val
         group.subscribed_topics = group.compute_subscribed_topics()
 
 
-def forget_parked_requests(self: Member, known: Member, protocol_name: str | None) -> None:
+def forget_parked_requests(self: ClassicGroupMember, known: ClassicGroupMember, protocol_name: str | None) -> None:
     self.protocols = known.protocols
 
 
@@ -94,7 +94,7 @@ def abort_is_a_commit(self: CommittedOffsets, producer_id: int, committed: bool)
     _replay_marker(self, producer_id, True)
 
 
-def remove_without_an_answer(group: ClassicGroup, member: Member) -> list[Any]:
+def remove_without_an_answer(group: ClassicGroup, member: ClassicGroupMember) -> list[Any]:
     group.remove(member.member_id)
     return []
 
@@ -112,7 +112,7 @@ MUTANTS = {
         (GroupMetadataManager, "_replay_group", keep_members_of_older_records),
     ),
     "forgets-parked-requests": mutant(
-        "a record drops what its members wait for", "0", (Member, "carry_over", forget_parked_requests)
+        "a record drops what its members wait for", "0", (ClassicGroupMember, "carry_over", forget_parked_requests)
     ),
     "commits-of-any-generation": mutant(
         "a commit's generation is not looked at",

@@ -7,12 +7,15 @@ from typing import Any
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_metadata_manager import GroupCounts
 from tests.broker.groups.cluster import cluster_of
 
 
 def empty_shard() -> GroupCoordinatorShard:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    return GroupCoordinatorShard(timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", cluster_of())
+    return GroupCoordinatorShard(
+        timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", cluster_of(), GroupCounts(), lambda: 0
+    )
 
 
 def replayed(records: list[tuple[int, Any, Any]]) -> GroupCoordinatorShard:

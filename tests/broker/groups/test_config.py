@@ -6,8 +6,8 @@ import pytest
 
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, from_properties
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.own import OWN_CONFIGS
+from ottla.server.config.key import ConfigError
+from ottla.server.config.settings import OWN_CONFIGS
 
 UNIFORM_CLASS = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
 

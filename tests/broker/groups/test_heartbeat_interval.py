@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.modern_group import GroupState
+from ottla.broker.groups.state.modern_group import ModernGroupState
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.streams.member import StreamsMember
@@ -73,7 +73,7 @@ def test_500_members_have_1000_partitions_within_seven_seconds_of_the_last_join(
     members = [ConsumerMember(harness, f"m-{n}") for n in range(500)]
     due = [(n, n) for n in range(len(members))]
     now_ms, last_join_ms = 0, len(members) - 1
-    while now_ms <= last_join_ms or harness.shard.group(ConsumerGroup, "g").state is not GroupState.STABLE:
+    while now_ms <= last_join_ms or harness.shard.group(ConsumerGroup, "g").state is not ModernGroupState.STABLE:
         at_ms, n = heappop(due)
         harness.clock.advance(at_ms - now_ms)
         now_ms, before = at_ms, members[n].owned

@@ -111,6 +111,7 @@ def nodes(directory: Path) -> Iterator[list[Node]]:
     with started[0].wire() as wire:
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
         eventually(lambda: not wire.request(find).coordinators[0].error_code, "the coordinator")
+        eventually(lambda: committed_offset(wire, "t")[0] == ErrorCode.NONE, "the coordinator to be loaded")
     yield started
     stop_node(started[-1])
 

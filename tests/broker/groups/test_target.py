@@ -11,10 +11,10 @@ import pytest
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.modern_group import GroupState
+from ottla.broker.groups.state.modern_group import ModernGroupState
 from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
+from ottla.protocol.internal_topics.group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import TP, GroupCoordinatorHarness
 from tests.broker.groups.share.harness import ShareGroupHarness
@@ -68,7 +68,7 @@ def test_a_large_target_is_computed_beside_the_heartbeats() -> None:
     harness, first, second = two_members()
     assert second.beat().member_epoch == 2
     assert second.beat().member_epoch == 2
-    assert group_of(harness).state is GroupState.ASSIGNING
+    assert group_of(harness).state is ModernGroupState.ASSIGNING
     harness.clock.advance(10)
     assert first.beat().assignment is not None
     first.beat()
@@ -83,7 +83,7 @@ def test_a_heartbeat_while_a_target_is_computed_does_not_look_at_the_members_aga
     group = group_of(harness)
     assert group.is_assigning
     plan = Mock()
-    outcome = assign(harness.shard, group, plan, lambda: Outcome(response="went on"))
+    outcome = assign(harness.shard, 0, group, plan, lambda: Outcome(response="went on"))
     assert outcome.response == "went on" and not plan.called
 
 
@@ -101,7 +101,7 @@ def test_a_member_that_joins_meanwhile_gets_its_partitions_with_the_next_target(
             member.beat()
             member.beat()
         harness.clock.advance(10)
-    assert group.state is GroupState.STABLE
+    assert group.state is ModernGroupState.STABLE
     assert sum(len(member.owned["t"]) for member in (first, second, third)) == LARGE
 
 
@@ -132,7 +132,7 @@ def test_the_target_of_those_who_stay_counts_when_a_member_has_gone_meanwhile(ep
         for member in (first, again):
             member.beat()
             member.beat()
-    assert group.state is GroupState.STABLE
+    assert group.state is ModernGroupState.STABLE
     assert first.owned["t"] | again.owned["t"] == set(range(LARGE))
     assert not first.owned["t"] & again.owned["t"]
 
@@ -169,7 +169,7 @@ def test_a_target_larger_than_a_batch_is_written_in_several_and_in_several_turns
             member.beat()
     for member in members:
         member.beat()
-    assert group_of(harness).state is GroupState.STABLE
+    assert group_of(harness).state is ModernGroupState.STABLE
     assert all(len(partitions) == 1 for member in members for partitions in member.owned.values())
     assert all(len(member.owned) == 220 for member in members)
 

@@ -65,7 +65,7 @@ def test_share_and_streams_groups_are_counted_like_consumer_groups() -> None:
 
 def test_a_broker_that_coordinates_nothing_has_zeros() -> None:
     harness = GroupCoordinatorHarness()
-    harness.coordinator.on_resigned(0)
+    harness.coordinator.unload(0)
     assert metrics(harness) == {}
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ottla.broker.metrics.partitions import partition_metrics
-from ottla.broker.metrics.unflushed import UnflushedAges
+from ottla.broker.metrics.replicas import UnflushedAges, partition_metrics
 from tests.manual_clock import ManualClock
 
 
@@ -47,11 +46,10 @@ def test_the_age_of_an_unflushed_record_begins_with_the_scrape_that_finds_it_and
 
 
 def test_partitions_above_the_bound_have_no_series_and_are_counted() -> None:
-    log = SimpleNamespace(high_watermark=1, log_start_offset=0, size=10, log_end_offset=1)
+    log = SimpleNamespace(high_watermark=1, log_start_offset=0, segments=SimpleNamespace(size=10), log_end_offset=1)
+    isr = SimpleNamespace(members={1}, min_size=1)
     partitions = [
-        SimpleNamespace(
-            topic="orders", index=index, log=log, is_leader=True, isr=[1], replicas=[1], leader_id=1, min_isr=1
-        )
+        SimpleNamespace(topic="orders", index=index, log=log, is_leader=True, isr=isr, replicas=[1], leader_id=1)
         for index in range(250)
     ]
     for bound, shown in ((1_000, 250), (150, 150), (0, 0)):

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import ottla
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.server.authorization.authorizer import DECISIONS_BYTES_MAX, STANDARD_AUTHORIZER
-from ottla.server.kept import ENTRY_BYTES
+from ottla.server.client_bounds import ENTRY_BYTES
 from tests.broker.conftest import start_node, stop_node
 from tests.ports import free_ports
 

@@ -6,9 +6,8 @@ import asyncio
 import random
 from typing import Any
 
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, encode_request_header
 from ottla.protocol.compile import encode
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from ottla.server.network.connection import Connection

@@ -16,7 +16,7 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from tests.broker.conftest import Node
 from tests.broker.records import TIMESTAMP_MS, batch
 from tests.broker.wire import Wire

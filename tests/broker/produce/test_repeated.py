@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.produce.repeated import KNOWN_MAX, PREFIX_BYTES_MAX, RepeatedProduce, RepeatedProduces
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, encode_request_header
 from ottla.protocol.compile import encode
-from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
 from ottla.server.network.connection import Connection
-from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import MISSES_MAX
+from ottla.server.network.context import MISSES_MAX, RequestContext
 from ottla.server.network.frames import Buffer
 from tests.broker.records import batch
 from tests.effort import examples

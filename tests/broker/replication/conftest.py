@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.directories.recovery import new_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.replication.test_fetcher import TOPIC_ID
 
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.truncation import truncation_offset
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.elections import elect_leaders, elect_unclean_leaders
 from ottla.controller.decisions.reassignment import alter_partition_reassignments
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.alter_partition import (
@@ -43,15 +43,14 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
-from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.protocol.messages.shared_structs import Feature, Listener, TopicNamePartitions
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
@@ -86,7 +85,7 @@ class Broker:
         return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
 
     def submit(self, partition: Partition) -> None:
-        self.proposal = partition.proposed_isr
+        self.proposal = partition.isr.proposed
         assert self.proposal is not None
         self.harness.say(f"{self.id} proposes isr {join(sorted(self.proposal))}")
 
@@ -164,9 +163,9 @@ class ReplicationHarness:
         text = f"{broker.id} {'leads  ' if partition.is_leader else 'follows'} epoch {partition.leader_epoch}"
         text += f"  log {log.log_start_offset}..{log.log_end_offset} ({epochs})  hw {log.high_watermark}"
         if partition.is_leader:
-            text += f"  isr {join(sorted(partition.isr))}"
-            if partition.maximal_isr != partition.isr:
-                text += f", waits for {join(sorted(partition.maximal_isr))}"
+            text += f"  isr {join(sorted(partition.isr.members))}"
+            if partition.isr.maximal != partition.isr.members:
+                text += f", waits for {join(sorted(partition.isr.maximal))}"
         return text
 
     # -- Clients, followers, time ------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ class ReplicationHarness:
             return
         asked = FetchPartition(
             TOPIC, topic_id(TOPIC), 0, log.log_end_offset, 1 << 20, partition.leader_epoch, log.epochs.latest,
-            log.log_start_offset, log.high_watermark,
+            log.log_start_offset,
         )  # fmt: skip
         leader = self.brokers[partition.leader_id]
         where = f"{leader.id} -> {broker_id}:"
@@ -209,8 +208,8 @@ class ReplicationHarness:
     def _take(self, follower: Broker, answer: PartitionData, where: str) -> None:
         partition, log = follower.partition, follower.log
         if answer.diverging_epoch.epoch >= 0:
-            leader = EndOfEpoch(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
-            own = EndOfEpoch(*log.end_offset_for_epoch(leader.epoch))
+            leader = answer.diverging_epoch
+            own = EpochEndOffset(*log.end_offset_for_epoch(leader.epoch))
             offset = truncation_offset(leader, own, log.log_end_offset)
             self.say(
                 f"{where} epoch {leader.epoch} ends at {leader.end_offset}: truncated from {log.log_end_offset} to {offset}"
@@ -226,7 +225,8 @@ class ReplicationHarness:
     def advance_clock(self, duration: str) -> None:
         self.clock.advance(int(duration.removesuffix("s")) * 1_000)
         for broker in self.brokers.values():
-            broker.partition.maybe_shrink_isr(self.clock.mono_ms())
+            if (log := broker.partition.leader_log) is not None:
+                broker.partition.isr.maybe_shrink(log, self.clock.mono_ms())
 
     # -- The controller ----------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class ReplicationHarness:
 
     def deliver_proposals(self) -> None:
         for broker in self.brokers.values():
-            if broker.proposal is not None and broker.partition.proposed_isr is broker.proposal:
+            if broker.proposal is not None and broker.partition.isr.proposed is broker.proposal:
                 self._ask(broker, broker.proposal)
             broker.proposal = None
 
@@ -250,7 +250,7 @@ class ReplicationHarness:
             partition_index=0,
             leader_epoch=partition.leader_epoch,
             new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=epochs[each]) for each in sorted(isr)],
-            partition_epoch=partition.partition_epoch,
+            partition_epoch=partition.isr.partition_epoch,
         )
         request = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch)
         request.topics = [TopicDataRequest(topic_id=topic_id(TOPIC), partitions=[wanted])]

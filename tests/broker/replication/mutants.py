@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 COPIED = ("ottla", "tests")
 
 PARTITION, HANDLER = "ottla/broker/replication/partition.py", "ottla/broker/fetch/handler.py"
-READER, DELAYED = "ottla/broker/fetch/reader.py", "ottla/broker/fetch/delayed.py"
+ISR, READER = "ottla/broker/replication/isr.py", "ottla/broker/fetch/reader.py"
 SESSION, FETCHER = "ottla/broker/fetch/session.py", "ottla/broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND is never given",
         PARTITION,
-        "            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND\n",
-        "            return ErrorCode.NONE\n",
+        "        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.isr.is_under_min else ErrorCode.NONE\n",
+        "        return ErrorCode.NONE\n",
         UNITS
         + "test_partition.py::test_an_isr_that_shrank_below_the_minimum_before_the_answer_to_a_committed_append_is_an_error",
     ),
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "the one-time session of a client that has gone is not closed",
-        DELAYED,
+        HANDLER,
         "        if not session.id:\n            session.close()\n",
         "",
         "tests/sim/test_fetch_regressions.py"
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "a waiting fetch watches only what had no data",
-        DELAYED,
+        HANDLER,
         "        for wanted, partition, _, _, _ in rows:\n            wanted.watch(",
         "        for wanted, partition, _, records, _ in rows:\n            if not records: wanted.watch(",
         "tests/broker/fetch/test_delayed.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
@@ -115,14 +115,14 @@ MUTANTS = (
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
         PARTITION,
-        "        if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch",
-        "        if partition_epoch >= self.partition_epoch",
+        "        if leader_epoch == self.leader_epoch and partition_epoch >= self.isr.partition_epoch",
+        "        if partition_epoch >= self.isr.partition_epoch",
         UNITS + "test_isr_changes.py::test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing",
     ),
     Mutant(
         "a throttled follower in the ISR is held back",
         READER,
-        "throttle is not None and self.replica_id not in partition.isr and throttle.pause_ms() > 0",
+        "throttle is not None and self.replica_id not in partition.isr.members and throttle.pause_ms() > 0",
         "throttle is not None and throttle.pause_ms() > 0",
         "tests/broker/fetch/test_reader.py::test_a_throttle_holds_back_only_replicas_outside_of_the_isr",
     ),
@@ -145,22 +145,22 @@ MUTANTS = (
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
         READER,
-        "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
+        "        if follower.broker_id in partition.isr.members\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
         "tests/broker/fetch/test_reader.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
     ),
     Mutant(
         "metadata of an equal partition epoch forgets the proposal that was made since",
-        PARTITION,
-        "        if keeps_proposal and proposed is not None:\n",
-        "        if False:\n",
+        ISR,
+        "        if not stands:\n",
+        "        if True:\n",
         UNITS + "test_isr_changes.py"
         "::test_a_proposal_made_on_the_controllers_answer_stands_when_the_metadata_of_that_answer_comes_later",
     ),
     Mutant(
         "metadata of an equal partition epoch keeps a proposal of a replica that is not assigned any more",
-        PARTITION,
-        "            and proposed.issubset(replicas)",
+        ISR,
+        "            and self.proposed.issubset(replicas)",
         "            and True",
         UNITS + "test_isr_changes.py"
         "::test_a_proposal_that_the_controller_cannot_make_any_more_is_dropped_by_metadata_of_its_partition_epoch",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "callbacks are not isolated from each other",
-        "ottla/server/isolation.py",
+        "ottla/server/tasks.py",
         '        log.exception("A callback failed: %r%r", callback, arguments)\n',
         "        raise\n",
         UNITS + "test_partition.py::test_one_waiter_that_fails_keeps_no_other_of_its_turn_from_being_woken",
@@ -200,13 +200,13 @@ MUTANTS = (
         "a refusal of AlterPartition that may pass is asked again without a pause",
         PARTITION,
         "        return error not in OVERTAKEN\n",
-        "        if error not in OVERTAKEN and self._isr_proposals is not None:\n"
-        "            self._isr_proposals.submit(self)\n        return False\n",
+        "        if error not in OVERTAKEN and self.isr._proposals is not None:\n"
+        "            self.isr._proposals.submit(self)\n        return False\n",
         UNITS + "test_isr_changes.py::test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once",
     ),
     Mutant(
         "a fetch whose wait ends in a bug is never answered",
-        DELAYED,
+        HANDLER,
         "                self._fail()\n",
         "                pass\n",
         "tests/sim/test_fetch_regressions.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",

@@ -20,10 +20,9 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, 
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.directories.recovery import new_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock

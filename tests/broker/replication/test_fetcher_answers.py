@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import NEWS_DELAY_MS, LeaderFetcher
 from ottla.broker.replication.leader_link import CONNECT_RETRY_MS_MIN
 from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
@@ -26,11 +27,10 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.server.world import World
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import DiskFull, OutOfResources
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
@@ -78,13 +78,13 @@ class Follower:
         self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
         self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         self.log = log
-        self.located: list[LeaderAddress | None] = []
+        self.located: list[RegisteredEndpoint | None] = []
         self.fetcher = LeaderFetcher(world, SETTINGS, LEADER, self._locate, lambda: 1)
         self.protocol = Protocol()
         self.fetcher.link.protocol = self.protocol
         self.follow()
 
-    def _locate(self) -> LeaderAddress | None:
+    def _locate(self) -> RegisteredEndpoint | None:
         if not self.located:
             raise ZeroDivisionError
         return self.located.pop()

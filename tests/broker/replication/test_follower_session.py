@@ -11,11 +11,10 @@ from ottla.broker.replication.follower_session import CATCH_UP_BYTES_MIN, Follow
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
 from tests.manual_clock import ManualClock

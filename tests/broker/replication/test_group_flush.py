@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.group_flush import BACKOFF_MS, GroupFlush
+from ottla.broker.replication.disk_work import BACKOFF_MS, GroupFlush
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode

@@ -12,11 +12,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
 from tests.manual_clock import ManualClock
@@ -35,8 +34,8 @@ class Proposals:
         return replica_id not in self.fenced
 
     def submit(self, partition: Partition) -> None:
-        assert partition.proposed_isr is not None
-        self.sent.append(sorted(partition.proposed_isr))
+        assert partition.isr.proposed is not None
+        self.sent.append(sorted(partition.isr.proposed))
 
     def close(self) -> None:
         self.sent.clear()
@@ -116,11 +115,11 @@ def test_a_silent_follower_is_proposed_to_go_and_waited_for_until_the_controller
     append(partition)
     late_ms = NOW_MS + LAG_MS + 1
     fetch(partition, 2, 1, late_ms)
-    partition.maybe_shrink_isr(late_ms)
+    partition.isr.maybe_shrink(log, late_ms)
     assert proposals.sent == [[1, 2]]
     assert log.high_watermark == 0
     partition.isr_altered(1, 2, [1, 2])
-    assert (log.high_watermark, partition.partition_epoch, partition.proposed_isr) == (1, 2, None)
+    assert (log.high_watermark, partition.isr.partition_epoch, partition.isr.proposed) == (1, 2, None)
 
 
 def test_a_follower_that_had_nothing_to_fetch_is_as_late_as_its_sessions_last_request(
@@ -134,7 +133,7 @@ def test_a_follower_that_had_nothing_to_fetch_is_as_late_as_its_sessions_last_re
         session.contact_ms = NOW_MS + 3 * LAG_MS if replica == 2 else NOW_MS
     now_ms = NOW_MS + 3 * LAG_MS + 500
     partition.append(batch([b"a"]), -1, now_ms)
-    partition.maybe_shrink_isr(now_ms)
+    partition.isr.maybe_shrink(log, now_ms)
     assert proposals.sent == [[1, 2]], "3 has not fetched yet"
 
 
@@ -166,9 +165,9 @@ def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
     partition.isr_rejected(ErrorCode.INVALID_UPDATE_VERSION)
-    assert partition.maximal_isr == {1, 2, 3}
+    assert partition.isr.maximal == {1, 2, 3}
     lead(partition, log, (1, 2), partition_epoch=5)
-    assert (partition.maximal_isr, partition.proposed_isr) == ({1, 2}, None)
+    assert (partition.isr.maximal, partition.isr.proposed) == ({1, 2}, None)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_a_proposal_made_on_the_controllers_answer_stands_when_the_metadata_of_t
     fetch(partition, 3, 3)
     assert proposals.sent == [[1, 2, 3]]
     lead(partition, log, (1, 2), partition_epoch=5)
-    assert (partition.proposed_isr, partition.maximal_isr) == ({1, 2, 3}, {1, 2, 3})
+    assert (partition.isr.proposed, partition.isr.maximal) == ({1, 2, 3}, {1, 2, 3})
     answers: list[ErrorCode] = []
     partition.when_committed(4, answers.append)
     fetch(partition, 2, 5)
@@ -221,7 +220,7 @@ def test_a_proposal_that_the_controller_cannot_make_any_more_is_dropped_by_metad
     lead(partition, log, (1, 2), partition_epoch=5)
     fetch(partition, 3, 0)
     partition.become_leader(log, leader_epoch, 5, replicas, (1, 2), NOW_MS)
-    assert (partition.proposed_isr, partition.maximal_isr) == (None, {1, 2})
+    assert (partition.isr.proposed, partition.isr.maximal) == (None, {1, 2})
 
 
 def test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing(partition: Partition, log: Log) -> None:
@@ -229,7 +228,7 @@ def test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing(partit
     fetch(partition, 3, 0)
     partition.become_leader(log, 2, 2, (1, 2, 3), (1, 2), NOW_MS)
     partition.isr_altered(1, 7, [1, 2, 3])
-    assert (partition.isr, partition.partition_epoch) == ({1, 2}, 2)
+    assert (partition.isr.members, partition.isr.partition_epoch) == ({1, 2}, 2)
 
 
 def test_metadata_older_than_the_controllers_answer_is_not_taken_back(
@@ -239,7 +238,7 @@ def test_metadata_older_than_the_controllers_answer_is_not_taken_back(
     fetch(partition, 3, 0)
     partition.isr_altered(1, 7, [1, 2, 3])
     lead(partition, log, (1, 2), partition_epoch=6)
-    assert (partition.isr, partition.partition_epoch) == ({1, 2, 3}, 7)
+    assert (partition.isr.members, partition.isr.partition_epoch) == ({1, 2, 3}, 7)
 
 
 def test_a_fetch_of_the_process_before_does_not_count(partition: Partition, log: Log) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.log_start_writes import LogStartWrites
+from ottla.broker.replication.disk_work import LogStartWrites
 from ottla.server.tasks import Tasks
 from ottla.server.world import World
 from ottla.storage import checkpoint
+from ottla.storage.directories import log_checkpoints
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import DiskFull
 from ottla.storage.files import OsFiles
+from ottla.storage.log.retention import delete_records
 from tests.broker.records import batch
 from tests.storage.directories.test_logs import NOW_MS, A, B, formatted, opened
 from tests.storage.logs_for_tests import SMALL
@@ -70,7 +72,7 @@ class Node:
     def delete(self, topic_id: bytes, offset: int) -> None:
         log = self.logs.open.get(topic_id, 0)
         assert log is not None
-        log.delete_records(offset)
+        delete_records(log, offset)
         self.writes.when_written(self.directory, self.answers.append)
 
     def on_disk(self) -> dict[tuple[str, int], int]:
@@ -100,7 +102,7 @@ async def test_a_topic_that_is_deleted_while_a_write_waits_is_not_in_it(tmp_path
     await asyncio.sleep(0)
     log = node.logs.open.get(B, 0)
     assert log is not None
-    log.delete_records(5)
+    delete_records(log, 5)
     node.logs.checkpoints.write_log_starts()
     node.logs.delete(B, 0, NOW_MS)
     await node.steps.step()
@@ -116,7 +118,7 @@ async def test_a_full_disk_is_an_error_and_the_next_request_tries_again(
         raise DiskFull(str(tmp_path), "no space")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "write_offsets", full)
+        patched.setattr(log_checkpoints, "write_offsets", full)
         node.delete(A, 3)
         await node.steps.step()
     assert (node.answers, node.directory.online) == ([False], True)
@@ -134,7 +136,7 @@ async def test_a_directory_that_has_disappeared_is_an_answer_too(
         raise FileNotFoundError(str(tmp_path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "write_offsets", gone)
+        patched.setattr(log_checkpoints, "write_offsets", gone)
         node.delete(A, 3)
         await node.steps.step()
     assert node.answers == [False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate
 from ottla.protocol.errors import KafkaError
 from ottla.server.clock import Clock
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 
 
 class MemoryPersister:

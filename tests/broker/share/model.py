@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.broker.share.acquisition import Acquired, Span
-from ottla.broker.share.in_flight import Run
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.fetched import Acquired, Span
+from ottla.broker.share.in_flight import RecordState, Run
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, ShareSettings, Update
 from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError

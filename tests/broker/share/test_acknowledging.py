@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.acknowledging import valid
-from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.in_flight import AcknowledgeType
+from ottla.broker.share.leaders import valid
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import AcknowledgementBatch
 

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.dead_letter import (
+from ottla.broker.share.dead_letter_queue import (
     RECORDS_A_BATCH_MAX,
+    DeadLetterSource,
     Letter,
     QueueTopic,
-    Source,
     batch_of,
     copies_from,
     letters_of,
     why_unusable,
 )
-from ottla.broker.share.in_flight import Batch, Run
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.in_flight import AcquiredBatch, RecordState, Run
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import GZIP
 
-SOURCE = Source("g", "orders", 3)
+SOURCE = DeadLetterSource("g", "orders", 3)
 LETTERS = [Letter(7, 2, "rejected"), Letter(9, 5, "used up")]
 ROOM = 1 << 20
 
 
 def test_a_letter_names_the_offset_the_count_and_the_reason_of_each_record() -> None:
-    late = Run(7, 7, RecordState.ARCHIVING, 5, Batch(1))
-    rejected = Run(2, 3, RecordState.ARCHIVING, 1, Batch(2))
+    late = Run(7, 7, RecordState.ARCHIVING, 5, AcquiredBatch(1))
+    rejected = Run(2, 3, RecordState.ARCHIVING, 1, AcquiredBatch(2))
     rejected.is_rejected = True
     assert list(letters_of([late, rejected])) == [
         Letter(2, 1, "Offset rejected by client."),

@@ -13,11 +13,10 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.dead_letter_queue import ATTEMPTS_MAX, COPY_BYTES_MAX, READ_BYTES, DeadLetterQueue
-from ottla.broker.share.group_settings import GroupSettings
-from ottla.broker.share.in_flight import Batch, Run
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.group_settings import ShareGroupSettings
+from ottla.broker.share.in_flight import AcquiredBatch, RecordState, Run
 from ottla.broker.share.share_partition import ShareSettings
-from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -29,8 +28,8 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.record import Record
+from ottla.server.clock import TimerWheel
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.groups.inline_work import InlineWorkers
@@ -109,12 +108,12 @@ class Brokers:
             responses=[TopicProduceResponse(partition_responses=[PartitionProduceResponse(error_code=code)])]
         )
 
-    def settings(self) -> GroupSettings:
-        return GroupSettings(ShareSettings(), False, "earliest", QUEUE, self.copies_records)
+    def settings(self) -> ShareGroupSettings:
+        return ShareGroupSettings(ShareSettings(), False, "earliest", QUEUE, self.copies_records)
 
     def bury(self, first: int, last: int) -> None:
         """Returns once all is done."""
-        run = Run(first, last, RecordState.ARCHIVING, 1, Batch(last - first + 1))
+        run = Run(first, last, RecordState.ARCHIVING, 1, AcquiredBatch(last - first + 1))
         self.queue.write("g", self.partition, [run], self.settings, self.count)
         (task,) = self.tasks
         asyncio.run(task)

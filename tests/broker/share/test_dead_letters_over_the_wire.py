@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.in_flight import RecordState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.broker.api._share_members import MEMBER_ID_MAX
+from ottla.broker.api.share_acknowledge import MEMBER_ID_MAX
 from ottla.broker.share.share_session import PARTITIONS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -27,6 +27,8 @@ from tests.broker.wire import Wire
 from tests.ports import free_ports
 
 LOCK_MS = 1_000
+#: For records that are acknowledged in time, also where the machine is late.
+LONGER_LOCK_MS = 6_000
 NONE = ErrorCode.NONE
 UNKNOWN_TOPIC = b"\7" * 16
 
@@ -147,7 +149,7 @@ def test_a_lock_that_times_out_gives_its_records_to_the_next_member(node: Node) 
 
 
 def test_what_becomes_of_records_is_in_the_metrics_under_kafkas_names(node: Node, admin_port: int) -> None:
-    share = Share(node, share_record_lock_duration_ms=str(LOCK_MS))
+    share = Share(node, share_record_lock_duration_ms=str(LONGER_LOCK_MS))
     share.produce(b"a", b"b", b"c", b"d")
     of = f'{{group="{share.group}",partition="0",topic="{share.topic}"}}'
     before = metrics(admin_port)
@@ -253,7 +255,7 @@ def test_a_member_above_its_quota_acquires_nothing_until_its_throttle_time_is_ov
     eventually(lambda: described(node, client_id="slow"), "the quota to be published")
     with node.wire("slow") as wire:
         member = ShareMember(wire, share.group, [share.at])
-        share.produce(b"x" * 3_000)
+        share.produce(b"x" * 30_000)
         assert set(until(lambda: records_of(member, share.at))) == {0}
         share.produce(b"y")
         answer = member.fetch_response()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.share.acquisition import Acquired, Span
-from ottla.broker.share.fetched import Fetched
+from ottla.broker.share.fetched import Acquired, Fetched, Span
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.protocol.records.record import NewRecord

@@ -10,24 +10,24 @@ import pytest
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.share.counts import ShareCounts
-from ottla.broker.share.fetching import Limits, Results, ShareFetching
-from ottla.broker.share.group_settings import GroupSettings
-from ottla.broker.share.in_flight import Run
+from ottla.broker.share.fetched import Limits
+from ottla.broker.share.fetching import Results, ShareFetching
+from ottla.broker.share.group_settings import ShareGroupSettings
+from ottla.broker.share.in_flight import RecordState, Run
 from ottla.broker.share.led_partition import LedSharePartition, Phase
-from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.share_partition import Acknowledgement, ShareSettings
-from ottla.broker.share.share_session import TopicPartition
+from ottla.broker.share.share_session import TopicIdPartition
 from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import end_txn_batch
-from ottla.server.network.reply import Answer, Reply
-from ottla.server.timer_wheel import TICK_MS, TimerWheel
+from ottla.server.clock import TICK_MS, TimerWheel
+from ottla.server.network.context import Answer, Reply
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
@@ -36,7 +36,7 @@ from tests.manual_clock import ManualClock
 LOCK_MS = 1_000
 WAIT_MS = 500
 ACCEPT, RELEASE, REJECT = 1, 2, 3
-AT = TopicPartition(TOPIC_ID, 0)
+AT = TopicIdPartition(TOPIC_ID, 0)
 
 
 class Broker:
@@ -54,6 +54,7 @@ class Broker:
         self.has_dead_letters = False
         self.over: list[LedSharePartition] = []
         self.read_committed = False
+        self.mistake: Exception | None = None
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)
         self.log = open_log(
             LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
@@ -61,16 +62,18 @@ class Broker:
         self.lead(1)
         self.led = self.load()
 
-    def settings_of(self, group_id: str) -> GroupSettings:
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        if self.mistake is not None:
+            raise self.mistake
         settings = ShareSettings(lock_duration_ms=LOCK_MS, dead_letters=self.has_dead_letters)
-        return GroupSettings(settings, self.read_committed, "earliest")
+        return ShareGroupSettings(settings, self.read_committed, "earliest")
 
     def write(
         self,
         group_id: str,
         partition: Partition,
         runs: Sequence[Run],
-        settings: Callable[[], GroupSettings],
+        settings: Callable[[], ShareGroupSettings],
         done: Callable[[], None],
     ) -> None:
         self.burials.append((list(runs), done))
@@ -139,6 +142,17 @@ def test_a_fetch_is_answered_without_records_when_its_wait_is_over(broker: Broke
     broker.clock.advance(WAIT_MS + TICK_MS)
     assert answer.done and acquired(answer) == []
     assert not broker.led.waiting
+
+
+def test_a_mistake_when_a_lock_times_out_is_logged_with_the_share_partition(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.clock.advance(0)
+    broker.produce(b"x")
+    assert acquired(broker.fetch("a")) == [(0, 0, 1)]
+    broker.mistake = RuntimeError("a mistake")
+    broker.clock.advance(LOCK_MS + TICK_MS)
+    assert "LedSharePartition.expire of g:t-0" in caplog.text
 
 
 def test_fewer_bytes_than_min_bytes_are_acquired_only_at_the_end_of_the_wait(broker: Broker) -> None:
@@ -310,7 +324,7 @@ def test_records_that_the_log_has_deleted_are_delivered_no_more(broker: Broker) 
     broker.produce(b"x", b"y")
     broker.fetch("a")
     broker.produce(b"z")
-    broker.log.delete_records(2)
+    delete_records(broker.log, 2)
     assert acquired(broker.fetch("b")) == [(2, 2, 1)]
     assert broker.acknowledge("a", 0, 1, ACCEPT) == [None]
 

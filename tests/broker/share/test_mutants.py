@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.share import share_partition
-from ottla.broker.share.in_flight import InFlight, Run
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.in_flight import InFlightRecords, RecordState, Run
 from ottla.broker.share.share_partition import SharePartition, Update
 from ottla.broker.share.share_state import ShareState
 from tests.broker.share.test_share_partition import (
@@ -102,7 +101,7 @@ MUTANTS: dict[str, Mistake] = {
     ),
     "offsets that compaction removed stay available": (SharePartition, "_archive_missing", always(None)),
     "the log start offset is not looked at": (SharePartition, "move_log_start", always(None)),
-    "what was released is not delivered again": (InFlight, "first_available", always(None)),
+    "what was released is not delivered again": (InFlightRecords, "first_available", always(None)),
     "runs are merged whatever their delivery counts": (
         Run,
         "continues",
@@ -112,7 +111,7 @@ MUTANTS: dict[str, Mistake] = {
             )
         ),
     ),
-    "the start offset stays": (InFlight, "drop_finished", always(False)),
+    "the start offset stays": (InFlightRecords, "drop_finished", always(False)),
 }
 
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from ottla.broker.share.acquisition import Acquired, Span
-from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.fetched import Acquired, Span
+from ottla.broker.share.in_flight import RecordState
 from ottla.broker.share.share_partition import Acknowledgement, SharePartition, ShareSettings, Update
 from ottla.broker.share.share_state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError

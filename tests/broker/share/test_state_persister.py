@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateUpdate
 from ottla.broker.share.state_persister import CALLS_PER_TURN, StatePersister
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.share.coordinator.harness import ORDERS, ShareCoordinatorHarness
 
 KEY, OTHER = SharePartitionKey("g", ORDERS, 0), SharePartitionKey("g", ORDERS, 1)
@@ -94,7 +94,7 @@ def test_what_the_coordinator_refuses_is_not_retried(brokers: Brokers) -> None:
 @pytest.mark.parametrize("accident", ["moved", "lost", "no leader", "no topic"])
 def test_a_call_is_retried_until_the_coordinator_answers(brokers: Brokers, accident: str) -> None:
     if accident == "moved":
-        brokers.share.coordinator.on_resigned(0)
+        brokers.share.coordinator.unload(0)
     elif accident == "lost":
         brokers.is_reachable = False
     else:

@@ -32,14 +32,13 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.counts import ShareCounts
-from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.group_settings import ShareGroupSettings
+from ottla.broker.share.in_flight import RecordState
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.share_partition import ShareSettings
-from ottla.broker.share.share_session import TopicPartition
+from ottla.broker.share.share_session import TopicIdPartition
 from ottla.broker.share.share_state import SharePartitionKey
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY
+from ottla.controller.metadata.image import EMPTY, MetadataDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
@@ -47,15 +46,14 @@ from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.authorization.authorizer import AllowAll
+from ottla.server.clock import TimerWheel
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.network.reply import Reply
-from ottla.server.timer_wheel import TimerWheel
+from ottla.server.network.context import Reply
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
@@ -64,7 +62,7 @@ from tests.broker.share.memory_persister import MemoryPersister
 from tests.manual_clock import ManualClock
 
 TRANSCRIPTS = transcripts.beside(__file__)
-AT = TopicPartition(TOPIC_ID, 0)
+AT = TopicIdPartition(TOPIC_ID, 0)
 KEY = SharePartitionKey("g", *AT)
 KINDS = {"gap": 0, "accept": 1, "release": 2, "reject": 3, "renew": 4}
 PRODUCER_ID = 7
@@ -94,7 +92,7 @@ class ShareTranscript:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.persister = MemoryPersister(self.clock)
-        self.settings = GroupSettings(ShareSettings(lock_duration_ms=1000), False, "earliest")
+        self.settings = ShareGroupSettings(ShareSettings(lock_duration_ms=1000), False, "earliest")
         wheel = TimerWheel(self.clock)
         metadata = MetadataCache(1, "cluster")
         metadata.image = image()
@@ -226,7 +224,7 @@ class ShareTranscript:
             is_renew_ack="renew" in kinds,
             topics=[AcknowledgeTopic(TOPIC_ID, partitions)] if batches else [],
         )
-        self._send(name, "ack", acknowledge_handler.handle, request)
+        self._send(name, "ack", acknowledge_handler.share_acknowledge, request)
 
     def _epoch(self, name: str, said: str) -> int:
         if said:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from ottla.broker.telemetry import instances as module
-from ottla.broker.telemetry.instances import ClientInstance, ClientInstances
-from ottla.broker.telemetry.subscriptions import parse_subscription
+from ottla.broker.telemetry.instances import ClientInstance, ClientInstances, parse_subscription
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 ID = b"i" * 16

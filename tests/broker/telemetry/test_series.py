@@ -10,9 +10,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
 )
 
-from ottla.broker.telemetry import series as module
+from ottla.broker.telemetry import client_telemetry as module
+from ottla.broker.telemetry.client_telemetry import ClientSeries
 from ottla.broker.telemetry.otlp import decode
-from ottla.broker.telemetry.series import ClientSeries
 from ottla.protocol.work import do_now
 from ottla.server.metrics import COUNTER, GAUGE
 from tests.broker.telemetry.pushes import pushed, total, value

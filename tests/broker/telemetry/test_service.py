@@ -6,8 +6,7 @@ import pytest
 
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.controller.metadata.configs import ResourceType
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord
 from tests.manual_clock import ManualClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.telemetry.subscriptions import INTERVAL_MS, parse_subscription, wanted
+from ottla.broker.telemetry.instances import INTERVAL_MS, parse_subscription, wanted
 
 ID = bytes(15) + b"\7"
 CLIENT = {"client_id": "shop-7", "client_software_name": "librdkafka"}

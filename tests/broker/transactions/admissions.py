@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.transactions.test_admission import ProduceHarness
 from tests.histories import Violation
 

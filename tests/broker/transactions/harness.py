@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.transactions.markers import MarkerRoutes
+from ottla.broker.transactions.markers import MarkerRoutes, Results
 from ottla.broker.transactions.transaction import TransactionRecordCodec
 from ottla.broker.transactions.transaction_coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
-from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -22,7 +21,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.coordinator.harness import CoordinatorHarness
 
 TP = (TOPIC, 0)

@@ -10,9 +10,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ottla.broker.coordinator import batches
-from ottla.broker.transactions.transaction import Transaction, TransactionRecordCodec, from_record
-from ottla.broker.transactions.transaction_states import COMPLETION, IDLE, PREPARED, State
+from ottla.broker.transactions.transaction import (
+    COMPLETION,
+    IDLE,
+    PREPARED,
+    Transaction,
+    TransactionRecordCodec,
+    TransactionState,
+    from_record,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 from tests.broker.transactions.replayed import compacted, replayed
@@ -237,8 +243,8 @@ class History:
         if (transaction.producer_id, transaction.producer_epoch) != (lone.producer.producer_id, lone.producer.epoch):
             return
         codec = TransactionRecordCodec(lambda: 2)
-        after = transaction.to(State.EMPTY, harness.clock.wall_ms(), producer_epoch=32_765)
-        for batch, _ in batches.build(codec, [after.record()], harness.clock.wall_ms(), None):
+        after = transaction.to(TransactionState.EMPTY, harness.clock.wall_ms(), producer_epoch=32_765)
+        for batch, _ in codec.batches([after.record()], harness.clock.wall_ms(), None):
             harness.log.append(TP, batch)
         lone.producer.epoch = 32_765
         self._move(rival)
@@ -294,7 +300,7 @@ class History:
         for partition, producer_id, epoch, commit in self.harness.markers:
             marked.setdefault((partition, producer_id, epoch), []).append(commit)
             outcome = logged.get((producer_id, epoch))
-            if outcome is None or (outcome.state is State.PREPARE_COMMIT) != commit:
+            if outcome is None or (outcome.state is TransactionState.PREPARE_COMMIT) != commit:
                 said = "nothing" if outcome is None else outcome.state.name
                 raise Violation("35", f"{partition} has a marker commit={commit}, the log says {said}")
         for (partition, producer_id, epoch), times in marked.items():
@@ -306,7 +312,7 @@ class History:
                     raise Violation("33", f"{partition} has no marker of {producer_id}/{epoch}")
         for (producer_id, epoch), commit, partitions in self.acknowledged:
             outcome = logged.get((producer_id, epoch + 1))
-            if outcome is None or (outcome.state is State.PREPARE_COMMIT) != commit:
+            if outcome is None or (outcome.state is TransactionState.PREPARE_COMMIT) != commit:
                 raise Violation("30", f"commit={commit} of {producer_id}/{epoch} was acknowledged: {outcome}")
             if not partitions <= outcome.partitions:
                 raise Violation("30", f"{partitions - outcome.partitions} are not part of {producer_id}/{epoch}")

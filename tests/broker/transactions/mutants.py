@@ -8,11 +8,10 @@ from typing import Any
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.transactions import decisions
-from ottla.broker.transactions import transaction_states as state
+from ottla.broker.transactions import transaction as state
 from ottla.broker.transactions.markers import MarkerSending
-from ottla.broker.transactions.transaction import Transaction
+from ottla.broker.transactions.transaction import PREPARED, Transaction, TransactionState
 from ottla.broker.transactions.transaction_shard import TransactionShard
-from ottla.broker.transactions.transaction_states import PREPARED, State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.producers.producer_states import ProducerStates
 from tests.histories import mutant
@@ -56,7 +55,9 @@ def fenced_while_markers_are_written(transaction: Transaction, request: Any) -> 
 _decide_v2 = decisions._decide_v2
 
 
-def without_bump(transaction: Transaction, to: State, now_ms: int, version: int, new_producer_id: int | None) -> Any:
+def without_bump(
+    transaction: Transaction, to: TransactionState, now_ms: int, version: int, new_producer_id: int | None
+) -> Any:
     after = _prepared(transaction, to, now_ms, version, new_producer_id)
     return replace(after, producer_epoch=transaction.producer_epoch)
 
@@ -73,8 +74,8 @@ def same_epoch(transaction: Transaction, last_epoch: int, expected: int | None, 
 def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
     """After a failover the outcome is an abort, whatever it was."""
     for name, transaction in self.transactions.items():
-        if transaction.state is State.PREPARE_COMMIT:
-            self.transactions[name] = replace(transaction, state=State.PREPARE_ABORT)
+        if transaction.state is TransactionState.PREPARE_COMMIT:
+            self.transactions[name] = replace(transaction, state=TransactionState.PREPARE_ABORT)
     return _on_loaded(self, now_ms)
 
 
@@ -114,10 +115,14 @@ def add_instead(
     """The partitions of before are forgotten."""
     transaction = decisions._transaction_of(shard, transactional_id, producer_id, epoch)
     outcome = _add(shard, now_ms, transactional_id, producer_id, epoch, added, version)
-    if not outcome.records or transaction.state is not State.ONGOING:
+    if not outcome.records or transaction.state is not TransactionState.ONGOING:
         return outcome
     after = transaction.to(
-        State.ONGOING, now_ms, partitions=added, start_ms=transaction.start_ms, client_transaction_version=version
+        TransactionState.ONGOING,
+        now_ms,
+        partitions=added,
+        start_ms=transaction.start_ms,
+        client_transaction_version=version,
     )
     return Outcome([after.record()], ErrorCode.NONE)
 
@@ -125,7 +130,11 @@ def add_instead(
 def lost_against_abort_is_done(transaction: Transaction, request: Any) -> Any:
     """A commit that lost against the coordinator's abort is confirmed."""
     decision = _decide_v2(transaction, request)
-    if transaction.state is State.COMPLETE_ABORT and decision is ErrorCode.PRODUCER_FENCED and request.committed:
+    if (
+        transaction.state is TransactionState.COMPLETE_ABORT
+        and decision is ErrorCode.PRODUCER_FENCED
+        and request.committed
+    ):
         return state.End.DONE
     return decision
 

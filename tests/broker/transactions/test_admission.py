@@ -21,14 +21,12 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.control import end_txn_batch
 from ottla.protocol.work import Turn
 from ottla.server.authorization.authorizer import AllowAll
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply, RequestContext
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.manual_clock import ManualClock

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.transactions.transaction import Transaction, TransactionRecordCodec
+from ottla.broker.transactions.markers import RETRY_MS
+from ottla.broker.transactions.transaction import Transaction, TransactionRecordCodec, TransactionState
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
-from ottla.broker.transactions.transaction_states import State
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import build_batch
-from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness
+from tests.broker.transactions.harness import HERE, TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,30 @@ def test_a_transaction_completes_when_its_log_takes_records_again(error: ErrorCo
     harness.log.refuse = KafkaError(error)
     harness.marker_behaviour("t-0", "NONE")
     harness.clock.advance(1_000)
-    assert harness.shard.transactions["x"].state is State.PREPARE_COMMIT
+    assert harness.shard.transactions["x"].state is TransactionState.PREPARE_COMMIT
     harness.log.refuse = None
     harness.clock.advance(1_000)
-    assert harness.shard.transactions["x"].state is State.COMPLETE_COMMIT
+    assert harness.shard.transactions["x"].state is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("leader", [HERE, 2], ids=["written here", "sent to another broker"])
+def test_a_marker_that_fails_for_an_internal_error_is_sent_again(leader: int, caplog: pytest.LogCaptureFixture) -> None:
+    harness = TransactionCoordinatorHarness()
+    harness.leaders[parse("t-0")] = leader
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.add("t-0", "u-0")
+    harness.marker_behaviour("t-0", "a mistake")
+    assert producer.end(True).error_code == ErrorCode.NONE
+    for _ in range(3):
+        harness.clock.advance(RETRY_MS)
+        assert harness.shard.transactions["x"].state is TransactionState.PREPARE_COMMIT
+    errors = [entry.getMessage() for entry in caplog.records if entry.levelname == "ERROR"]
+    assert len(errors) == 4
+    assert all(line.startswith("x: no marker was written to [('t', 0)") for line in errors)
+    harness.marker_behaviour("t-0", "NONE")
+    harness.clock.advance(RETRY_MS)
+    assert harness.shard.transactions["x"].state is TransactionState.COMPLETE_COMMIT
 
 
 def test_an_id_whose_record_cannot_be_read_is_refused_and_the_others_are_served() -> None:
@@ -68,5 +88,5 @@ def test_one_prepared_transaction_that_cannot_be_completed_does_not_hold_up_the_
 
     monkeypatch.setattr(TransactionCoordinator, "complete", complete_others)
     harness.restart()
-    assert harness.shard.transactions["y"].state is State.COMPLETE_COMMIT
+    assert harness.shard.transactions["y"].state is TransactionState.COMPLETE_COMMIT
     assert [entry.levelname for entry in caplog.records if entry.levelname == "ERROR"] == ["ERROR"]

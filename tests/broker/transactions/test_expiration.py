@@ -25,14 +25,22 @@ EXPIRATION_MS = 1_000
 V1, V2 = 4, 5
 
 
+#: What expires on a node: one of both, because a busy machine may be late for one and have the other expire.
+EXPIRING = {
+    "transactional ids": {
+        "transactional_id_expiration_ms": str(3 * EXPIRATION_MS),
+        "transaction_remove_expired_transaction_cleanup_interval_ms": "100",
+    },
+    "producer ids": {
+        "producer_id_expiration_ms": str(EXPIRATION_MS),
+        "producer_id_expiration_check_interval_ms": "50",
+    },
+}
+
+
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    started = start_node(
-        transactional_id_expiration_ms=str(3 * EXPIRATION_MS),
-        transaction_remove_expired_transaction_cleanup_interval_ms="100",
-        producer_id_expiration_ms=str(EXPIRATION_MS),
-        producer_id_expiration_check_interval_ms="50",
-    )
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    started = start_node(**EXPIRING[request.param])
     started.create("t")
     find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
     with started.wire() as wire:
@@ -86,6 +94,7 @@ def active_producers(wire: Wire) -> set[int]:
     return {producer.producer_id for producer in partition.active_producers}
 
 
+@pytest.mark.parametrize("node", ["transactional ids"], indirect=True)
 @pytest.mark.parametrize("version", [V1, V2])
 def test_a_producer_whose_transactional_id_has_expired_is_refused_until_it_starts_over(
     wire: Wire, version: int
@@ -101,6 +110,7 @@ def test_a_producer_whose_transactional_id_has_expired_is_refused_until_it_start
     assert described(wire, name) == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("node", ["producer ids"], indirect=True)
 @pytest.mark.parametrize("version", [V1, V2])
 def test_a_producer_id_that_its_partition_forgot_goes_on_with_a_higher_epoch(wire: Wire, version: int) -> None:
     name = f"idle-{version}"
@@ -109,4 +119,5 @@ def test_a_producer_id_that_its_partition_forgot_goes_on_with_a_higher_epoch(wir
     after = ended(wire, name, version, commit=True)
     assert after[0] == before[0]
     assert after[1] > before[1]
-    assert after[0] in active_producers(wire)
+    while after[0] not in active_producers(wire):  # a second has passed before it was asked
+        assert ended(wire, name, version, commit=True)[0] == after[0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.transactions.transaction import from_record
-from ottla.broker.transactions.transaction_states import COMPLETION, PREPARED, State
+from ottla.broker.transactions.transaction import COMPLETION, PREPARED, TransactionState, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import PARKED, TP, TransactionalProducer, TransactionCoordinatorHarness
 from tests.broker.transactions.replayed import compacted, replayed
@@ -107,7 +106,7 @@ class Story:
 
     def check_outcomes(self) -> None:
         """What was prepared was completed, that way and no other; markers say what the log says."""
-        last: dict[str, State] = {}
+        last: dict[str, TransactionState] = {}
         committed: set[tuple[int, int]] = set()
         aborted: set[tuple[int, int]] = set()
         for _, key, value in self.harness.records():
@@ -119,9 +118,9 @@ class Story:
             if before in PREPARED:
                 assert transaction.state is COMPLETION[before]
             last[key.transactional_id] = transaction.state
-            if transaction.state is State.PREPARE_COMMIT:
+            if transaction.state is TransactionState.PREPARE_COMMIT:
                 committed.add((transaction.producer_id, transaction.producer_epoch))
-            elif transaction.state is State.PREPARE_ABORT:
+            elif transaction.state is TransactionState.PREPARE_ABORT:
                 aborted.add((transaction.producer_id, transaction.producer_epoch))
         assert not PREPARED & set(last.values()), "a transaction was left prepared"
         for _, producer_id, epoch, commit in self.harness.markers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.transactions.transaction_states import (
+from ottla.broker.transactions.transaction import (
     BY_NAME,
     COMPLETION,
     END_TXN_V1,
@@ -11,19 +11,19 @@ from ottla.broker.transactions.transaction_states import (
     PREPARED,
     TRANSITIONS,
     End,
-    State,
+    TransactionState,
 )
 from ottla.protocol.errors import ErrorCode
 
-WRITTEN = set(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
+WRITTEN = set(TransactionState) - {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}
 
 
-def reachable(start: State) -> set[State]:
+def reachable(start: TransactionState) -> set[TransactionState]:
     """States that can follow without a new transaction, a new producer or the end of this one."""
     found, left = set(), [start]
     while left:
         state = left.pop()
-        if state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+        if state not in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
             left += TRANSITIONS[state].keys() - found
             found |= TRANSITIONS[state].keys()
     return found
@@ -31,12 +31,12 @@ def reachable(start: State) -> set[State]:
 
 def test_every_state_that_is_written_can_be_entered() -> None:
     assert set(TRANSITIONS) == set().union(*TRANSITIONS.values()) == WRITTEN
-    assert set(BY_NAME.values()) == set(State)
+    assert set(BY_NAME.values()) == set(TransactionState)
 
 
 def test_a_prepared_outcome_has_one_way_out() -> None:
-    assert reachable(State.PREPARE_COMMIT) == {State.COMPLETE_COMMIT}
-    assert reachable(State.PREPARE_ABORT) == {State.COMPLETE_ABORT}
+    assert reachable(TransactionState.PREPARE_COMMIT) == {TransactionState.COMPLETE_COMMIT}
+    assert reachable(TransactionState.PREPARE_ABORT) == {TransactionState.COMPLETE_ABORT}
     assert set(COMPLETION) == PREPARED
 
 
@@ -49,20 +49,20 @@ def test_every_end_of_a_version_2_client_has_an_answer_where_its_epoch_is_unambi
         for commit in (True, False):
             # Where nothing was raised there is no retry.
             assert (state, commit, False) in END_TXN_V2
-            assert ((state, commit, True) in END_TXN_V2) == (state in PREPARED | IDLE - {State.EMPTY})
+            assert ((state, commit, True) in END_TXN_V2) == (state in PREPARED | IDLE - {TransactionState.EMPTY})
 
 
 def test_what_may_be_prepared_is_what_the_machine_allows() -> None:
     for (state, commit, *_), outcome in [*END_TXN_V1.items(), *END_TXN_V2.items()]:
         if outcome is End.PREPARE:
-            assert (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT) in TRANSITIONS[state]
+            assert (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT) in TRANSITIONS[state]
 
 
 def test_no_end_is_confirmed_that_was_decided_otherwise() -> None:
     for (state, commit, *_), outcome in [*END_TXN_V1.items(), *END_TXN_V2.items()]:
         if outcome is End.DONE:
-            assert state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+            assert state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
 
 
 def test_a_commit_that_lost_against_the_coordinators_abort_is_something_clients_recover_from() -> None:
-    assert END_TXN_V2[State.COMPLETE_ABORT, True, True] == ErrorCode.PRODUCER_FENCED
+    assert END_TXN_V2[TransactionState.COMPLETE_ABORT, True, True] == ErrorCode.PRODUCER_FENCED

@@ -21,12 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.coordinator import batches
-from ottla.broker.transactions.transaction import TransactionRecordCodec, from_record
-from ottla.broker.transactions.transaction_states import State
+from ottla.broker.transactions.transaction import TransactionRecordCodec, TransactionState, from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests import transcripts
 from tests.broker.transactions.harness import (
     TP,
@@ -136,14 +134,12 @@ class TransactionTranscript:
         """As if the producer had ended transactions until one epoch is left."""
         shard = self.harness.shard
         transaction = shard.transactions[transactional_id].to(
-            State.EMPTY, self.harness.clock.wall_ms(), producer_epoch=32_765
+            TransactionState.EMPTY, self.harness.clock.wall_ms(), producer_epoch=32_765
         )
         key, value = transaction.record()
         _, encoded = TransactionRecordCodec(lambda: 2).encode(key, value)
         assert encoded is not None
-        for batch, _ in batches.build(
-            TransactionRecordCodec(lambda: 2), [(key, value)], self.harness.clock.wall_ms(), None
-        ):
+        for batch, _ in TransactionRecordCodec(lambda: 2).batches([(key, value)], self.harness.clock.wall_ms(), None):
             self.harness.log.append(TP, batch)
         self.harness.restart()
 

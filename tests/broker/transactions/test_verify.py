@@ -25,9 +25,8 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
-from ottla.storage.producers.producer_state import EndTransaction
+from ottla.protocol.records.control import EndTxnMarker
+from ottla.server.network.context import Reply, RequestContext
 from ottla.storage.producers.producer_states import ProducerStates
 from tests.broker.transactions.harness import HERE, TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 
@@ -260,7 +259,7 @@ def test_the_marker_of_the_last_transaction_that_comes_while_the_coordinator_is_
     harness.elsewhere = coordinator_says(ErrorCode.NONE)
     given = when_given(harness.admit(Operation.ADDED))
     harness.states[T0].end_transaction(
-        harness.producer.producer_id, harness.producer.epoch, EndTransaction(True, 0), offset=5, timestamp=0
+        harness.producer.producer_id, harness.producer.epoch, EndTxnMarker(True, 0), offset=5, timestamp=0
     )
     harness.let_others_answer()
     assert given == [], "only the coordinator knows whether its answer was about the transaction that has ended"
@@ -275,7 +274,7 @@ def test_what_ends_again_and_again_while_the_coordinator_is_asked_is_refused() -
     given = when_given(harness.admit(Operation.ADDED))
     for offset in range(ASKED_AGAIN_MAX + 1):
         harness.states[T0].end_transaction(
-            harness.producer.producer_id, harness.producer.epoch, EndTransaction(True, 0), offset=offset, timestamp=0
+            harness.producer.producer_id, harness.producer.epoch, EndTxnMarker(True, 0), offset=offset, timestamp=0
         )
         harness.let_others_answer()
     assert given == [{T0: ErrorCode.INVALID_TXN_STATE}]
@@ -293,7 +292,7 @@ def test_a_ticket_is_good_until_its_transaction_begins_or_ends() -> None:
 def test_a_ticket_of_a_transaction_that_has_ended_admits_nothing_to_the_next_one() -> None:
     states = ProducerStates()
     ticket = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=False)
-    states.end_transaction(7, 0, EndTransaction(False, 0), offset=5, timestamp=0)
+    states.end_transaction(7, 0, EndTxnMarker(False, 0), offset=5, timestamp=0)
     assert not states.may_append(7, 0, ticket)
     newer = states.expect_append(7, 0, 0, now_ms=0, supports_epoch_bump=False)
     assert not states.may_append(7, 0, ticket)

@@ -82,7 +82,7 @@ def reassign(directory: Path) -> None:
             mixed.wait_isr(TOPIC, [target.id], target.id)
             load.wait_for_acknowledgements(300)
         load.stop()
-        if problems := judge([load], read_everything(mixed.bootstrap)):
+        if problems := judge([load], read_everything(mixed.bootstrap, leaders_change=True)):
             raise NotSo("; ".join(problems))
 
 
@@ -111,7 +111,7 @@ def move_between_disks(directory: Path) -> None:
             node.start()
             mixed.wait_isr(TOPIC, IDS)
         load.stop()
-        if problems := judge([load], read_everything(mixed.bootstrap)):
+        if problems := judge([load], read_everything(mixed.bootstrap, leaders_change=True)):
             raise NotSo("; ".join(problems))
 
 

@@ -99,7 +99,7 @@ class Users:
             each.stop()
         for group in self.groups:
             group.stop(self.loads)
-        problems = judge(self.loads, read_everything(self.bootstrap))
+        problems = judge(self.loads, read_everything(self.bootstrap, leaders_change=True))
         for group in self.groups:
             problems += group.problems[:20]
         problems += self.transactions.judge() + self.keyed.judge()

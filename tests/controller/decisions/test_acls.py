@@ -6,8 +6,8 @@ import pytest
 
 from ottla.controller.decisions.acls import create_acls, delete_acls
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_acls import AclCreation
-from ottla.protocol.messages.delete_acls import DeleteAclsFilter
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.controller.harness import DecisionHarness
 
 TOPIC, ANY, MATCH, LITERAL, PREFIXED, READ, ALLOW = 2, 1, 2, 3, 4, 3, 3
@@ -27,7 +27,9 @@ def acl(name: str, pattern: int = LITERAL, **fields: Any) -> AclCreation:
 
 
 def create(cluster: DecisionHarness, *creations: AclCreation) -> list[tuple[int, str | None]]:
-    results = cluster.decide(create_acls(cluster.state, creations, cluster.rng))
+    results = cluster.decide(
+        create_acls(cluster.state, CreateAclsRequest(creations=list(creations)), cluster.rng)
+    ).results
     return [(result.error_code, result.error_message) for result in results]
 
 
@@ -59,7 +61,7 @@ def test_match_finds_every_entry_that_would_apply_to_the_name() -> None:
     cluster = DecisionHarness()
     create(cluster, acl("orders"), acl("or", PREFIXED), acl("*"), acl("orders-2"), acl("x", PREFIXED))
     wanted = everything(resource_name_filter="orders", pattern_type_filter=MATCH)
-    (result,) = cluster.decide(delete_acls(cluster.state, [wanted]))
+    (result,) = cluster.decide(delete_acls(cluster.state, DeleteAclsRequest(filters=[wanted]))).filter_results
     assert sorted(each.resource_name for each in result.matching_acls) == ["*", "or", "orders"]
     assert names(cluster) == ["orders-2", "x"]
 
@@ -67,7 +69,7 @@ def test_match_finds_every_entry_that_would_apply_to_the_name() -> None:
 def test_any_finds_only_the_very_name() -> None:
     cluster = DecisionHarness()
     create(cluster, acl("orders"), acl("orders", PREFIXED), acl("*"))
-    cluster.decide(delete_acls(cluster.state, [everything(resource_name_filter="orders")]))
+    cluster.decide(delete_acls(cluster.state, DeleteAclsRequest(filters=[everything(resource_name_filter="orders")])))
     assert names(cluster) == ["*"]
 
 
@@ -75,7 +77,7 @@ def test_filters_overlap_without_harm_and_all_is_all() -> None:
     cluster = DecisionHarness()
     create(cluster, acl("a"), acl("b", principal="User:bob"))
     both = [everything(principal_filter="User:bob"), everything()]
-    results = cluster.decide(delete_acls(cluster.state, both))
+    results = cluster.decide(delete_acls(cluster.state, DeleteAclsRequest(filters=both))).filter_results
     assert [len(result.matching_acls) for result in results] == [1, 2]
     assert names(cluster) == []
 
@@ -101,7 +103,9 @@ def test_an_entry_that_cannot_be_is_refused_alone(creation: AclCreation, message
 def test_a_filter_with_an_unknown_type_deletes_nothing() -> None:
     cluster = DecisionHarness()
     create(cluster, acl("a"))
-    (result,) = cluster.decide(delete_acls(cluster.state, [everything(operation=0)]))
+    (result,) = cluster.decide(
+        delete_acls(cluster.state, DeleteAclsRequest(filters=[everything(operation=0)]))
+    ).filter_results
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert names(cluster) == ["a"]
 

@@ -21,7 +21,7 @@ from ottla.controller.decisions.elections import return_to_preferred_leaders
 from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.reassignment import alter_partition_reassignments
 from ottla.controller.metadata.configs import ResourceType
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.features import supported_levels
 from ottla.protocol.messages import alter_partition as alter
 from ottla.protocol.messages import assign_replicas_to_dirs as assign

@@ -66,9 +66,9 @@ def test_a_list_of_many_parts_is_changed_in_linear_time(operation: ConfigOp) -> 
     cluster, many = with_topic(), ",".join(f"{number}:1" for number in range(30_000))
     alter(cluster, TOPIC, "orders", {THROTTLED: (ConfigOp.SET, "0:1" if operation is ConfigOp.APPEND else many)})
     backwards = ",".join(reversed(many.split(",")))
-    began_s = time.process_time()
+    began_s = time.thread_time()  # of no other thread of this process
     assert alter(cluster, TOPIC, "orders", {THROTTLED: (operation, backwards)}) == ("NONE", None)
-    assert time.process_time() - began_s < 1.5, "it was ten times as much"
+    assert time.thread_time() - began_s < 1.5, "it was ten times as much"
     now = cluster.image.configs.for_topic("orders")[THROTTLED]
     assert len(now) == (len(many) if operation is ConfigOp.APPEND else 0)
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from ottla.controller.decisions import delegation_tokens
-from ottla.controller.decisions.control_settings import DelegationTokenSettings
+from ottla.controller.decisions.control_state import DelegationTokenSettings
 from ottla.controller.decisions.delegation_tokens import EXPIRED_PER_TURN, create, expire, remove_expired, renew
 from ottla.controller.metadata.delegation_tokens import DelegationToken, record_of
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ from ottla.controller.decisions import eligible
 from ottla.controller.decisions.configs import AlterResult
 from ottla.controller.decisions.control_state import ControlState
 from ottla.controller.decisions.eligible import LOOKED_AT_PER_TURN, after_elrs
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Outcome, in_turns
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, FeatureLevelRecord
 from tests.controller.harness import DecisionHarness

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.bootstrap import bootstrap_records, completed
-from ottla.controller.decisions.control_settings import ControlSettings
+from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.decisions.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     QuorumFeatures,
+    bootstrap_records,
+    completed_bootstrap,
     update_features,
 )
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
+from ottla.protocol.features import KAFKA_4_3, KAFKA_4_4, MV_CONTROLLER_REGISTRATION, Advertised, Release
 from ottla.protocol.internal_topics.metadata_records import (
     FeatureLevelRecord,
     RegisterBrokerRecord,
@@ -20,7 +21,6 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.releases import KAFKA_4_3, KAFKA_4_4, Advertised, Release
 from tests.controller.harness import CLUSTER_ID, DecisionHarness
 from tests.controller.images import same_content
 
@@ -231,5 +231,5 @@ def test_a_new_cluster_begins_as_one_of_the_release_begins(release: Release, lev
 def test_a_directory_formatted_by_hand_gets_what_follows_from_its_features() -> None:
     elr = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
     old = FeatureLevelRecord(name="metadata.version", feature_level=20)
-    assert [record.name for record in completed([old, elr], 2)][-1] == "min.insync.replicas"
-    assert completed([old], 2) == [old]
+    assert [record.name for record in completed_bootstrap([old, elr], 2)][-1] == "min.insync.replicas"
+    assert completed_bootstrap([old], 2) == [old]

@@ -23,18 +23,17 @@ from ottla.controller.decisions.elections import (
     return_to_preferred_leaders,
 )
 from ottla.controller.decisions.index import TopicIdPartition
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, in_turns
 from ottla.controller.decisions.reassignment import alter_partition_reassignments
 from ottla.controller.decisions.topics import DELETED_PER_TURN, delete_topics
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.loader import MetadataLoader
-from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
-from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.metadata.image import REPLAY, WITHOUT_STATE, MetadataDelta
+from ottla.controller.metadata.loader import UNITS_A_TURN, MetadataLoader
 from ottla.controller.metadata.shared_map import Map
-from ottla.controller.metadata.topics import CHANGE_UNITS, TopicsImage
+from ottla.controller.metadata.topics import CHANGE_UNITS, NO_LEADER, PartitionRegistration, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import KAFKA_4_4
 from ottla.protocol.internal_topics import metadata_records as r
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.protocol.messages import alter_partition as alter
@@ -42,7 +41,6 @@ from ottla.protocol.messages import alter_partition_reassignments as reassign
 from ottla.protocol.messages import assign_replicas_to_dirs as assign
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex
-from ottla.protocol.releases import KAFKA_4_4
 from tests.controller.harness import DecisionHarness, directory, topic_id
 from tests.controller.test_runtime import Batch
 
@@ -159,7 +157,7 @@ def test_a_search_for_elections_looks_at_a_bounded_number_of_partitions_in_a_tur
         PartitionChangeRecord(partition_id=index, topic_id=topic_id("out of sync"), leader=NO_LEADER)
         for index in range(many)
     )
-    assert looked_at(cluster, elect_unclean_leaders, cluster.state.index.leaderless()) == [
+    assert looked_at(cluster, elect_unclean_leaders, cluster.state.index.leaderless_partitions) == [
         LOOKED_AT_MAX,
         LOOKED_AT_MAX,
         5,

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ottla.controller.decisions.brokers import register_broker, unregister_broker
-from ottla.controller.decisions.leaving import Leaving, held_by
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN, Leaving, held_by
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.partition_change import PartitionChange
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
     FeatureLevelRecord,

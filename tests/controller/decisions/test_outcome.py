@@ -7,7 +7,7 @@ import pytest
 from ottla.controller.decisions.acls import create_acls
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.create_acls import AclCreation
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from tests.controller.harness import DecisionHarness
 
 
@@ -24,7 +24,7 @@ def entries(count: int) -> list[AclCreation]:
 def test_a_request_that_writes_more_records_than_a_batch_may_hold_is_refused_as_a_whole() -> None:
     cluster = DecisionHarness()
     with pytest.raises(KafkaError, match=f"{USER_RECORDS_MAX + 1} records are more than {USER_RECORDS_MAX}") as refused:
-        create_acls(cluster.state, entries(USER_RECORDS_MAX + 1), cluster.rng)
+        create_acls(cluster.state, CreateAclsRequest(creations=entries(USER_RECORDS_MAX + 1)), cluster.rng)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
-    cluster.decide(create_acls(cluster.state, entries(USER_RECORDS_MAX), cluster.rng))
+    cluster.decide(create_acls(cluster.state, CreateAclsRequest(creations=entries(USER_RECORDS_MAX)), cluster.rng))
     assert len(cluster.image.acls.entries) == USER_RECORDS_MAX

@@ -7,14 +7,13 @@ import hmac
 
 import pytest
 
-from ottla.controller.decisions.brokers import unregister_broker
+from ottla.controller.decisions.brokers import allocate_producer_ids, unregister_broker
 from ottla.controller.decisions.client_quotas import alter_client_quotas
 from ottla.controller.decisions.directories import assign_replicas_to_directories
 from ottla.controller.decisions.elections import UNCLEAN, elect_leaders
-from ottla.controller.decisions.producer_ids import allocate_producer_ids
 from ottla.controller.decisions.scram import ITERATIONS_MAX, alter_user_scram_credentials
 from ottla.controller.metadata.client_quotas import quota_entity
-from ottla.controller.metadata.partitions import LOST_DIR, NO_LEADER
+from ottla.controller.metadata.topics import LOST_DIR, NO_LEADER
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest

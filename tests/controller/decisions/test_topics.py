@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.decisions.one_by_one import PARTITIONS_PER_TURN, Progress
-from ottla.controller.decisions.topics import create_partitions, create_topics, delete_topics
+from ottla.controller.decisions.outcome import in_turns
+from ottla.controller.decisions.topics import PARTITIONS_PER_TURN, create_partitions, create_topics, delete_topics
 from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
 )
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -40,7 +39,7 @@ def assigned(*replicas: list[int], name: str = "orders", first: int = 0) -> Crea
 def create(
     cluster: DecisionHarness, *topics: CreatableTopic, validate_only: bool = False, describable: str = ""
 ) -> list[CreatableTopicResult]:
-    outcome = create_topics(
+    decision = create_topics(
         cluster.state,
         topics,
         cluster.configs,
@@ -48,7 +47,7 @@ def create(
         validate_only=validate_only,
         describable=frozenset(describable.split()),
     )
-    results: list[CreatableTopicResult] = cluster.decide(outcome)
+    results: list[CreatableTopicResult] = cluster.decide(decision)
     return results
 
 
@@ -286,26 +285,21 @@ def test_partitions_cannot_be_added(
 
 def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_whole() -> None:
     """10,000 partitions in one turn held the event loop for 0.1 s, 3,000 topics with their configs for 0.3 s."""
-    cluster, progress = DecisionHarness(), Progress[CreatableTopicResult]()
+    cluster = DecisionHarness()
     topics = [wanted(f"t{number}", 300, 3) for number in range(10)]
     topics += [wanted("bad name", 300, 3), wanted("too-many", 9_000, 3), wanted("last", 1, 3)]
-    sizes = []
-    while True:
-        records, results = create_topics(
-            cluster.state,
-            topics,
-            cluster.configs,
-            cluster.rng,
-            validate_only=False,
-            describable=frozenset(),
-            progress=progress,
+    sizes, results = [], None
+    decide = in_turns(
+        lambda state: create_topics(
+            state, topics, cluster.configs, cluster.rng, validate_only=False, describable=frozenset()
         )
+    )
+    while results is None:
+        records, results = decide(cluster.state)
         made = [record for record in records if isinstance(record, PartitionRecord)]
         assert len(made) % 300 in (0, 1), "whole topics"
         sizes.append(len(made))
         cluster.replay(records)
-        if results is not None:
-            break
     assert sizes == [1_200, 1_200, 600, 1] and max(sizes) < PARTITIONS_PER_TURN + 300
     assert [(each.name, ErrorCode(each.error_code).name) for each in results] == [
         *((f"t{number}", "NONE") for number in range(10)),
@@ -316,16 +310,10 @@ def test_many_topics_of_one_request_are_created_in_bounded_turns_each_of_them_wh
 
 
 def test_partitions_are_added_to_many_topics_in_bounded_turns() -> None:
-    cluster, progress = DecisionHarness(), Progress[CreatePartitionsTopicResult]()
+    cluster = DecisionHarness()
     for number in range(5):
         cluster.topic(f"t{number}", "1 2 3")
     more = [CreatePartitionsTopic(name=f"t{number}", count=501, assignments=None) for number in range(5)]
-    sizes = []
-    while True:
-        records, results = create_partitions(cluster.state, more, cluster.rng, validate_only=False, progress=progress)
-        sizes.append(len(records))
-        cluster.replay(records)
-        if results is not None:
-            break
-    assert sizes == [1_000, 1_000, 500]
+    results = cluster.decide(create_partitions(cluster.state, more, cluster.rng, validate_only=False))
+    assert cluster.turns == [1_000, 1_000, 500]
     assert [each.error_code for each in results] == [0] * 5

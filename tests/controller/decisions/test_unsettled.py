@@ -6,8 +6,8 @@ import pytest
 
 from ottla.controller.decisions.brokers import fence_records, unfence_records
 from ottla.controller.decisions.elections import ELECTIONS_MAX, elect_unclean_leaders, return_to_preferred_leaders
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from ottla.controller.decisions.partition_change import PartitionChange
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN, electable, left_by_broker, settle
 from tests.controller.decisions.test_heartbeats import Beating
 from tests.controller.harness import DecisionHarness, topic_id
 
@@ -60,7 +60,7 @@ def test_one_that_comes_back_decides_only_about_what_it_could_lead(decided: list
     cluster.fence(1, 2, 3, 4)
     for broker_id in (1, 2, 3):
         settle_all(cluster, broker_id)
-    assert len(cluster.state.index.leaderless()) == MANY + 3
+    assert len(cluster.state.index.leaderless_partitions) == MANY + 3
     decided.clear()
     records = unfence_records(cluster.state, 4, cluster.epoch(4))
     assert (len(decided), len(records)) == (3, 4), "of all partitions without a leader"
@@ -78,7 +78,7 @@ def test_one_that_could_lead_everything_leads_it_after_some_turns() -> None:
     assert len(records) == PARTITIONS_PER_TURN + 1
     cluster.replay(records)
     assert settle_all(cluster, 3) == 2
-    assert not cluster.state.index.leaderless()
+    assert not cluster.state.index.leaderless_partitions
     assert cluster.show("orders", MANY - 1) == "replicas 1 2 3 isr 3 elr 2 leader 3 epoch 4"
 
 

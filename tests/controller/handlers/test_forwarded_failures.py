@@ -22,7 +22,7 @@ async def test_a_bug_in_the_decision_is_an_error_of_the_forwarded_request(
         raise ZeroDivisionError
 
     async with connected(tmp_path) as (node, _):
-        monkeypatch.setattr("ottla.controller.handlers.create_topics.create_topics", broken)
+        monkeypatch.setattr("ottla.controller.handlers.topics.create_topics", broken)
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
         context = RequestContext(ApiKey.CREATE_TOPICS, 7, "tool", Client())
         try:

@@ -55,7 +55,7 @@ async def test_creating_the_same_topic_twice_in_one_request_creates_none(tmp_pat
 async def test_topics_that_are_created_in_several_turns_are_answered_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.controller.decisions.one_by_one.PARTITIONS_PER_TURN", 20)
+    monkeypatch.setattr("ottla.controller.decisions.topics.PARTITIONS_PER_TURN", 20)
     async with connected(tmp_path) as (node, channel):
         topics = [ct.CreatableTopic(name=f"t{n}", num_partitions=10, replication_factor=1) for n in range(7)]
         response = await channel.request(ct.CreateTopicsRequest(topics=topics))

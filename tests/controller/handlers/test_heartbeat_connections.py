@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller.handlers import broker_heartbeat
+from ottla.controller.handlers import cluster
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.network.context import RequestContext
@@ -36,7 +36,7 @@ class Beating:
     def beat(self, connection: Any) -> None:
         epoch = self.quorum.controller.image.cluster.brokers[BROKER].epoch
         request = BrokerHeartbeatRequest(broker_id=BROKER, broker_epoch=epoch, current_metadata_offset=epoch)
-        broker_heartbeat.handle(self._parts, request, RequestContext(ApiKey.BROKER_HEARTBEAT, 1, None, connection))
+        cluster.handle_heartbeat(self._parts, request, RequestContext(ApiKey.BROKER_HEARTBEAT, 1, None, connection))
 
     def is_fenced_after_the_grace(self) -> bool:
         self.quorum.clock.advance(GRACE_MS + 1)

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.controller.decisions.elections import LOOKED_AT_MAX
+from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.handlers import broker_registration, unregister
+from ottla.controller.handlers import cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.periodic import NEXT_PART_MS
 from ottla.controller.routes import ROUTES
@@ -63,7 +63,7 @@ def held(quorum: Quorum) -> int:
 def test_a_registration_appends_a_bounded_batch_in_each_turn_and_is_answered_once_all_are_committed() -> None:
     quorum = crowded()
     before = len(quorum.log.batches)
-    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    answer = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     assert len(quorum.log.batches) == before + 1, "one turn"
     assert quorum.controller.image.cluster.brokers[1].fenced
     quorum.write(NoOpRecord())  # of another request
@@ -80,7 +80,7 @@ def test_a_registration_appends_a_bounded_batch_in_each_turn_and_is_answered_onc
 
 def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_appends_nothing_more() -> None:
     quorum = crowded()
-    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    answer = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     quorum.commit()
     quorum.controller.leader_changed(2, 2)
     end = quorum.log.log_end_offset
@@ -90,7 +90,7 @@ def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_
     # Also when this node leads again by then: what was decided in the former term may be lost.
     quorum.elect(3)
     quorum.clock.advance(quorum.clock.now_ms)
-    again = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    again = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     quorum.controller.leader_changed(2, 4)
     quorum.elect(5)
     quorum.clock.advance(quorum.clock.now_ms)
@@ -101,10 +101,10 @@ def test_a_leadership_lost_between_two_turns_of_a_registration_answers_that_and_
 def test_a_registration_refused_in_a_later_turn_leaves_the_rest_to_the_usual_turns_of_a_fenced_broker() -> None:
     """The former incarnation is there after all, and its heartbeat came in between; then its connection is lost again."""
     quorum = crowded()
-    answer = broker_registration.handle(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
+    answer = cluster.handle_registration(parts_of(quorum), registration(), context(ApiKey.BROKER_REGISTRATION))
     request = registration(cluster_id="another")
     with pytest.raises(KafkaError, match="another"):
-        broker_registration.handle(parts_of(quorum), request, context(ApiKey.BROKER_REGISTRATION))
+        cluster.handle_registration(parts_of(quorum), request, context(ApiKey.BROKER_REGISTRATION))
     quorum.write(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=-1))
     quorum.controller.heartbeats.touch(1, fenced=False, metadata_offset=0, now_ms=quorum.clock.now_ms)
     quorum.clock.advance(quorum.clock.now_ms)
@@ -120,7 +120,7 @@ def test_a_broker_is_unregistered_in_bounded_batches() -> None:
     quorum = crowded()
     before = len(quorum.log.batches)
     request = UnregisterBrokerRequest(broker_id=1)
-    answer = unregister.handle_broker(parts_of(quorum), request, context(ApiKey.UNREGISTER_BROKER))
+    answer = cluster.handle_unregister_broker(parts_of(quorum), request, context(ApiKey.UNREGISTER_BROKER))
     quorum.clock.advance(quorum.clock.now_ms)
     quorum.commit()
     assert answer.take().error_code == 0

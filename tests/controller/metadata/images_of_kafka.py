@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import EMPTY
+from ottla.controller.metadata.image import EMPTY, MetadataDelta
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, decode_record
 
 #: A line with a log's record values in hex, then a line with those of Kafka's snapshot of it; written by tests/compat/images.py.

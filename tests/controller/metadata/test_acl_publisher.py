@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.publisher import AclPublisher
+from ottla.controller.metadata.image import EMPTY, MetadataDelta, MetadataImage
+from ottla.controller.metadata.loader import AclPublisher
 from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from ottla.server.authorization.authorizer import StandardAuthorizer
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.controller.metadata import delta, publisher
-from ottla.controller.metadata.delta import COLLECTION_RECORDS, MetadataDelta
+from ottla.controller.metadata import image as metadata_image
+from ottla.controller.metadata import loader as metadata_loader
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import COLLECTION_RECORDS, MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
-from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.protocol.internal_topics.metadata_records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
@@ -69,7 +69,7 @@ class Reader:
 @pytest.fixture
 def loader(monkeypatch: pytest.MonkeyPatch) -> MetadataLoader:
     """It has the image of all topics, as a broker's cache does."""
-    monkeypatch.setattr(publisher, "UNITS_A_TURN", UNITS)
+    monkeypatch.setattr(metadata_loader, "UNITS_A_TURN", UNITS)
     loader = MetadataLoader()
     before = MetadataDelta(loader.image)
     for number in range(TOPICS):
@@ -112,7 +112,7 @@ def test_partitions_that_are_replaced_one_by_one_do_not_gather_in_the_young_gene
 ) -> None:
     """The collector counts objects made less objects freed, and so it never collects by itself here."""
     assert COLLECTION_RECORDS >= 1_000, "a collection has a price of its own"
-    monkeypatch.setattr(delta, "COLLECTION_RECORDS", UNITS)
+    monkeypatch.setattr(metadata_image, "COLLECTION_RECORDS", UNITS)
     gc.collect()
     gc.disable()
     try:

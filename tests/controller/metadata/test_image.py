@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.controller.decisions.index import ClusterIndex
-from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import EMPTY, MetadataImage
+from ottla.controller.metadata.image import EMPTY, REPLAY, WITHOUT_STATE, MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.internal_topics.metadata_records import RECORDS, decode_record

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import EMPTY
-from ottla.controller.metadata.publisher import QuotaPublisher
+from ottla.controller.metadata.image import EMPTY, MetadataDelta
+from ottla.controller.metadata.loader import QuotaPublisher
 from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord
 from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.clock import SystemClock

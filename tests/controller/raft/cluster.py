@@ -13,11 +13,10 @@ from random import Random
 from typing import Any
 
 from ottla.controller.raft.core import NotLeader, RaftCore
-from ottla.controller.raft.effects import Effects, ElectionState, Reply, Request
+from ottla.controller.raft.effects import Effects, ElectionState, PeerReply, PeerRequest
 from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import (
-    Answered,
     Batch,
     Failed,
     FetchReply,
@@ -25,6 +24,7 @@ from ottla.controller.raft.messages import (
     Flushed,
     Message,
     Received,
+    Replied,
     RequestBody,
     SnapshotReceived,
     SupportedVersions,
@@ -273,7 +273,7 @@ class Replica:
 
     # The wire.
 
-    def _reply(self, reply: Reply) -> None:
+    def _reply(self, reply: PeerReply) -> None:
         body = reply.body
         if isinstance(body, FetchReply) and body.records_from is not None:
             body = replace(
@@ -356,7 +356,7 @@ class Cluster:
 
     # The network.
 
-    def send(self, sender: Replica, request: Request) -> None:
+    def send(self, sender: Replica, request: PeerRequest) -> None:
         target = next((r for r in self.replicas.values() if endpoint_of(r.id) == request.endpoint), None)
         incarnation = sender.incarnation
         self.trace(f"{sender.id} -> {target.id if target else '?'}: {describe(request.body)}")
@@ -376,7 +376,7 @@ class Cluster:
             def arrive() -> None:
                 if sender.is_up and sender.incarnation == incarnation and (target.id, sender.id) not in self.cuts:
                     self.trace(f"{sender.id} <- {target.id}: {describe(body)}")
-                    sender.step(Answered(request.request_id, body))
+                    sender.step(Replied(request.request_id, body))
 
             for _ in range(self._copies()):
                 self.after(self._delay_ms(), arrive)

@@ -16,6 +16,7 @@ from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import ApiKey
+from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.dispatch import Dispatcher
@@ -23,12 +24,13 @@ from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 WAIT_S = 30
+#: With the default of 2 s a pause of a busy machine elects another leader, and what the former one had just appended may be lost.
+FETCH_TIMEOUT_MS = 20_000
 
 
 def directory_id(node_id: int) -> bytes:
@@ -92,7 +94,8 @@ class Node:
             ReceiveBuffer(1 << 20),
             TimerWheel(world.clock),
         )
-        await self.listener.start()
+        await self.listener.bind()
+        await self.listener.accept()
         await self.raft.start()
         self.is_up = True
 
@@ -126,10 +129,14 @@ class Quorum:
     def leader(self) -> Node | None:
         """The leader that all running nodes follow."""
         leaders = [node for node in self.up if node.raft.is_leader]
-        if len(leaders) != 1 or any(node.raft.leader_id != leaders[0].config.node_id for node in self.up):
+        if len(leaders) != 1 or any(node.raft.state.leader_id != leaders[0].config.node_id for node in self.up):
             return None
         published = leaders[0].state.leaders
-        return leaders[0] if published and published[-1] == tuple(leaders[0].raft.leader_and_epoch) else None
+        return (
+            leaders[0]
+            if published and published[-1] == (leaders[0].raft.state.leader_id, leaders[0].raft.state.epoch)
+            else None
+        )
 
     async def elect(self) -> Node:
         await until(lambda: self.leader is not None, "a leader")
@@ -146,7 +153,7 @@ def make_node(node_id: int, ports: list[int], directory: Path, **settings: Any) 
     """Node 1 listens on the first port, and so on; all of them are static voters unless `settings` say otherwise."""
     endpoints = [QuorumEndpoint("CONTROLLER", "127.0.0.1", port) for port in ports]
     voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
-    settings = {"static_voters": voters, **settings}
+    settings = {"static_voters": voters, "fetch_timeout_ms": FETCH_TIMEOUT_MS, **settings}
     config = RaftConfig(node_id, directory_id(node_id), CLUSTER_ID, (endpoints[node_id - 1],), **settings)
     return Node(config, directory / f"node{node_id}")
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
+from ottla.controller.raft.agreement import (
+    BETWEEN_RESPONSES_MS_MAX,
+    QuorumDisagreement,
+    Rejections,
+    check_changed_voters,
+)
 from ottla.controller.raft.voters import VoterHistory
 from tests.controller.raft.cluster import static_voters
 
@@ -33,3 +38,13 @@ def test_a_list_may_change_only_where_every_two_majorities_have_a_member_in_comm
     else:
         with pytest.raises(QuorumDisagreement, match="one voter at a"):
             check_changed_voters(frozenset(before), voters)
+
+
+def test_a_long_time_between_two_responses_counts_as_the_longest_that_may_lie_between_them() -> None:
+    rejections = Rejections()
+    rejections.record_leader(True, 0)
+    rejections.record_leader(True, BETWEEN_RESPONSES_MS_MAX + 60_000)
+    assert rejections.has_duplicate_node_id(BETWEEN_RESPONSES_MS_MAX - 1)
+    assert not rejections.has_duplicate_node_id(BETWEEN_RESPONSES_MS_MAX)
+    rejections.record_leader(False, BETWEEN_RESPONSES_MS_MAX + 60_001)
+    assert not rejections.has_duplicate_node_id(0)

@@ -12,7 +12,6 @@ from ottla.controller.raft.effects import Effects, ElectionState
 from ottla.controller.raft.elections import START_ELECTION_MS_MAX
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import (
-    Answered,
     Batch,
     BeginQuorumEpoch,
     BeginQuorumEpochReply,
@@ -23,6 +22,7 @@ from ottla.controller.raft.messages import (
     FetchReply,
     Flushed,
     Received,
+    Replied,
     Vote,
     VoteReply,
 )
@@ -65,7 +65,7 @@ def follower(**options: Any) -> RaftCore:
 def reply_to(core: RaftCore, effects: Effects, now_ms: int = 1, **fields: Any) -> Effects:
     """Answer the one request in `effects` with a FetchReply of the leader."""
     (request,) = effects.requests
-    return core.step(Answered(request.request_id, FetchReply(NONE, 5, 2, (endpoint_of(2),), **fields)), now_ms)
+    return core.step(Replied(request.request_id, FetchReply(NONE, 5, 2, (endpoint_of(2),), **fields)), now_ms)
 
 
 def vote(candidate: int, epoch: int, log_end: tuple[int, int] = (10, 4), pre_vote: bool = False) -> Received:
@@ -129,7 +129,7 @@ def candidate_without_the_leader() -> tuple[RaftCore, dict[int, int], int]:
         effects = core.tick(now_ms)
     asked = {request.destination_id: request.request_id for request in effects.requests}
     reply = VoteReply(NONE, 5, 2, (endpoint_of(2),), True)
-    effects = core.step(Answered(asked[3], reply), now_ms)
+    effects = core.step(Replied(asked[3], reply), now_ms)
     assert isinstance(core.state.role, Candidate)
     return core, {request.destination_id: request.request_id for request in effects.requests}, now_ms
 
@@ -139,7 +139,7 @@ def test_two_who_vote_for_themselves_and_miss_the_dead_leader_try_again_soon(dea
     core, asked, now_ms = candidate_without_the_leader()
     events = [
         Failed(asked[2], connection_closed=True),
-        Answered(asked[3], VoteReply(NONE, 6, -1, (), False)),
+        Replied(asked[3], VoteReply(NONE, 6, -1, (), False)),
     ]
     for event in events if dead_first else reversed(events):
         core.step(event, now_ms)
@@ -149,9 +149,9 @@ def test_two_who_vote_for_themselves_and_miss_the_dead_leader_try_again_soon(dea
 
 def test_a_candidate_that_was_refused_once_waits_for_those_who_can_still_answer() -> None:
     core, asked, now_ms = candidate_without_the_leader()
-    core.step(Answered(asked[3], VoteReply(NONE, 6, -1, (), False)), now_ms)
+    core.step(Replied(asked[3], VoteReply(NONE, 6, -1, (), False)), now_ms)
     assert isinstance(core.state.role, Candidate) and not core.state.role.is_backing_off
-    core.step(Answered(asked[2], VoteReply(NONE, 6, -1, (), True)), now_ms)
+    core.step(Replied(asked[2], VoteReply(NONE, 6, -1, (), True)), now_ms)
     assert isinstance(core.state.role, Leader)
 
 
@@ -219,7 +219,7 @@ def test_a_reply_that_comes_too_late_is_ignored() -> None:
     (request,) = effects.requests
     core.tick(core.state.config.request_timeout_ms)
     reply = FetchReply(NONE, 5, 2, batches=(Batch(10, 10, 5, ""),))
-    effects = core.step(Answered(request.request_id, reply), core.state.config.request_timeout_ms)
+    effects = core.step(Replied(request.request_id, reply), core.state.config.request_timeout_ms)
     assert effects.appends == []
 
 
@@ -231,10 +231,10 @@ def elected(**options: Any) -> RaftCore:
         for request in effects.requests:
             if isinstance(request.body, Vote) and request.destination_id == 2:
                 reply = VoteReply(NONE, request.body.epoch, granted=True)
-                effects = core.step(Answered(request.request_id, reply), 3000)
+                effects = core.step(Replied(request.request_id, reply), 3000)
         for request in effects.requests:
             if isinstance(request.body, Vote) and request.destination_id == 2:
-                core.step(Answered(request.request_id, VoteReply(NONE, request.body.epoch, granted=True)), 3000)
+                core.step(Replied(request.request_id, VoteReply(NONE, request.body.epoch, granted=True)), 3000)
     assert isinstance(core.state.role, Leader), core.state.role
     return core
 
@@ -406,8 +406,8 @@ def test_a_node_that_a_majority_of_its_list_refuses_stops_and_one_that_a_minorit
     effects = core.tick(5_000)
     asked = {request.destination_id: request.request_id for request in effects.requests}
     assert set(asked) == {2, 3}, "pre-votes"
-    assert core.step(Answered(asked[2], VoteReply(error)), 5_001).disagreement is None
-    assert core.step(Answered(asked[3], VoteReply(error)), 5_002).disagreement
+    assert core.step(Replied(asked[2], VoteReply(error)), 5_001).disagreement is None
+    assert core.step(Replied(asked[3], VoteReply(error)), 5_002).disagreement
 
 
 def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches() -> None:
@@ -439,7 +439,7 @@ def test_a_former_leader_whom_the_others_still_name_is_no_duplicate_node_id() ->
                     reply = VoteReply(ErrorCode.NONE, led, 1)
                 case _:
                     continue
-            assert core.step(Answered(request.request_id, reply), now_ms).disagreement is None
+            assert core.step(Replied(request.request_id, reply), now_ms).disagreement is None
         effects = core.tick(now_ms)
     assert not core.state.is_leader and core.state.led_epoch == led
 
@@ -453,10 +453,25 @@ def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while
         for request in effects.requests:
             if isinstance(request.body, Fetch):
                 reply = FetchReply(ErrorCode.FENCED_LEADER_EPOCH, 7, 1)
-                reported = core.step(Answered(request.request_id, reply), now_ms).disagreement or reported
+                reported = core.step(Replied(request.request_id, reply), now_ms).disagreement or reported
         effects = core.tick(now_ms)
     assert reported is not None and "another running node has node id 1" in reported
     assert now_ms > 2 * core.state.config.fetch_timeout_ms, "its own former leadership is still in their heads"
+
+
+def test_a_time_without_a_response_is_no_sign_that_another_node_with_its_id_leads() -> None:
+    """All nodes of a machine stand still, and the former leader that lost its disk asks before the others elect another one."""
+    core = make(1, voters=(1, 2, 3))
+    fenced, patience_ms = (ErrorCode.FENCED_LEADER_EPOCH, 7, 1), 2 * core.state.config.fetch_timeout_ms
+    asked, counted = core.tick(0).requests, 0
+    times = [*range(100, patience_ms // 2, 100), *range(2 * patience_ms, 2 * patience_ms + 1_000, 100)]
+    for now_ms in times:
+        for request in asked:
+            reply = FetchReply(*fenced) if isinstance(request.body, Fetch) else VoteReply(*fenced)
+            assert core.step(Replied(request.request_id, reply), now_ms).disagreement is None
+            counted += 1
+        asked = core.tick(now_ms + 50).requests
+    assert counted > len(times) // 2, "it goes on asking who leads"
 
 
 @pytest.mark.parametrize("seed", range(20))

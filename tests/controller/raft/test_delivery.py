@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from ottla.controller.metadata import publisher
-from ottla.controller.metadata.delta import REPLAY_UNITS, MetadataDelta
+from ottla.controller.metadata import loader as metadata_loader
 from ottla.controller.metadata.encoding import encode_metadata
-from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.image import REPLAY_UNITS, MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft import delivery
 from ottla.controller.raft.batches import CommittedBatch
@@ -113,7 +112,7 @@ def records_of(topic: str) -> list[object]:
 
 @pytest.fixture
 def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replica]:
-    monkeypatch.setattr(publisher, "UNITS_A_TURN", TURN_RECORDS * REPLAY_UNITS)
+    monkeypatch.setattr(metadata_loader, "UNITS_A_TURN", TURN_RECORDS * REPLAY_UNITS)
     made = Replica(tmp_path)
     replay = MetadataDelta.replay
 
@@ -182,7 +181,7 @@ def test_a_late_publisher_is_introduced_in_turns_and_misses_nothing(
     for name in "abc":
         replica.append(name)
     replica.turns()
-    monkeypatch.setattr(publisher, "UNITS_A_TURN", PARTITIONS)
+    monkeypatch.setattr(metadata_loader, "UNITS_A_TURN", PARTITIONS)
     late = Late()
     replica.delivery.insert(replica.loader.introduce(late))
     assert len(replica.clock.armed) == 1, "a topic in each turn"
@@ -203,7 +202,7 @@ def test_nothing_more_is_handed_over_after_the_end(replica: Replica) -> None:
 def test_many_batches_are_delivered_a_bounded_number_of_bytes_in_each_turn(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "UNITS_A_TURN", 1 << 30)
+    monkeypatch.setattr(metadata_loader, "UNITS_A_TURN", 1 << 30)
     names = [f"topic-{number}" for number in range(6)]
     for name in names:
         replica.append(name)

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from ottla.controller.metrics import RaftMetrics
-from ottla.controller.raft import log_flusher, transitions
+from ottla.controller.raft import metadata_log, transitions
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.routes import describe_quorum
 from ottla.controller.raft.snapshots import SnapshotReader, write_initial_voters
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -46,9 +47,10 @@ from tests.controller.raft.nodes import (
 )
 from tests.ports import free_ports
 
-#: It is long enough that a slow disk's flushes cannot be mistaken for it.
-FETCH_TIMEOUT_MS = 20_000
-BEFORE_THE_TIMEOUT_S = 10
+#: It is long enough that neither a slow disk's flushes nor the pauses of a busy machine can be mistaken for it.
+FETCH_TIMEOUT_MS = 60_000
+BEFORE_THE_TIMEOUT_S = 25
+TIMEOUTS = {"fetch_timeout_ms": FETCH_TIMEOUT_MS, "election_timeout_ms": FETCH_TIMEOUT_MS}
 
 
 async def test_the_only_voter_leads_when_start_returns(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ async def test_a_flush_that_finds_no_descriptor_is_tried_again_and_commits_nothi
             return open_file(*args, **kwargs)
 
         monkeypatch.setattr(os, "open", out_of_descriptors)
-        monkeypatch.setattr(log_flusher, "RETRY_MS", 1)
+        monkeypatch.setattr(metadata_log, "RETRY_MS", 1)
         node.raft.append([b"one"])
         await until(lambda: refused >= 2, "two flushes without a descriptor")
         assert node.state.records == [] and node.raft.failure is None
@@ -157,7 +159,7 @@ async def test_three_nodes_elect_one_and_all_commit(tmp_path: Path) -> None:
         with pytest.raises(NotLeader):
             follower.raft.append([b"not here"])
         with pytest.raises(NotLeader):
-            leader.raft.append([b"wrong epoch"], epoch=leader.raft.epoch - 1)
+            leader.raft.append([b"wrong epoch"], epoch=leader.raft.state.epoch - 1)
         assert all(node.state.records == [b"hello"] for node in made.nodes)
 
 
@@ -177,8 +179,7 @@ async def test_a_quorum_that_was_killed_elects_without_waiting_for_a_leader_that
     tmp_path: Path,
 ) -> None:
     """The former leader says so itself (EndQuorumEpoch): the others would miss it only after the fetch timeout."""
-    timeouts = {"fetch_timeout_ms": FETCH_TIMEOUT_MS, "election_timeout_ms": FETCH_TIMEOUT_MS}
-    async with quorum(3, tmp_path, **timeouts) as made:
+    async with quorum(3, tmp_path, **TIMEOUTS) as made:
         await made.elect()
         await made.commit_everywhere(b"before")
         for node in made.nodes:
@@ -192,15 +193,15 @@ async def test_a_quorum_that_was_killed_elects_without_waiting_for_a_leader_that
 
 
 async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
-    async with quorum(3, tmp_path, fetch_timeout_ms=FETCH_TIMEOUT_MS) as made:
+    async with quorum(3, tmp_path, **TIMEOUTS) as made:
         old = await made.elect()
         await made.commit_everywhere(b"before")
-        epoch = old.raft.epoch
+        epoch = old.raft.state.epoch
         began = time.monotonic()
         await old.stop()
         new = await made.elect()
         assert time.monotonic() - began < BEFORE_THE_TIMEOUT_S
-        assert new.raft.epoch == epoch + 1, "the first candidate wins"
+        assert new.raft.state.epoch == epoch + 1, "the first candidate wins"
         await made.commit_everywhere(b"after")
 
 
@@ -267,7 +268,7 @@ async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path)
         node = made.nodes[0]
         node.raft.append([b"a", b"b"])
         await until(lambda: len(node.state.records) == 2, "the commit")
-        older = OffsetAndEpoch(node.raft.log_end_offset, node.raft.epoch)
+        older = OffsetAndEpoch(node.raft.log_end_offset, node.raft.state.epoch)
         writer = node.raft.create_snapshot(older, 0)
         assert writer is not None
         writer.append([b"a", b"b"])
@@ -315,7 +316,7 @@ async def test_another_clusters_node_is_refused(tmp_path: Path) -> None:
     made = Quorum(nodes[:2])
     try:
         await made.commit_everywhere(b"ours")
-        assert nodes[2].raft.leader_id == -1
+        assert nodes[2].raft.state.leader_id == -1
         assert nodes[2].state.records == []
     finally:
         for node in nodes:
@@ -394,7 +395,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
         request = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
 
         def is_caught_up() -> bool:
-            described = made.nodes[0].raft.describe_quorum(request, 2).topics[0].partitions[0]
+            described = describe_quorum(made.nodes[0].raft, request, 2).topics[0].partitions[0]
             return [each.log_end_offset for each in described.observers] == [described.high_watermark]
 
         # An observer applies a record with the answer to its Fetch; the leader learns of it from the next one.

@@ -14,7 +14,7 @@ from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from ottla.protocol.work import do_now
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles

@@ -28,7 +28,9 @@ async def test_a_snapshot_is_not_read_beyond_its_ends(tmp_path: Path, position: 
         node = await made.elect()
         await made.commit_everywhere(b"record")
         snapshot = take_snapshot(node)
-        wanted = PartitionSnapshotRequest(0, node.raft.epoch, SnapshotId(snapshot.offset, snapshot.epoch), position)
+        wanted = PartitionSnapshotRequest(
+            0, node.raft.state.epoch, SnapshotId(snapshot.offset, snapshot.epoch), position
+        )
         request = FetchSnapshotRequest(CLUSTER_ID, 2, 100, [TopicSnapshotRequest("__cluster_metadata", [wanted])])
         answer: Any = await ask(node, node.config.endpoints[0].port, request)
         assert answer.topics[0].partitions[0].error_code == expected

@@ -6,7 +6,6 @@ from ottla.controller.raft.core import RaftCore
 from ottla.controller.raft.effects import Effects
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import (
-    Answered,
     Batch,
     BeginQuorumEpoch,
     Fetch,
@@ -15,6 +14,7 @@ from ottla.controller.raft.messages import (
     FetchSnapshotReply,
     Flushed,
     Received,
+    Replied,
     SnapshotReceived,
 )
 from ottla.controller.raft.roles import Follower
@@ -35,7 +35,7 @@ def all_has_arrived() -> RaftCore:
     (request,) = reply_to(core, effects, snapshot=SNAPSHOT).requests
     assert isinstance(request.body, FetchSnapshot)
     leader = (ErrorCode.NONE, 5, 2, (endpoint_of(2),))
-    effects = core.step(Answered(request.request_id, FetchSnapshotReply(*leader, SNAPSHOT, 0, 3, data=b"all")), 2)
+    effects = core.step(Replied(request.request_id, FetchSnapshotReply(*leader, SNAPSHOT, 0, 3, data=b"all")), 2)
     assert effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last
     assert not effects.requests
     return core
@@ -50,7 +50,7 @@ def answer(core: RaftCore, effects: Effects, now_ms: int, **fields: object) -> E
     (request,) = effects.requests
     assert isinstance(request.body, Fetch)
     reply = FetchReply(ErrorCode.NONE, 6, 3, (endpoint_of(3),), **fields)
-    return core.step(Answered(request.request_id, reply), now_ms)
+    return core.step(Replied(request.request_id, reply), now_ms)
 
 
 def test_while_it_is_stored_the_leader_is_not_asked_and_not_given_up() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.raft.effects import Request
+from ottla.controller.raft.effects import PeerRequest
 from ottla.controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter, UpdateVoter
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.replication import VOTER_CHANGE_PERIOD_MS
@@ -67,7 +67,7 @@ def test_a_voter_of_a_static_quorum_describes_itself_once_to_each_leader(monkeyp
     updates: list[tuple[int, int]] = []
     send = cluster.send
 
-    def noting(sender: Replica, request: Request) -> None:
+    def noting(sender: Replica, request: PeerRequest) -> None:
         if isinstance(request.body, UpdateVoter):
             updates.append((sender.id, request.destination_id))
         send(sender, request)

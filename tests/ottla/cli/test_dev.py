@@ -19,10 +19,10 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.local_nodes import HOST
+from ottla.cli.local_nodes import ADMIN_PORT_STEP, HOST
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
-from tests.ports import free_ports
+from tests.ports import free_base_port, free_ports
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,8 +79,7 @@ def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_p
 
 
 def test_it_says_what_to_type_next_and_that_works_as_printed() -> None:
-    ports = free_ports(1)
-    words = command("dev", "--nodes", "1", "--base-port", str(ports[0]))
+    words = command("dev", "--nodes", "1", "--base-port", str(free_base_port()))
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         said = []
@@ -97,7 +96,7 @@ def test_it_says_what_to_type_next_and_that_works_as_printed() -> None:
 
 
 def test_a_secure_cluster_prints_no_password() -> None:
-    words = command("dev", "--nodes", "1", "--base-port", str(free_ports(1)[0]), "--secure")
+    words = command("dev", "--nodes", "1", "--base-port", str(free_base_port()), "--secure")
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         said = ""
@@ -130,7 +129,9 @@ def test_what_was_kept_in_a_directory_is_served_again_by_as_many_nodes(tmp_path:
 
 def test_a_cluster_that_is_started_again_on_other_ports_connects_to_none_of_the_former(tmp_path: Path) -> None:
     """The metadata has the brokers where they were until each has registered, and voters that are records where they were for ever."""
-    with dev("--base-port", "0", "--dir", str(tmp_path)) as (_, status):
+    # The test listens where they were: those ports must not be another process's meanwhile, as ports that the kernel chooses may be.
+    ports = free_ports(ADMIN_PORT_STEP + 3)
+    with dev("--base-port", str(ports[0]), "--dir", str(tmp_path)) as (_, status):
         for words in ("topic create t --partitions 12 --replication-factor 3", "feature upgrade kraft.version=1"):
             done = subprocess.run(command(*words.split(), "-b", status["bootstrap"]), timeout=60, cwd=ROOT)
             assert done.returncode == 0

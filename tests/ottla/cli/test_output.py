@@ -10,7 +10,7 @@ import yaml
 from ottla.cli.output import escaped_json, print_rows, printable
 from ottla.cli.record_format import compile_format, terminal_bytes
 from ottla.cli.watching import screen
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 #: It clears the screen, by ESC and by C1; DEL; a line written from right to left; half of a pair.
 HOSTILE = "a\x1b[2J\x9b2J\x7f\u202eb\udc80"

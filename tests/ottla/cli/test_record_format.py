@@ -7,7 +7,7 @@ import pytest
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.record_filter import record_filter
 from ottla.cli.record_format import compile_format
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 NOW = 1_700_000_000_123
 RECORD = Record(7, NOW, b"k", b"\xffv", (("trace", b"a"), ("none", None)))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli.record_json import from_line, to_line
-from ottla.protocol.records import NewRecord, Record
+from ottla.protocol.records.record import NewRecord, Record
 
 NOW = 1_700_000_000_000
 blobs = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)

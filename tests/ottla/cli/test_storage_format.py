@@ -12,9 +12,9 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
 from ottla.controller.raft.voters import VoterSet
+from ottla.protocol.features import KAFKA_4_3, Advertised
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
-from ottla.protocol.releases import KAFKA_4_3, Advertised
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
 

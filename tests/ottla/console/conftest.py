@@ -7,28 +7,36 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 import httpx
 import pytest
 
+from ottla.console import access, site
 from ottla.console.options import Options
+from ottla.console.panels import Panels
 from ottla.console.server import application
 from tests.ottla.conftest import Cli
 
 Open = Callable[..., Awaitable[httpx.AsyncClient]]
 BASE = "http://127.0.0.1:9490"
+#: A page does not wait for a panel for so long, but the node of a test may pause for seconds on a busy machine.
+PATIENCE_S = 30.0
 
 
 @pytest.fixture
-async def open_console(cli: Cli) -> AsyncIterator[Open]:
+async def open_console(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """A function that starts a console with options, and returns a client of its pages once it has a sample."""
+    monkeypatch.setattr(site, "LIMIT_S", PATIENCE_S)
+    monkeypatch.setattr(site, "Panels", partial(Panels, PATIENCE_S))
+    monkeypatch.setattr(access, "PANEL_TIMEOUT_MS", int(PATIENCE_S * 1000))
     async with AsyncExitStack() as stack:
 
         async def start(*, base: str = BASE, wait: bool = True, **options: object) -> httpx.AsyncClient:
             chosen = replace(Options(cli.bootstrap, interval_s=0.5), **options)
             app = await stack.enter_async_context(application(chosen))
             transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
-            client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base, timeout=30))
+            client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base, timeout=60))
             if wait:
                 await eventually(client, "/", "has not answered yet", there=False)
             return client

@@ -13,6 +13,7 @@ import pytest
 
 from ottla.cli.local_console import CHANGES, running_console
 from ottla.testing import Cluster
+from tests.cluster.shared import STEADY
 from tests.needs import skip_because
 
 try:
@@ -68,7 +69,7 @@ class Looked:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     skip_because(MISSING)
-    with Cluster(nodes=3) as cluster:
+    with Cluster(3, **STEADY) as cluster:
         cluster.topic("orders", partitions=3)
         producer = cluster.producer()
         for number in range(100):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.console.reading import WINDOW_OFFSETS, Query, cursor, read_cursor, windows
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 
 @pytest.mark.parametrize("back", [True, False])

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ottla.console.record_view import SHOWN_BYTES_MAX, csv_line, hex_dump, pretty_json, quoted, show, view_of, visible
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 
 @pytest.mark.parametrize(

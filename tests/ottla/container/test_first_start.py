@@ -19,7 +19,7 @@ from ottla.cli.add_scram import read_add_scram
 from ottla.container.first_start import add_scram
 from ottla.container.resolve import resolve
 from ottla.container.settings import User
-from ottla.server.sasl.scram_messages import salted_password
+from ottla.server.sasl.scram import salted_password
 from tests.docker.compose_file import ROOT
 from tests.docker.harness import READY
 from tests.ports import free_ports

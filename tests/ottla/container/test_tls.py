@@ -12,7 +12,7 @@ from ottla.container.settings import write_file
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.properties_file import read_properties
 from ottla.server.tls.contexts import server_context
-from ottla.server.tls.properties import TlsProperties
+from ottla.server.tls.stores import TlsProperties
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["kafka"])

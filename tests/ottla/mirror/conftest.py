@@ -45,9 +45,10 @@ class Mirror:
         assert done.code == code, done.err
         return done
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker that takes the place of one that was killed within a second or two."""
-        arguments = self.arguments("--session-timeout-ms", "1000", "--refresh", "1", *options)
+    def start(self, *options: str, session_ms: int = 10_000) -> subprocess.Popen[bytes]:
+        """Start a worker. With a session of 1000 ms it takes the place of one that was killed within a second or two, but a worker
+        that pauses on a busy machine is missed, too."""
+        arguments = self.arguments("--session-timeout-ms", str(session_ms), "--refresh", "1", *options)
         with self.log.open("ab") as log:
             worker = subprocess.Popen([sys.executable, "-m", "ottla", *arguments], stderr=log, stdout=log, cwd=ROOT)
         self.workers.append(worker)

@@ -88,11 +88,18 @@ def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror)
     mirror.start("--metrics", "127.0.0.1:0")
     mirror.until(lambda: mirror.positions(topic) == {0: 11}, "the record")
     where = next(word for word in mirror.said().split() if word.endswith("/metrics"))
-    with urllib.request.urlopen(where, timeout=30) as response:
-        found = response.read().decode()
-    assert f'ottla_mirror_lag_records{{partition="0",source="west",target="east",topic="{topic}"}} 0' in found
-    assert 'ottla_mirror_records_total{source="west",target="east"} 1' in found
+    lines = (
+        f'ottla_mirror_lag_records{{partition="0",source="west",target="east",topic="{topic}"}} 0',
+        'ottla_mirror_records_total{source="west",target="east"} 1',
+    )
+    # The target has the record before the worker knows that it has.
+    mirror.until(lambda: all(map(metrics(where).__contains__, lines)), "both metrics")
     mirror.stop()
+
+
+def metrics(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as response:
+        return str(response.read().decode())
 
 
 def test_a_target_that_is_away_gets_the_records_afterwards(mirror: Mirror) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.mirror.batches import SMALL_BYTES, Outgoing, Stamp, TooLargeRecord, outgoing
-from ottla.protocol.records import BatchView, Record, build_batch, check_batch
-from ottla.protocol.records.batch import LOG_APPEND_TIME, patch_timestamp
-from ottla.protocol.records.builder import rebuild_batch
+from ottla.protocol.records.batch import LOG_APPEND_TIME, BatchView, check_batch, patch_timestamp
+from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.record import Record
 
 NOW = 1_700_000_000_000
 STAMP = Stamp(7, 3, 40, transactional=True)

@@ -9,6 +9,8 @@ from tests.ottla.mirror.conftest import Mirror
 
 PARTITIONS = 6
 RECORDS = 3_000
+#: Of workers that die or pause: the others wait for its end.
+SHORT_MS = 1_000
 
 
 def write(mirror: Mirror, topic: str, first: int, count: int) -> None:
@@ -33,13 +35,13 @@ def check(mirror: Mirror, topic: str, count: int) -> None:
 def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
     written = 0
-    worker = mirror.start("--throttle", "60000")
+    worker = mirror.start("--throttle", "60000", session_ms=SHORT_MS)
     for _ in range(3):
         write(mirror, topic, written, RECORDS)
         written += RECORDS
         wait_for(mirror, topic, written - RECORDS + 1)
         worker.kill()
-        worker = mirror.start("--throttle", "60000")
+        worker = mirror.start("--throttle", "60000", session_ms=SHORT_MS)
     # The last worker has work, too: a signal to one that has just begun would end it as any process.
     write(mirror, topic, written, RECORDS)
     check(mirror, topic, written + RECORDS)
@@ -48,10 +50,10 @@ def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> N
 
 def test_two_workers_share_the_lanes_and_nothing_comes_twice(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
-    first = mirror.start()
+    first = mirror.start(session_ms=SHORT_MS)
     write(mirror, topic, 0, RECORDS)
     wait_for(mirror, topic, 1)
-    mirror.start()
+    mirror.start(session_ms=SHORT_MS)
     mirror.until(lambda: mirror.members() == 2, "two members")
     write(mirror, topic, RECORDS, RECORDS)
     first.kill()
@@ -64,12 +66,12 @@ def test_two_workers_share_the_lanes_and_nothing_comes_twice(mirror: Mirror) -> 
 def test_a_worker_that_was_paused_writes_nothing_twice(mirror: Mirror) -> None:
     """Its session ends in the middle of its work, another worker takes its lanes, and then it goes on."""
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
-    paused = mirror.start("--throttle", "60000")
+    paused = mirror.start("--throttle", "60000", session_ms=SHORT_MS)
     write(mirror, topic, 0, RECORDS)
     wait_for(mirror, topic, 1)
     write(mirror, topic, RECORDS, RECORDS)
     paused.send_signal(signal.SIGSTOP)
-    mirror.start()
+    mirror.start(session_ms=SHORT_MS)
     wait_for(mirror, topic, 2 * RECORDS)
     write(mirror, topic, 2 * RECORDS, RECORDS)
     paused.send_signal(signal.SIGCONT)

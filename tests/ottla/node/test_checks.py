@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.node.checks import InSyncOnce
+from ottla.node.admin import InSyncOnce
 from tests.controller.harness import DecisionHarness, topic_id
 
 TIMEOUT_MS = 600_000

@@ -20,7 +20,7 @@ PARENT = """
 import json, os, subprocess
 from ottla.cli.commands import start
 from ottla.node.child import LOG_FILE_VARIABLE
-from ottla.node.forked import fork
+from ottla.node.child import fork
 
 def born(main, *arguments):
     start.main = main or start.main
@@ -61,7 +61,8 @@ def test_a_node_has_no_file_of_its_parent_but_two_pipes_and_is_no_service_of_its
 os.environ[LOG_FILE_VARIABLE] = "of the parent"
 def main(arguments):
     files = [os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{each}")]
-    print(json.dumps([files, LOG_FILE_VARIABLE in os.environ, os.getpgrp() == os.getpid()]))
+    line = json.dumps([files, LOG_FILE_VARIABLE in os.environ, os.getpgrp() == os.getpid()])
+    os.write(1, line.encode() + b"\\n")  # print() writes the line and its end one after the other, and the other node between them
     return 7
 kept = os.pipe()
 first, second = born(main), born(main)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ottla.node.loading import EVERY_MS, load_logs
+from ottla.node.load_and_close import EVERY_MS, load_logs
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.metadata.scram import ScramCredential, ScramImage
+from ottla.controller.metadata.scram import ScramImage
 from ottla.controller.metadata.shared_map import Map
-from ottla.node.logins import NodeUsers
-from ottla.server.sasl.scram_messages import NUMBERS
+from ottla.node.security import NodeUsers
+from ottla.server.sasl.scram import NUMBERS, ScramCredential
 
 MECHANISM = "SCRAM-SHA-512"
 
@@ -32,7 +32,7 @@ def node() -> Any:
 def test_the_user_that_decoys_are_like_is_looked_for_once_for_each_image(
     node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.node.logins.OAuthTokens", lambda world: None)
+    monkeypatch.setattr("ottla.node.security.OAuthTokens", lambda world: None)
     looked: list[int] = []
     first = ScramImage.first
     monkeypatch.setattr(ScramImage, "first", lambda scram, number: (looked.append(number), first(scram, number))[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -30,6 +30,23 @@ def holds_the_loop(watch: LoopWatch) -> None:
         time.sleep(0.001)
 
 
+async def line_of(watch: LoopWatch, caplog: pytest.LogCaptureFixture, begin: Callable[[], object]) -> str:
+    """Return the line about `holds_the_loop`, which `begin` makes the loop run.
+
+    A busy machine may hold the loop at the same moment, or in the second before, in which there is no other line: then it is run again.
+    """
+    with caplog.at_level(logging.WARNING, "ottla.node.loop_watch"):
+        for _ in range(LIMIT_S):
+            held = watch.held
+            begin()
+            await until(lambda before=held: watch.held > before)
+            for line in caplog.messages:
+                if "holds_the_loop" in line:
+                    return line
+            await asyncio.sleep(1)
+    raise AssertionError(caplog.messages)
+
+
 def values(watch: LoopWatch) -> dict[str, float]:
     return {family.name: family.samples[-1].value for family in watch()}
 
@@ -37,30 +54,29 @@ def values(watch: LoopWatch) -> dict[str, float]:
 async def test_a_function_that_holds_the_loop_is_named_in_the_log(
     watch: LoopWatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asyncio.get_running_loop().call_soon(holds_the_loop, watch)
-    with caplog.at_level(logging.WARNING):
-        await until(lambda: watch.held == 1)
-    [line] = [record.getMessage() for record in caplog.records]
+    line = await line_of(watch, caplog, lambda: asyncio.get_running_loop().call_soon(holds_the_loop, watch))
     assert "The event loop was held for" in line
-    assert "node/test_loop_watch.py" in line and "holds_the_loop" in line
+    assert "node/test_loop_watch.py" in line
 
 
 async def test_a_task_that_holds_the_loop_is_named_too(watch: LoopWatch, caplog: pytest.LogCaptureFixture) -> None:
     async def held() -> None:
         holds_the_loop(watch)
 
-    task = asyncio.get_running_loop().create_task(held(), name="loads coordinators")
-    with caplog.at_level(logging.WARNING):
-        await until(lambda: watch.held == 1)
-    await task
-    assert "(task loads coordinators)" in caplog.records[0].getMessage()
+    tasks: list[asyncio.Task[None]] = []  # asyncio itself keeps only weak references to tasks
+
+    def begin() -> None:
+        tasks.append(asyncio.get_running_loop().create_task(held(), name="loads coordinators"))
+
+    assert "(task loads coordinators)" in await line_of(watch, caplog, begin)
+    await asyncio.gather(*tasks)
 
 
 async def test_the_gauges_are_of_the_time_since_the_last_scrape(watch: LoopWatch) -> None:
     asyncio.get_running_loop().call_soon(holds_the_loop, watch)
-    await until(lambda: watch.held == 1)
+    await until(lambda: watch.held > 0)
     first = values(watch)
-    assert first["ottla_event_loop_lag_ms_max"] > 100 and first["ottla_event_loop_held"] == 1
+    assert first["ottla_event_loop_lag_ms_max"] > 100 and first["ottla_event_loop_held"] == watch.held
     again = values(watch)
     assert again["ottla_event_loop_lag_ms_max"] == 0, "no tick has come since"
-    assert again["ottla_event_loop_held"] == 1, "a counter goes on"
+    assert again["ottla_event_loop_held"] == watch.held, "a counter goes on"

@@ -10,7 +10,7 @@ import pytest
 from ottla.cli.shims import storage
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.plan import PlannedProcess, plan
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.storage.directories.log_dirs import MetaProperties, write_meta_properties
 from ottla.storage.files import OsFiles
 from tests.ottla.processes.test_plan import BASE

@@ -1,10 +1,14 @@
-"""One scrape of several nodes."""
+"""One answer of several nodes: a scrape, and their health."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.processes.admin import merge
+from ottla.processes.admin import MachineAdmin, merge
 
 ONE = """# HELP up Is it up.
 # TYPE up gauge
@@ -45,3 +49,12 @@ def test_prometheus_can_read_it() -> None:
         ("1001", 9),
     ]
     assert merge({}) == ""
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_a_process_that_has_died_fails_the_health_of_the_machine_by_name(path: str) -> None:
+    world: Any = None
+    dead: Any = SimpleNamespace(node_id=1002, name="broker-2", why_down="ended (SIGKILL), starts again in 0.5 s")
+    answer = await MachineAdmin(world, "127.0.0.1", 0, [dead]).answer(path)
+    assert answer.status == 503
+    assert b"[-] node 1002 (broker-2): ended (SIGKILL), starts again in 0.5 s" in answer.body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.processes.plan import plan
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 
 BASE = {

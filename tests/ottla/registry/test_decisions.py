@@ -253,14 +253,14 @@ def test_ten_thousand_schemas_load_in_two_seconds_and_are_found_in_a_millisecond
         rows += decisions.register(book.state, f"s{index % 2000}", asked)[1]
         book.state.replay(*rows[-1])
     state = State()
-    began = time.process_time()
+    began = time.thread_time()
     for row in rows:
         state.replay(*row)
-    load_s = time.process_time() - began
-    began = time.process_time()
+    load_s = time.thread_time() - began
+    began = time.thread_time()
     for index in range(1, 10_001):
         assert state.by_id(index, ".") is not None
-    lookup_ms = (time.process_time() - began) / 10
+    lookup_ms = (time.thread_time() - began) / 10
     print(f"10000 schemas: {load_s:.2f} s of CPU; a lookup by id: {lookup_ms:.4f} ms")
     assert load_s < 2
     assert lookup_ms < 1

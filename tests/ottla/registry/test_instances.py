@@ -15,7 +15,7 @@ import pytest
 from ottla.registry.client import RegistryClient, RegistryFailed
 from ottla.registry.election import Identity, assign, assigned_from, identity_from
 from tests.ottla.conftest import Cli
-from tests.ottla.registry.instances import Instance, Registries, Writers, judge, schema
+from tests.ottla.registry.instances import SHORT_SESSION_MS, Instance, Registries, Writers, judge, schema
 
 #: Schemas of each test that shares the instances begin at a number of its own.
 SCHEMAS, FORWARDED, FENCED, DEATH = 40, 0, 100, 200
@@ -38,10 +38,18 @@ def test_what_an_instance_forwards_it_can_read_at_once(registries: Registries) -
     assert leader.ask("DELETE", "/subjects/s1") == [1]
 
 
-def test_a_leader_that_another_followed_cannot_write(registries: Registries) -> None:
+@pytest.fixture(scope="module")
+def mortal(cli: Cli) -> Iterator[Registries]:
+    """Instances that are missed soon."""
+    made = Registries(cli.bootstrap, session_ms=SHORT_SESSION_MS)
+    yield made
+    made.stop()
+
+
+def test_a_leader_that_another_followed_cannot_write(mortal: Registries) -> None:
     """A leader that was stopped for longer than its session goes on with a client's write: the partition rejects it."""
-    registries.at_least(2)
-    leader, (other, *_) = registries.leader()
+    mortal.at_least(2)
+    leader, (other, *_) = mortal.leader()
     first = newest_id(leader) + 1
     os.kill(leader.process.pid, signal.SIGSTOP)
     try:
@@ -55,16 +63,16 @@ def test_a_leader_that_another_followed_cannot_write(registries: Registries) -> 
     assert judge(writers, other, first) == []
 
 
-def test_the_death_of_the_leader_gives_no_id_twice_and_loses_none(registries: Registries) -> None:
-    registries.at_least(2)
-    leader, (other, *_) = registries.leader()
+def test_the_death_of_the_leader_gives_no_id_twice_and_loses_none(mortal: Registries) -> None:
+    mortal.at_least(2)
+    leader, (other, *_) = mortal.leader()
     first = newest_id(leader) + 1
     writers = Writers(lambda: [leader.url, other.url], 2, DEATH, DEATH + SCHEMAS)
     writers.wait(SCHEMAS // 4)
     leader.kill()
     writers.join()
     # A further instance has only the topic.
-    assert judge(writers, registries.start(), first) == []
+    assert judge(writers, mortal.start(), first) == []
 
 
 def test_the_topic_is_compacted_and_has_one_partition(cli: Cli, registries: Registries) -> None:

@@ -15,7 +15,8 @@ from tests.needs import needs_packages
 needs_packages("pyspark", "pyarrow")
 
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records import BatchView, build_batch
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.builder import build_batch
 from ottla.spark.errors import ConnectorError
 from ottla.spark.layout import Layout
 from ottla.spark.options import ALL_COLUMNS
@@ -99,7 +100,8 @@ def test_a_task_that_reads_does_not_import_pandas() -> None:
     program = """
 import sys
 import ottla.spark
-from ottla.protocol.records import BatchView, build_batch
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.builder import build_batch
 from ottla.spark.options import COLUMNS
 from ottla.spark.rows import Rows
 batch = BatchView(memoryview(build_batch([(b"k", None, 5), (None, b"v", 6)])))

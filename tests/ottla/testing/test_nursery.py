@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from ottla.testing import Cluster
-from ottla.testing.nursery import ForkedNode, Nursery
+from ottla.testing.inside.faults import NodeFaults
+from ottla.testing.nursery import ANSWER_SECONDS_MAX, ForkedNode, Nursery
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import ROOT
 
@@ -70,6 +71,22 @@ def test_a_node_that_has_ended_while_its_nursery_has_not_said_so_yet_is_ended_wi
         assert node.wait(5) == -signal.SIGKILL
 
 
+def test_a_node_that_ends_before_it_has_taken_its_faults_is_not_waited_for() -> None:
+    """One that slept, and was replaced meanwhile, stops by itself as soon as it is resumed."""
+    exit_fd, unwritten = os.pipe()
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with control, open(unwritten, "w") as exit_code:
+        node = ForkedNode(1, exit_fd, -1, -1, control)
+        with theirs:
+            exit_code.write("0")
+            exit_code.flush()
+            began = time.monotonic()
+            node.spoil(NodeFaults())
+            assert time.monotonic() - began < ANSWER_SECONDS_MAX / 2
+        node.spoil(NodeFaults())
+        assert node.wait(5) == 0
+
+
 def test_a_property_that_cannot_be_ends_the_start_with_the_node_s_own_words() -> None:
     with (
         pytest.raises(RuntimeError, match=r"node 1 did not start: .*num\.partitions"),
@@ -91,6 +108,13 @@ def test_other_environments_have_other_nurseries_and_the_name_of_the_test_has_no
         assert "INFO" not in quiet.log(1)
 
 
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it was running when that was asked, and not any more when its status was
+        return True
+
+
 def test_a_killed_nursery_ends_its_nodes_and_the_next_cluster_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_TEST_OF_ITS_OWN", "1")
     with Cluster(1) as cluster:
@@ -99,7 +123,7 @@ def test_a_killed_nursery_ends_its_nodes_and_the_next_cluster_has_another(monkey
         assert parent is not None
         parent.kill()
         eventually(lambda: not cluster.is_running(1), "the end of the node to be seen")
-        eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "its end")
+        eventually(lambda: has_ended(process), "its end")
     with Cluster(1) as cluster:
         cluster.topic("again", seed=["x"])
 

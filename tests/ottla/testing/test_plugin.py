@@ -84,12 +84,19 @@ def test_one_node_for_all_tests_and_after_failures_its_log_is_in_the_reports_and
     (project / "test_it.py").write_text(
         ROUND_TRIP.format(fixture="kafka_proc")
         + """
+import time
+
+def fill(cluster, topic):
+    print("PID", cluster.pid(1), cluster.topic(topic, seed=["x"]))
+    while f"Leader {topic}-0 starts" not in cluster.log(1):  # a thread writes the log
+        time.sleep(0.01)
+
 def test_that_fails(kafka_proc, kafka_topic):
-    print("PID", kafka_proc.pid(1), kafka_proc.topic(kafka_topic, seed=["x"]))
+    fill(kafka_proc, kafka_topic)
     assert 0
 
 def test_another_that_fails(kafka_proc, kafka_topic):
-    print("PID", kafka_proc.pid(1), kafka_proc.topic(kafka_topic, seed=["x"]))
+    fill(kafka_proc, kafka_topic)
     assert 0
 
 def test_of_no_cluster():

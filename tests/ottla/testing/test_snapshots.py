@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.cli.snapshots import fence
 from ottla.testing import Cluster
 from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.snapshots import Snapshot
@@ -57,6 +59,22 @@ def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snap
         fork.kill(1)
         fork.start(1)
         assert len(fork.records("made-by-a-producer", 1)) == 1
+
+
+def test_a_snapshot_is_taken_again_when_the_nodes_did_not_stand_still_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped, late = fence._wait_until_all_stand, ["once"]
+
+    def wait(*arguments: Any) -> None:
+        if late:
+            raise fence.NotFenced(f"a process did not stop {late.pop()}")
+        stopped(*arguments)
+
+    monkeypatch.setattr(fence, "_wait_until_all_stand", wait)
+    with Cluster(1) as cluster:
+        cluster.topic("stock", seed=["apples"])
+        with cluster.snapshot() as taken, taken.fork() as fork:
+            assert [each.value for each in fork.records("stock", 1)] == [b"apples"]
+    assert not late
 
 
 def test_a_node_whose_disk_has_faults_does_not_write_to_what_a_snapshot_shares(tmp_path: Path) -> None:

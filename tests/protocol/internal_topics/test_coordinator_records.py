@@ -1,4 +1,4 @@
-"""Keys and values of the internal topics; group_records, transaction_records and share_records are its tables."""
+"""Keys and values of the internal topics; coordinator_records and group_records have its tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.internal_topics.coordinator_records import (
+    SHARE_RECORDS,
+    TRANSACTION_RECORDS,
     RecordTypes,
     UnknownRecord,
     decode_key,
@@ -22,8 +24,6 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.internal_topics.share_records import SHARE_RECORDS
-from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS
 from ottla.protocol.schema import info_of
 from tests.protocol.arbitrary import random_message
 

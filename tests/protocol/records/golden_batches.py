@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 
 HERE = Path(__file__).parent
 JAVA_PROGRAM = HERE / "java" / "RecordBatches.java"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
-from ottla.protocol.records.batch import ATTRIBUTES_AT, BatchView
-from ottla.protocol.records.convert import recompressing
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import ATTRIBUTES_AT, BatchView, crc32c
+from ottla.protocol.records.builder import recompressing
 from ottla.protocol.records.record import Record, iter_records
+from ottla.protocol.records.validate import RecordRules, check_records
 from ottla.protocol.work import Turn, do_now
 
 
@@ -27,6 +28,16 @@ def decode_records(
     return list(iter_records(data, count, base_offset, base_timestamp, append_time))
 
 
+def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
+    """Checks every record of a batch whose header is valid, and counts them. RecordsRejected lists the invalid ones."""
+    view = BatchView(batch)
+    do_now(check_records(view, rules, now_ms, Turn()))
+    return view.count
+
+
 def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
     """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
-    return do_now(recompressing(BatchView(batch), codec, level, Turn(), max_bytes=max_bytes))
+    rules = RecordRules(max_message_bytes=2**31 - 1, level=level)
+    if max_bytes is not None:
+        rules = replace(rules, max_decompressed_bytes=max_bytes)
+    return do_now(recompressing(BatchView(batch), codec, rules, Turn(), None))

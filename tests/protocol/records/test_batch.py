@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import BatchView, build_batch, check_batch, iter_batches, patch_timestamp
+from ottla.protocol.records.batch import BatchView, check_batch, iter_batches, patch_timestamp
+from ottla.protocol.records.builder import build_batch
 from tests.protocol.records.reference import patch_offset
 
 NOW = 1_700_000_000_000

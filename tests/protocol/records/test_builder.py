@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.records import BatchView, NewRecord, Record, build_batch, check_batch, rebuild_batch
+from ottla.protocol.records.batch import BatchView, check_batch
+from ottla.protocol.records.builder import build_batch, rebuild_batch
+from ottla.protocol.records.record import NewRecord, Record
 
 NOW = 1_700_000_000_000
 rows = st.lists(

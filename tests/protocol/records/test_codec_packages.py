@@ -16,9 +16,9 @@ import zstandard
 from lz4 import frame as lz4_frame
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import lz4_frames, zstd_frames
+from ottla.protocol.records import frames
 from ottla.protocol.records.compression import LZ4, ZSTD, compress, decompress
-from ottla.protocol.records.zstd_frames import _BLOCKS_MAX, _WINDOW_BYTES_MAX
+from ottla.protocol.records.frames import _ZSTD_BLOCKS_MAX, _ZSTD_WINDOW_BYTES_MAX
 
 MB = 1024 * 1024
 TEXT = b"".join(b"line %d of a text that repeats itself\n" % i for i in range(8000))
@@ -114,8 +114,8 @@ ZSTD_INPUTS, LZ4_INPUTS = zstd_inputs(), lz4_inputs()
 def without_packages() -> Iterator[None]:
     """The codecs find neither package, as on platforms without wheels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lz4_frames, "_loaded", None)
-        patch.setattr(zstd_frames, "_of_thread", local())
+        patch.setattr(frames, "_lz4_blocks", None)
+        patch.setattr(frames, "_of_thread", local())
         for name in ("zstandard", "lz4", "lz4.block"):
             patch.setitem(sys.modules, name, None)
         yield
@@ -182,10 +182,10 @@ class Spy:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        package = zstd_frames._package()
+        package = frames._zstandard()
         assert package is not None
         self._inner = package.unpacker
-        patch.setattr(zstd_frames._of_thread, "package", package._replace(unpacker=self))
+        patch.setattr(frames._of_thread, "package", package._replace(unpacker=self))
 
     def decompress(self, *arguments: Any) -> bytes:
         self.asked += 1
@@ -196,10 +196,10 @@ class Spy:
     "kind, packed, asked",
     [
         ("usual", frame(TEXT), 1),
-        ("window that may be kept", frame(TEXT, window_log=_WINDOW_BYTES_MAX.bit_length() - 1), 1),
-        ("window that may not", frame(TEXT, window_log=_WINDOW_BYTES_MAX.bit_length()), 0),
-        ("blocks that may be counted", frame(TEXT, *range(300, 300 * _BLOCKS_MAX, 300)), 1),
-        ("one block more", frame(TEXT, *range(300, 300 * _BLOCKS_MAX + 1, 300)), 0),
+        ("window that may be kept", frame(TEXT, window_log=_ZSTD_WINDOW_BYTES_MAX.bit_length() - 1), 1),
+        ("window that may not", frame(TEXT, window_log=_ZSTD_WINDOW_BYTES_MAX.bit_length()), 0),
+        ("blocks that may be counted", frame(TEXT, *range(300, 300 * _ZSTD_BLOCKS_MAX, 300)), 1),
+        ("one block more", frame(TEXT, *range(300, 300 * _ZSTD_BLOCKS_MAX + 1, 300)), 0),
     ],
 )
 def test_what_the_package_is_given(kind: str, packed: bytes, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_each_thread_has_its_own_objects() -> None:
         together.wait(30)
         for _ in range(20):
             assert decompress(ZSTD, compress(ZSTD, data)) == data
-        package = zstd_frames._package()
+        package = frames._zstandard()
         assert package is not None
         return package.packer, package.unpacker
 

@@ -26,7 +26,7 @@ from ottla.protocol.records.compression import (
     decompress,
     expanding,
 )
-from ottla.protocol.records.lz4_frames import blocks_are_linked
+from ottla.protocol.records.frames import blocks_are_linked
 from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, do_at_once, do_now
 
 MB = 1024 * 1024

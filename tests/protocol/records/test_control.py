@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import BatchView, build_batch, rebuild_batch
-from ottla.protocol.records.control import ControlType, control_key, control_type, end_txn_batch, end_txn_marker
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.builder import build_batch, rebuild_batch
+from ottla.protocol.records.control import control_type, end_txn_batch, end_txn_marker
 
 NOW = 1_700_000_000_000
 
@@ -24,7 +25,7 @@ def test_a_key_that_is_too_short_is_corrupt(key: bytes | None) -> None:
 
 def test_a_marker_without_its_value_is_corrupt() -> None:
     with pytest.raises(KafkaError) as caught:
-        end_txn_marker(control(control_key(ControlType.COMMIT), b"\0\0"))
+        end_txn_marker(control(b"\0\0\0\1", b"\0\0"))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import BatchView, build_batch, check_batch
-from ottla.protocol.records.convert import TARGET_CODECS
+from ottla.protocol.records.batch import BatchView, check_batch
+from ottla.protocol.records.builder import TARGET_CODECS, build_batch
 from tests.protocol.records.reference import recompress
 
 NOW = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import crc32c as oracle
 import pytest
 
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 
 BYTES = bytes(range(256)) * 40
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.records import BatchView, NewRecord, build_batch, check_batch, rebuild_batch
+from ottla.protocol.records.batch import BatchView, check_batch
+from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.compression import CODEC_IDS, CODECS
 from ottla.protocol.records.control import ControlType, control_batch, control_type, end_txn_batch, end_txn_marker
+from ottla.protocol.records.record import NewRecord
 from tests.needs import needs_apache_kafka
 from tests.protocol.records.golden_batches import JAVA_PROGRAM, LONG_ROWS, PLAIN_ROWS, TIME, load, moved
 from tools import apache_kafka

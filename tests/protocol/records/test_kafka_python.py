@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from ottla.protocol.records import BatchView, NewRecord, build_batch, check_batch
+from ottla.protocol.records.batch import BatchView, check_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import CODECS
+from ottla.protocol.records.record import NewRecord
 from tests.protocol.records.golden_batches import LONG_ROWS, PLAIN_ROWS, TIME, moved
 
 ROWS = PLAIN_ROWS + moved(LONG_ROWS, len(PLAIN_ROWS))

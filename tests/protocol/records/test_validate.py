@@ -15,29 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import (
-    RecordRules,
-    RecordsRejected,
-    build_batch,
-    check_batch,
-    validate_header,
-    validate_records,
-)
-from ottla.protocol.records.batch import BatchView
-from ottla.protocol.records.builder import pack_batch
+from ottla.protocol.records.batch import BatchView, check_batch, crc32c
+from ottla.protocol.records.builder import build_batch, pack_batch
 from ottla.protocol.records.compression import EXPANSION_MAX, compress
-from ottla.protocol.records.crc import crc32c
 from ottla.protocol.records.record import encode_record
 from ottla.protocol.records.validate import (
     RECORD_ERRORS_MAX,
     RECORDS_MAX,
     TIMESTAMP_BOUND_NONE,
     RecordError,
+    RecordRules,
+    RecordsRejected,
     check_records,
     restamp,
+    validate_header,
 )
 from ottla.protocol.work import RECORDS_A_TURN, Turn
-from tests.protocol.records.reference import patch_offset
+from tests.protocol.records.reference import patch_offset, validate_records
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -8,14 +8,13 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization import authorizer as module
-from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.acl import AccessControlEntry, java_host
 from ottla.server.authorization.authorizer import (
     STANDARD_AUTHORIZER,
     AllowAll,
     StandardAuthorizer,
     make_authorizer,
 )
-from ottla.server.authorization.hosts import java_host
 from ottla.server.authorization.operations import (
     ALL,
     ALLOW,
@@ -35,7 +34,7 @@ from ottla.server.authorization.operations import (
     bit_field,
 )
 from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.principal import Principal
 from tests.server.authorization.callers import caller
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.authorization.hosts import NETWORKS_MAX, is_in_network, read_network
+from ottla.server.authorization.acl import NETWORKS_MAX, is_in_network, read_network
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.config.changes import check_changes, check_thread_pools
-from ottla.server.config.dynamic import Levels, broker_values
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.dynamic import Levels, broker_values, check_changes, check_thread_pools
+from ottla.server.config.key import ConfigError
 
 FILE = {"num.replica.fetchers": "4", "log.cleaner.threads": "4"}
 BEFORE = broker_values(Levels({}, {}, FILE))

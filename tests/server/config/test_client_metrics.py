@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.config.client_metrics import INTERVAL_MS_MAX, INTERVAL_MS_MIN, check_client_metrics, match_patterns
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
+from ottla.server.config.resource_configs import INTERVAL_MS_MAX, INTERVAL_MS_MIN, check_client_metrics, match_patterns
 
 
 @pytest.mark.parametrize("interval_ms", [INTERVAL_MS_MIN, INTERVAL_MS_MAX])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.releases import KAFKA_4_3
+from ottla.protocol.features import KAFKA_4_3
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.server.config.dynamic import (
     DEDUPE_BUFFER_MIN,
-    Described,
     check_broker_configs,
     describe_broker,
     describe_broker_defaults,
@@ -20,7 +20,7 @@ from ottla.server.config.dynamic import (
     describe_group,
     describe_topic,
 )
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 
 #: Per resource (type:name) its rows: name, value, read-only, source, sensitive, type, synonyms.
@@ -70,17 +70,17 @@ def config() -> NodeConfig:
     return config
 
 
-def rows(described: list[Described]) -> dict[str, list[Any]]:
+def rows(described: list[DescribeConfigsResourceResult]) -> dict[str, list[Any]]:
     return {
         row.name: [
-            row.name, row.value, row.read_only, row.source, row.sensitive, row.type,
+            row.name, row.value, row.read_only, row.config_source, row.is_sensitive, row.config_type,
             [[synonym.name, synonym.value, synonym.source] for synonym in row.synonyms],
         ]
         for row in described
     }  # fmt: skip
 
 
-def compare(described: list[Described], resource: str) -> None:
+def compare(described: list[DescribeConfigsResourceResult], resource: str) -> None:
     ours = rows(described)
     theirs = {row[0]: row for row in GOLDEN[resource]}
     assert {name: ours.get(name) for name in theirs} == theirs

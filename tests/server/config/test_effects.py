@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.broker import BROKER_CONFIGS, REJECTED, check_effects
 from ottla.server.config.dynamic import check_broker_configs
-from ottla.server.config.effects import REJECTED, check_effects
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import Type
+from ottla.server.config.key import ConfigError, Type
 from ottla.server.config.node_config import NodeConfig, log_ignored
 
 ROOT = Path(__file__).parent.parent.parent.parent

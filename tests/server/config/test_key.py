@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import Type, java_double, parse, to_text
+from ottla.server.config.key import ConfigError, Type, java_double, parse, to_text
 
 GOOD = [
     (Type.INT, "+5", "5"),

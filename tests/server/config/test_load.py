@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.commands.start import parser, properties_of
 from ottla.server.config.dynamic import describe_broker
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.node_config import NodeConfig, load
-from ottla.storage.files import OsFiles
+from ottla.server.config.node_config import NodeConfig
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -88,10 +88,17 @@ REFUSED = [
 ]
 
 
+def started(*arguments: str) -> dict[str, str]:
+    """The properties of `ottla start` with these arguments."""
+    return properties_of(parser().parse_args(arguments))
+
+
 def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES)
-    config = load(OsFiles(), str(path), ["num.partitions=4", "log.retention.hours = 12"])
+    config = NodeConfig(
+        started(str(path), "--override", "num.partitions=4", "--override", "log.retention.hours = 12"),
+    )
     assert (config.node_id, config["node.id"], config.broker_id) == (7, 7, 7)
     assert config["process.roles"] == ["broker", "controller"]
     assert config.log_directories == ["/var/lib/abc", "/var/lib/d"]
@@ -102,14 +109,14 @@ def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_invalid_file_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="There is no file"):
-        load(OsFiles(), str(tmp_path / "none"))
+    with pytest.raises(SystemExit, match=r"cannot read .*/none: No such file"):
+        started(str(tmp_path / "none"))
     path = tmp_path / "binary"
     path.write_bytes(b"\xff\xfe\0")
     with pytest.raises(ConfigError, match="is not a properties file"):
-        load(OsFiles(), str(path))
-    with pytest.raises(ConfigError, match="not of the form name=value"):
-        load(OsFiles(), None, ["nonsense"])
+        started(str(path))
+    with pytest.raises(SystemExit, match="--override wants KEY=VALUE, not 'nonsense'"):
+        started("--override", "nonsense")
 
 
 def test_what_has_no_default_is_asked_for_with_an_example() -> None:

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY, SYNONYMS, key_of, synonyms
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.group import ASSIGNOR, GROUP_CONFIGS, broker_default
-from ottla.server.config.key import ConfigKey, Scope, Type
-from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS, topic_defaults
+from ottla.server.config.key import ConfigError, ConfigKey, Scope, Type
+from ottla.server.config.resource_configs import (
+    ASSIGNOR,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    TOPIC_SYNONYMS,
+    broker_default,
+    topic_defaults,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TABLES = {"broker": BROKER_CONFIGS, "topic": TOPIC_CONFIGS}

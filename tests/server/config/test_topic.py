@@ -6,10 +6,14 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.config.client_metrics import check_client_metrics
-from ottla.server.config.errors import ConfigError
-from ottla.server.config.group import check_group_configs, effective_group_values
-from ottla.server.config.topic import check_topic_configs, topic_values
+from ottla.server.config.key import ConfigError
+from ottla.server.config.resource_configs import (
+    check_client_metrics,
+    check_group_configs,
+    check_topic_configs,
+    effective_group_values,
+    topic_values,
+)
 
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items()}
 
@@ -175,13 +179,6 @@ def test_a_topic_takes_the_brokers_value_in_its_own_unit() -> None:
     assert topic_values({}, {**DEFAULTS, "log.retention.ms": 7, "log.retention.minutes": 5})["retention.ms"] == 7
     assert topic_values({}, {**DEFAULTS, "log.retention.hours": -1})["retention.ms"] == -1
     assert topic_values({"retention.ms": "9"}, {**DEFAULTS, "log.retention.ms": 7})["retention.ms"] == 9
-
-
-def test_remote_storage_is_not_switched_off_by_itself() -> None:
-    was = {"remote.storage.enable": "true"}
-    with pytest.raises(ConfigError, match="invalid to disable remote storage without deleting"):
-        check_topic_configs({}, DEFAULTS, before=was)
-    check_topic_configs({"remote.log.delete.on.disable": "true"}, DEFAULTS, before=was)
 
 
 def test_remote_storage_is_refused_whatever_the_broker_says() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 import uvloop
 
 from ottla.server.network import tls_stream
-from ottla.server.network.ciphertext import DATALESS_BYTES_MAX
 from ottla.server.network.handshakes import CIPHERTEXT_BYTES
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.tls_buffers import DATALESS_BYTES_MAX
 from ottla.server.network.tls_stream import Stop
 from ottla.server.transport import SocketOptions
 from tests.server.network.key_updates import connect
@@ -19,12 +21,20 @@ from tests.server.network.test_tls_stream import Tls, client_context
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 #: CPU time between two turns of the loop: 20 ms, one more portion of records, and what a slow machine adds. It was 6 s.
-TURN_S = 0.1
+TURN_S = 0.5
 
 
 @pytest.fixture
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
     return uvloop.EventLoopPolicy()  # it makes up to 32 reads of a socket in a row
+
+
+@pytest.fixture(autouse=True)
+def no_collection_in_a_turn() -> Iterator[None]:
+    """It takes as long as there are objects of other tests."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class Turns:

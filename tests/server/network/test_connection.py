@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import time
 from typing import Any
@@ -15,17 +16,15 @@ import uvloop
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
-from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network import dispatch
 from ottla.server.network.connection import PIECES_MAX, Connection
-from ottla.server.network.context import CONTEXTS_MAX, RequestContext
-from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
-from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.context import CONTEXTS_MAX, Reply, RequestContext
+from ottla.server.network.limits import OTHER_REQUEST_BYTES_MAX, ConnectionLimits
 from ottla.server.network.pauses import HELD_BYTES_MAX, HELD_REPLIES_MAX
-from ottla.server.network.reply import Reply
 from ottla.server.network.route import Route
-from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, heartbeat, request, tiny_node, until
+from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, RawClient, heartbeat, request, tiny_node, until
 
 FETCH_RECORDS = b"r" * 200_000
 
@@ -105,6 +104,29 @@ async def test_an_answer_that_was_ready_before_it_was_returned_is_sent_at_once()
         client = await node.client()
         client.send(request(LIST_GROUPS, 0, ListGroupsRequest(), 3))
         assert (await client.frame())[:6] == (3).to_bytes(4, "big") + (9).to_bytes(2, "big")
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+async def test_a_response_that_cannot_be_encoded_ends_its_connection_alone(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error code is larger than two bytes. An error response would need the same encoder, and the client waits for one."""
+    wrong = ListGroupsResponse(error_code=1 << 20, groups=[ListedGroup(group_id="planted")])
+    reply: Reply[ListGroupsResponse] = Reply()
+
+    async with tiny_node(Route(LIST_GROUPS, lambda request, context: wrong if when == "at once" else reply)) as node:
+        client, other = await node.client(), await node.client()
+        client.send(request(LIST_GROUPS, 4, ListGroupsRequest(), 1) + heartbeat("m", 2))
+        if when == "later":
+            await until(lambda: node.heartbeats.members)
+            reply.complete(wrong)
+        assert await client.is_closed_by_peer()
+        other.send(heartbeat("m", 3))
+        assert await other.correlation_ids(1) == [3]
+        assert len(node.listener.connections) == 1
+    (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert line.getMessage() == "A ListGroupsResponse cannot be encoded in v4" and line.exc_info is not None
+    assert "planted" not in caplog.text, "responses may have secrets"
 
 
 async def test_waiting_answers_are_cancelled_when_the_client_goes() -> None:
@@ -259,6 +281,7 @@ async def test_a_client_that_never_reads_costs_a_fixed_amount() -> None:
         client = await node.client()
         client.writer.transport.pause_reading()
         client.send(request(FETCH, 4, FetchRequest(), 1) * 2000)
+        await until(lambda: node.listener.unread)
         before = -1
         while served != before:
             before = served
@@ -323,8 +346,10 @@ async def test_many_slow_requests_that_came_in_one_read_do_not_keep_others_waiti
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
     async with tiny_node(limits=ConnectionLimits(idle_ms_max=60)) as node:
-        idle, waiting = await node.client(), await node.client()
-        waiting.send(heartbeat("wait", 1))
+        sock = socket.create_connection(("127.0.0.1", node.port))
+        sock.sendall(heartbeat("wait", 1))  # it is there before the connection is accepted, and cannot be late
+        waiting = RawClient(*await asyncio.open_connection(sock=sock))
+        idle = await node.client()
         assert await idle.is_closed_by_peer()
         assert len(node.listener.connections) == 1
         node.heartbeats.waiting["wait"].complete(HeartbeatResponse())

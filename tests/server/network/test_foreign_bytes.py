@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.foreign_bytes import (
+from ottla.server.network.channel_protocol import describe_foreign_response
+from ottla.server.network.limits import (
     LARGE_REQUESTS,
     OTHER_REQUEST_BYTES_MAX,
     describe_foreign_bytes,
-    describe_foreign_response,
     why_too_large,
 )
 

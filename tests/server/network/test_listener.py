@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 
+import psutil
 import pytest
 
-from ottla.server.network import limits
+from ottla.server.network import limits, listener
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.transport import descriptors_reserved
+from ottla.server.transport import ARRIVING_PART, descriptors_reserved
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 
@@ -71,8 +73,47 @@ async def test_idle_sockets_make_way_for_those_who_say_something(monkeypatch: py
         assert (node.listener.refused, node.listener.rejected) == (2, 1)
 
 
-async def test_a_new_connection_has_its_time_before_it_makes_way() -> None:
+async def test_a_crowd_at_a_full_node_takes_few_descriptors_before_idle_sockets_have_made_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It accepted 64 a turn, and the first of them displaced an older one three turns later: 192 descriptors were for files."""
+    limit, room = 160, 80
+    monkeypatch.setattr(limits, "UNKNOWN_NS", 0)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    async with tiny_node(limits=ConnectionLimits(room=room)) as node:
+        idle = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(room)]
+        await until(lambda: node.limits.open_total == room)
+        idle += [socket.create_connection(("127.0.0.1", node.port)) for _ in range(300)]
+        try:
+            before = psutil.Process().num_fds()
+            async with asyncio.timeout(30):
+                while node.listener.accepted < len(idle) or node.limits.open_total > room:
+                    await asyncio.sleep(0)
+                    assert psutil.Process().num_fds() - before <= limit // ARRIVING_PART
+        finally:
+            for each in idle:
+                each.close()
+
+
+async def test_who_makes_way_is_not_waited_for_if_it_reads_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept its descriptor for five seconds, beside the one for which it had made way."""
+    monkeypatch.setattr(limits, "UNKNOWN_NS", 0)
+    monkeypatch.setattr(listener, "LINGER_MS", 600_000)  # longer than any test takes
+    async with tiny_node(limits=ConnectionLimits(room=1)) as node:
+        with socket.create_connection(("127.0.0.1", node.port)):
+            await until(lambda: node.limits.open_total == 1)
+            transport = next(iter(node.listener.connections)).transport
+            while not transport.get_write_buffer_size():
+                transport.write(bytes(100_000))
+            client = await node.client()
+            client.send(heartbeat("m", 1))
+            assert await client.correlation_ids(1) == [1]
+            await until(lambda: node.limits.open_total == 1)
+
+
+async def test_a_new_connection_has_its_time_before_it_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.UNKNOWN_NS >= 1_000_000_000
+    monkeypatch.setattr(limits, "UNKNOWN_NS", 600_000_000_000)  # longer than any test takes
     async with tiny_node(limits=ConnectionLimits(room=1)) as node:
         first = await node.client()
         await until(lambda: node.limits.open_total == 1)

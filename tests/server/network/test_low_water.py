@@ -52,6 +52,7 @@ async def connected(node: TinyNode, tls: type[Tls] | None) -> RawClient:
 async def test_a_frame_that_comes_in_pieces_is_read_when_the_rest_is_there(tls: type[Tls] | None) -> None:
     async with tiny_node(Route(PRODUCE, produced), tls=tls) as node:
         client, other = await connected(node, tls), await connected(node, tls)
+        await until(lambda: len(node.listener.connections) == 2)
         connection = next(iter(node.listener.connections))
         frame = produce(60_000)
         client.send(frame[:1_000])

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.server.network.context import RequestContext
+from ottla.server.network.context import Answer, Reply, RequestContext
 from ottla.server.network.pauses import Pause
-from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route
 from tests.effort import examples
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.reply import Reply, gather, then
+from ottla.server.network.context import Reply, gather, then
 
 BUSY = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

@@ -8,7 +8,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import LARGE_FRAME_BYTES
 from ottla.server.network.network_metrics import memory_metrics
-from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.pauses import RequestBytes
 from ottla.server.network.route import Route
 from tests.server.tiny_node import PRODUCE, heartbeat, request, tiny_node, until
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
 
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.transport import NEAR_RTT_US, NEAR_SEND_BUFFER_BYTES, SocketOptions, send_buffer_bytes
-from tests.server.tiny_node import TinyNode, tiny_node, until
+from tests.server.tiny_node import ANSWER_TIMEOUT_S, TinyNode, tiny_node, until
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ async def send_buffer_of(node: TinyNode) -> int:
     accepted = next(iter(node.listener.connections)).transport.get_extra_info("socket")
     size: int = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     client.close()
+    await until(lambda: not node.listener.connections)
     return size
 
 
@@ -45,8 +47,9 @@ def granted(size: int) -> int:
 
 
 async def test_a_peer_on_the_same_machine_is_near() -> None:
-    async with tiny_node() as node:
-        assert await send_buffer_of(node) == granted(NEAR_SEND_BUFFER_BYTES)
+    async with tiny_node() as node, asyncio.timeout(ANSWER_TIMEOUT_S):
+        while await send_buffer_of(node) != granted(NEAR_SEND_BUFFER_BYTES):
+            pass  # the round trip of that one was longer than 100 us: the machine is busy
 
 
 async def test_a_configured_size_is_taken_for_a_near_peer_too() -> None:

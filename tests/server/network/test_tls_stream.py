@@ -31,7 +31,7 @@ from ottla.server.network.route import Route
 from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld, World
-from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
+from tests.server.tiny_node import ANSWER_TIMEOUT_S, FETCH, PRODUCE, heartbeat, request, tiny_node, until
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["localhost", "127.0.0.1"])
@@ -151,7 +151,7 @@ async def test_a_client_that_does_not_speak_tls_is_closed_with_one_line(
     async with tiny_node(tls=Tls) as node:
         client = await node.client()
         client.send(first_bytes)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await client.reader.read()
         await until(lambda: not node.listener.connections)
         lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
@@ -175,7 +175,7 @@ async def test_a_client_that_asks_for_a_name_that_is_not_ascii_is_closed_with_on
     async with tiny_node(tls=NamedTls) as node:
         client = await node.client()
         client.send(sent.read().replace(b"localhost", b"loca\xffhost"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await client.reader.read()
         await until(lambda: not node.listener.connections)
     lines = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]

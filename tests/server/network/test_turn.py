@@ -7,8 +7,8 @@ import time
 
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.server.network.context import RequestContext
+from ottla.server.network.pauses import SLOW_NS, TURN_NS, RequestTurn
 from ottla.server.network.route import Route
-from ottla.server.network.turn import SLOW_NS, TURN_NS, RequestTurn
 from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, request, tiny_node
 
@@ -34,7 +34,7 @@ def test_who_waits_is_served_in_order_as_far_as_the_budget_of_each_turn_goes() -
     waiting = [Served(turn, ONE_NS) for _ in range(5)]
     turn.spend(2 * TURN_NS)
     for each in waiting:
-        turn.wait(each)
+        turn.wait(each.next_turn)
     done = []
     while due := clock.armed:
         clock.call(due[0])
@@ -49,7 +49,7 @@ def test_a_connection_that_fails_in_its_turn_costs_no_other_its_own() -> None:
     good, bad = Served(turn, 0), Served(turn, 0)
     bad.turn = None
     for each in (bad, good):
-        turn.wait(each)
+        turn.wait(each.next_turn)
     clock.advance(0)
     assert good.served == 1
 

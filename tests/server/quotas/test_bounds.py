@@ -18,7 +18,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.shared_structs import ClassicProtocol
-from ottla.server.quotas.bounds import GROUPS, Bound, bound_metrics
+from ottla.server.client_bounds import GROUPS, Bound, bound_metrics
 from tests.broker.conftest import eventually, start_node, stop_node
 from tests.broker.records import batch
 

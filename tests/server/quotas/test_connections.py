@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.quotas.rate import ConnectionQuotas
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 
@@ -24,7 +24,7 @@ def test_a_connection_waits_one_window_at_most_and_does_not_count() -> None:
 
 
 def test_addresses_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.server.quotas.connections.ADDRESSES_MAX", 10)
+    monkeypatch.setattr("ottla.server.quotas.rate.ADDRESSES_MAX", 10)
     quotas = ConnectionQuotas(lambda host: 5.0)
     for number in range(10):
         quotas.wait_ms(f"10.0.0.{number}", 0)
@@ -32,8 +32,15 @@ def test_addresses_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
     assert len(quotas) == 1
 
 
+class AtOnce(ConnectionQuotas):
+    """All connections come in the same moment, however busy the machine is."""
+
+    def wait_ms(self, host: str, now_ms: int) -> int:
+        return super().wait_ms(host, 0)
+
+
 async def test_a_client_that_comes_too_often_is_closed_and_those_before_it_are_served() -> None:
-    limits = ConnectionLimits(quotas=ConnectionQuotas(lambda host: 2.0))
+    limits = ConnectionLimits(quotas=AtOnce(lambda host: 2.0))
     async with tiny_node(limits=limits) as node:
         clients = [await node.client() for _ in range(4)]
         for client in clients[:3]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.quotas.table import Entities, Entity, Share, connection_rate, find_quota
+from ottla.server.quotas.clients import ClientQuotas, Entities, Entity, Share, find_quota
+from tests.manual_clock import ManualClock
 
 KEY = "producer_byte_rate"
 
@@ -53,6 +54,8 @@ def test_an_address_has_its_own_rate_of_connections_or_the_default() -> None:
         entity(ip="10.0.0.1"): {"connection_creation_rate": 5.0},
         entity(ip=None): {"connection_creation_rate": 7.0},
     }
-    assert connection_rate(entities, "10.0.0.1") == 5
-    assert connection_rate(entities, "10.0.0.2") == 7
-    assert connection_rate({}, "10.0.0.1") is None
+    quotas = ClientQuotas(ManualClock())
+    assert quotas.connection_rate("10.0.0.1") is None
+    quotas.update(entities)
+    assert quotas.connection_rate("10.0.0.1") == 5
+    assert quotas.connection_rate("10.0.0.2") == 7

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.sasl.exchange import Authenticated, SaslFailure
-from ottla.server.sasl.listener import client_exchange, login_rules
-from ottla.server.sasl.login_tokens import unsecured_token
-from ottla.server.sasl.oauth_listener import JWKS_URL, UNSECURED_VALIDATOR, OAuthTokens
-from ottla.server.sasl.scram import Decoy, ScramUsers
+from ottla.server.sasl.mechanisms import (
+    JWKS_URL,
+    UNSECURED_VALIDATOR,
+    OAuthTokens,
+    client_exchange,
+    login_rules,
+    peer_tokens,
+)
+from ottla.server.sasl.oauthbearer import Token, TokenRejected, UnsecuredTokens, json_object, unsecured_token
+from ottla.server.sasl.scram import ScramCredential, ScramUsers
 from ottla.server.world import RealWorld, World
+from tests.manual_clock import ManualClock
 
 NODE = {
     "process.roles": "broker,controller",
@@ -24,7 +32,9 @@ NODE = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.clients.plain.sasl.jaas.config": 'PlainLoginModule required username="u" password="p" user_u="planted";',
 }
-NO_USERS = ScramUsers(lambda mechanism, user: None, lambda token: None, lambda mechanism, user: Decoy(b""), lambda: "n")
+NO_USERS = ScramUsers(
+    lambda mechanism, user: None, lambda token: None, lambda mechanism, user: ScramCredential(b""), lambda: "n"
+)
 NO_TOKENS = OAuthTokens(World(None, None, None, None, None, None))
 JAAS = "listener.name.clients.plain.sasl.jaas.config"
 OAUTH_JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"
@@ -110,3 +120,34 @@ async def test_unsigned_tokens_are_accepted_only_where_that_is_written(changes: 
     outcome = made.mechanisms["OAUTHBEARER"]().evaluate(f"n,,\x01auth=Bearer {token}\x01\x01".encode())
     assert isinstance(outcome, Authenticated) and outcome.principal.name == "alice"
     await real.close()
+
+
+def tokens_of_a_node(options: str, world: World) -> Callable[[], Awaitable[str]]:
+    config = NodeConfig(
+        {**NODE, "sasl.enabled.mechanisms": "OAUTHBEARER", OAUTH_JAAS: OAUTH.replace(";", f" {options};")}
+    )
+    return peer_tokens(config, "CLIENTS", OAuthTokens(world))
+
+
+async def test_a_node_makes_its_own_unsigned_token_for_each_login_from_the_options_of_the_listeners_entry() -> None:
+    clock = ManualClock()
+    options = """unsecuredLoginStringClaim_sub="node-1" unsecuredLoginLifetimeSeconds="60"
+        unsecuredLoginNumberClaim_level="1.5" unsecuredLoginListClaim_scope="|read|write" """
+    token = tokens_of_a_node(options, World(clock, None, None, None, None, None))
+    accepts = UnsecuredTokens({"unsecuredValidatorRequiredScope": "write"}, clock.wall_ms)
+    first = await token()
+    assert accepts(first) == Token("node-1", clock.wall_ms() + 60_000)
+    assert json_object(first.split(".")[1])["level"] == 1.5
+    clock.advance(60_000)
+    with pytest.raises(TokenRejected, match="expired"):
+        accepts(first)
+    assert accepts(await token()) == Token("node-1", clock.wall_ms() + 60_000)
+
+
+@pytest.mark.parametrize("option", ["unsecuredLoginLifetimeSeconds", "unsecuredLoginNumberClaim_level"])
+def test_an_unsigned_token_that_could_not_be_made_is_refused_at_start(option: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"an option of OAUTHBEARER's login module is no number: .*'an hour'"
+    ) as refused:
+        tokens_of_a_node(f'unsecuredLoginStringClaim_sub="node" {option}="an hour"', World(*[None] * 6))
+    assert refused.value.name == OAUTH_JAAS

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ottla.server.config.errors import ConfigError
-from ottla.server.sasl import gssapi_listener
+from ottla.server.config.key import ConfigError
+from ottla.server.sasl import gssapi
 from ottla.server.sasl.gssapi import check_choice, choice, offer
 
 JAAS = "listener.name.clients.gssapi.sasl.jaas.config"
@@ -40,9 +40,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "gssapi", None)
     tickets = {"useTicketCache": "true"}
     for begin in (
-        lambda: gssapi_listener.mechanism(JAAS, OPTIONS, VALUES),
-        lambda: gssapi_listener.client("sasl.enabled.mechanisms", JAAS, OPTIONS, VALUES),
-        lambda: gssapi_listener.command("sasl.enabled.mechanisms", tickets, VALUES),
+        lambda: gssapi.mechanism(JAAS, OPTIONS, VALUES),
+        lambda: gssapi.client("sasl.enabled.mechanisms", JAAS, OPTIONS, VALUES),
+        lambda: gssapi.command("sasl.enabled.mechanisms", tickets, VALUES),
     ):
         with pytest.raises(ConfigError, match="the optional library is missing") as refused:
             begin()
@@ -52,5 +52,5 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_services_name_nodes_could_not_find_each_other() -> None:
     with pytest.raises(ConfigError, match="No serviceName defined in either JAAS or Kafka config"):
-        gssapi_listener.service_name(JAAS, OPTIONS, {"sasl.kerberos.service.name": None})
-    assert gssapi_listener.service_name(JAAS, OPTIONS | {"serviceName": "kafka"}, VALUES) == "kafka"
+        gssapi.service_name(JAAS, OPTIONS, {"sasl.kerberos.service.name": None})
+    assert gssapi.service_name(JAAS, OPTIONS | {"serviceName": "kafka"}, VALUES) == "kafka"

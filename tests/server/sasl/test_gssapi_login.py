@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,20 +14,22 @@ import pytest
 from ottla.cli.client.security import peer_security
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.server.config.errors import ConfigError
-from ottla.server.handlers import sasl_authenticate, sasl_handshake
+from ottla.server.clock import Clock
+from ottla.server.config.key import ConfigError
+from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.network.route import Route
-from ottla.server.sasl import gssapi_listener
+from ottla.server.sasl import gssapi
 from ottla.server.sasl.gssapi import GssapiClient
-from ottla.server.sasl.kerberos import Initiating, Keys
+from ottla.server.sasl.kerberos import Initiating, PrincipalKeys
 from ottla.server.sasl.login import LoginRules
-from ottla.server.sasl.peer_login import PeerLogin
+from ottla.server.sasl.peer_login import Exchanges, PeerLogin
 from ottla.server.world import RealWorld
 from tests.kdc import REALM, Kdc, kdc_in
-from tests.server.tiny_node import RawClient, TinyNode, heartbeat, request, tiny_node, until
+from tests.manual_clock import ManualClock
+from tests.server.tiny_node import RawClient, TinyNode, heartbeat, request, tiny_node
 
 HOST = "127.0.0.1"
 SERVICE = f"kafka/{HOST}"
@@ -37,14 +40,14 @@ VALUES = {"sasl.kerberos.service.name": "kafka", "sasl.kerberos.principal.to.loc
 class Realm(NamedTuple):
     kdc: Kdc
     keytab: str
-    alice: Keys
+    alice: PrincipalKeys
 
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     with kdc_in(tmp_path_factory.mktemp("kdc")) as kdc:
         alice = f"alice@{REALM}"
-        yield Realm(kdc, kdc.add(SERVICE), Keys(kdc.add("alice"), alice))
+        yield Realm(kdc, kdc.add(SERVICE), PrincipalKeys(kdc.add("alice"), alice))
 
 
 def options(realm: Realm, **changes: str) -> dict[str, str]:
@@ -53,8 +56,8 @@ def options(realm: Realm, **changes: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def node(realm: Realm, session_ms: int = 0, **values: Any) -> AsyncIterator[TinyNode]:
-    mechanism = gssapi_listener.mechanism(JAAS, options(realm), VALUES | values)
-    routes = (Route(17, sasl_handshake.handle), Route(36, sasl_authenticate.handle))
+    mechanism = gssapi.mechanism(JAAS, options(realm), VALUES | values)
+    routes = (Route(17, sasl_handshake), Route(36, sasl_authenticate))
     async with tiny_node(
         *routes, login_rules=LoginRules({"GSSAPI": mechanism}, 524_288, 0, {"GSSAPI": session_ms})
     ) as made:
@@ -62,10 +65,11 @@ async def node(realm: Realm, session_ms: int = 0, **values: Any) -> AsyncIterato
 
 
 @asynccontextmanager
-async def channel(to: TinyNode, client: gssapi_listener.ClientOf) -> AsyncIterator[Channel]:
+async def channel(to: TinyNode, client: Exchanges, clock: Clock | None = None) -> AsyncIterator[Channel]:
     real = RealWorld(asyncio.get_running_loop())
-    login = PeerLogin("GSSAPI", client, real.workers, real.world.clock)
-    made = Channel(real.world, HOST, to.port, "peer", PeerSecurity(login=login))
+    world = replace(real.world, clock=clock or real.world.clock)
+    login = PeerLogin("GSSAPI", client, real.workers, world.clock)
+    made = Channel(world, HOST, to.port, "peer", PeerSecurity(login=login))
     try:
         yield made
     finally:
@@ -73,10 +77,8 @@ async def channel(to: TinyNode, client: gssapi_listener.ClientOf) -> AsyncIterat
         await real.close()
 
 
-def as_alice(realm: Realm) -> gssapi_listener.ClientOf:
-    return gssapi_listener.client(
-        "property", JAAS, options(realm, keyTab=realm.alice.keytab, principal="alice"), VALUES
-    )
+def as_alice(realm: Realm) -> Exchanges:
+    return gssapi.client("property", JAAS, options(realm, keyTab=realm.alice.keytab, principal="alice"), VALUES)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +119,11 @@ async def test_a_command_logs_in_with_a_key_table_or_with_tickets(
 
 
 async def test_a_channel_logs_in_again_before_its_session_ends(realm: Realm) -> None:
-    async with node(realm, session_ms=300) as to, channel(to, as_alice(realm)) as peer:
+    clock = ManualClock()  # of the channel alone: the node's session does not end while the machine is busy
+    async with node(realm, session_ms=600_000) as to, channel(to, as_alice(realm), clock) as peer:
         await peer.request(HeartbeatRequest("g", 0, "m"))
-        await until(lambda: not peer.is_open)
+        clock.advance_to(550_000)
+        assert not peer.is_open
         await peer.request(HeartbeatRequest("g", 0, "m"))
         assert to.listener.logins is not None and to.listener.logins.counts.expired == 0
 
@@ -135,7 +139,7 @@ async def test_a_principal_without_a_name_and_a_service_without_a_principal_are_
     realm: Realm, changes: dict[str, Any], said: str
 ) -> None:
     service = changes.pop("service", "kafka")
-    client = gssapi_listener.ClientOf(realm.alice, service)
+    client = gssapi.logins_of(realm.alice, service)
     async with node(realm, **changes) as to, channel(to, client) as peer:
         with pytest.raises(ChannelClosed, match=said):
             await peer.request(HeartbeatRequest("g", 0, "m"))
@@ -144,7 +148,7 @@ async def test_a_principal_without_a_name_and_a_service_without_a_principal_are_
 async def test_a_node_whose_kdc_is_down_starts_and_logs_in_when_it_is_back(realm: Realm) -> None:
     keytab = realm.kdc.add("late")
     realm.kdc.stop()
-    late = gssapi_listener.client("property", JAAS, options(realm, keyTab=keytab, principal="late"), VALUES)
+    late = gssapi.client("property", JAAS, options(realm, keyTab=keytab, principal="late"), VALUES)
     async with node(realm) as to, channel(to, late) as peer:
         with pytest.raises(ChannelClosed, match="Cannot contact any KDC"):
             await peer.request(HeartbeatRequest("g", 0, "m"))
@@ -211,7 +215,7 @@ async def test_bytes_that_are_no_token_close_the_connection(realm: Realm, token:
 def test_a_node_without_a_usable_key_is_refused_with_the_property_and_a_remedy(
     realm: Realm, changes: dict[str, str], said: list[str]
 ) -> None:
-    for begin in (gssapi_listener.mechanism, lambda *rest: gssapi_listener.client("property", *rest)):
+    for begin in (gssapi.mechanism, lambda *rest: gssapi.client("property", *rest)):
         with pytest.raises(ConfigError) as refused:
             begin(JAAS, options(realm, **changes), VALUES)
         assert all(words in str(refused.value) for words in said) and refused.value.what_to_try

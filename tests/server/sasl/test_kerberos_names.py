@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.config.errors import ConfigError
-from ottla.server.sasl.kerberos_names import read_rules, short_name
+from ottla.server.config.key import ConfigError
+from ottla.server.sasl.kerberos import read_rules, short_name
 
 APP = ("RULE:[1:$1](App\\..*)s/App\\.(.*)/$1/g", "RULE:[2:$1](App\\..*)s/App\\.(.*)/$1/g", "DEFAULT")
 LOWER = (

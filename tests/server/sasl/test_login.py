@@ -7,23 +7,22 @@ import gc
 import logging
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
-from ottla.protocol.api import ApiKey
+from ottla.protocol.api import ApiKey, response_header_version
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import response_header_version
+from ottla.protocol.features import KAFKA_4_3, Advertised
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.protocol.releases import KAFKA_4_3, Advertised
-from ottla.server.handlers import sasl_authenticate, sasl_handshake
+from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
 from ottla.server.network.frames import LARGE_FRAME_BYTES
 from ottla.server.network.listener import LoginCounts
 from ottla.server.network.route import Route
@@ -31,8 +30,18 @@ from ottla.server.principal import Principal
 from ottla.server.sasl import login
 from ottla.server.sasl.exchange import Authenticated
 from ottla.server.sasl.login import LoginRules
-from ottla.server.sasl.plain import PlainExchange
-from tests.server.tiny_node import HEARTBEAT, LIST_GROUPS, RawClient, TinyNode, heartbeat, request, tiny_node, until
+from ottla.server.sasl.mechanisms import PlainExchange
+from tests.server.tiny_node import (
+    ANSWER_TIMEOUT_S,
+    HEARTBEAT,
+    LIST_GROUPS,
+    RawClient,
+    TinyNode,
+    heartbeat,
+    request,
+    tiny_node,
+    until,
+)
 
 HANDSHAKE, AUTHENTICATE, API_VERSIONS = 17, 36, 18
 ALICE, BOB = b"\0alice\0secret", b"\0bob\0hidden"
@@ -61,7 +70,7 @@ def rules(**changes: Any) -> LoginRules:
 
 @asynccontextmanager
 async def node(**changes: Any) -> AsyncIterator[TinyNode]:
-    routes = (Route(HANDSHAKE, sasl_handshake.handle), Route(AUTHENTICATE, sasl_authenticate.handle))
+    routes = (Route(HANDSHAKE, sasl_handshake), Route(AUTHENTICATE, sasl_authenticate))
     async with tiny_node(*routes, login_rules=rules(**changes)) as node:
         yield node
 
@@ -186,7 +195,7 @@ async def test_versions_can_be_asked_for_once() -> None:
 
 async def test_the_versions_are_the_advertised_releases_before_a_login_and_after_it() -> None:
     init = Route(ApiKey.INIT_PRODUCER_ID, lambda request, context: None)
-    routes = (Route(HANDSHAKE, sasl_handshake.handle), Route(AUTHENTICATE, sasl_authenticate.handle), init)
+    routes = (Route(HANDSHAKE, sasl_handshake), Route(AUTHENTICATE, sasl_authenticate), init)
     advertised = Advertised(KAFKA_4_3, unstable_apis=True)
     async with tiny_node(*routes, login_rules=rules(), advertised=advertised) as tiny:
         client = await tiny.client()
@@ -233,11 +242,13 @@ async def test_a_client_that_is_authenticated_already_cannot_begin_again_where_s
         assert (await handshake(client)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert (await authenticate(client)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert await is_served(client)
-    async with tiny_node(Route(HANDSHAKE, sasl_handshake.handle)) as tiny:
+    async with tiny_node(Route(HANDSHAKE, sasl_handshake)) as tiny:
         assert (await handshake(await tiny.client())).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
-async def test_a_session_is_renewed_before_its_end_and_after_it() -> None:
+async def test_a_session_is_renewed_before_its_end_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert login.REAUTHENTICATION_INTERVAL_MS == 1_000
+    monkeypatch.setattr(login, "REAUTHENTICATION_INTERVAL_MS", 600_000)  # longer than any test takes
     async with node(session_ms_max={"PLAIN": 60_000}) as tiny:
         client = await tiny.client()
         await handshake(client)
@@ -303,8 +314,12 @@ async def test_a_login_that_does_not_go_on_ends(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(login, "LOGIN_TIMEOUT_MS", 20)
     async with node() as tiny:
         silent, stopped = await tiny.client(), await tiny.client()
-        await handshake(stopped)
-        assert await silent.is_closed_by_peer() and await stopped.is_closed_by_peer()
+        stopped.send(SHAKE)
+        assert await silent.is_closed_by_peer()
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            with suppress(ConnectionResetError):
+                await stopped.reader.read()  # its answer too, unless that took longer than the whole login may
+        assert counts(tiny).failed == 2
 
 
 async def test_the_log_has_one_line_for_a_failed_login_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -376,4 +391,4 @@ async def test_a_thousand_half_logins_leave_nothing_behind() -> None:
         assert tiny.listener.logins is not None
         assert len(tiny.listener.logins.wheel) == 0
         gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, login.Login)]
+        assert not [each for each in gc.get_objects() if type(each) is login.Login]  # a dead proxy has no class

@@ -11,12 +11,21 @@ import pytest
 
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.principal import Principal
-from ottla.server.sasl.client import ITERATIONS_ACCEPTED_MAX, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.sasl.jaas import JaasError, read_module, read_sections
-from ottla.server.sasl.plain import PlainExchange
-from ottla.server.sasl.scram import SALT_BYTES, Decoy, ScramExchange, ScramUsers, TokenCredential, decoy
-from ottla.server.sasl.scram_messages import HASHES, keys_of, salted_password
+from ottla.server.sasl.mechanisms import PlainExchange
+from ottla.server.sasl.peer_login import ITERATIONS_ACCEPTED_MAX, PlainClient, ScramClient
+from ottla.server.sasl.scram import (
+    HASHES,
+    SALT_BYTES,
+    ScramCredential,
+    ScramExchange,
+    ScramUsers,
+    TokenCredential,
+    decoy,
+    keys_of,
+    salted_password,
+)
 
 ALICE = Principal("User", "alice")
 
@@ -134,7 +143,7 @@ def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
     users = ScramUsers(
         lambda mechanism, name: Stored(salt, keys.stored, keys.server, 4096),
         lambda token_id: None,
-        lambda mechanism, name: Decoy(b""),
+        lambda mechanism, name: ScramCredential(b""),
         lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
     )
     server = ScramExchange("SCRAM-SHA-256", users)

@@ -19,19 +19,23 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.principal import Principal
-from ottla.server.sasl import key_sets, web
-from ottla.server.sasl.client import OAuthBearerClient
-from ottla.server.sasl.client_credentials import ClientCredentials
+from ottla.server.sasl import identity_provider, signed_tokens
 from ottla.server.sasl.exchange import Authenticated, SaslFailure
-from ottla.server.sasl.jwt_bearer import JwtBearer
-from ottla.server.sasl.key_sets import KeySet
-from ottla.server.sasl.login_tokens import ENDPOINT, unsecured_token
-from ottla.server.sasl.oauth_listener import JWT_BEARER, RETRIEVER, OAuthTokens
-from ottla.server.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRejected, UnsecuredTokens
-from ottla.server.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, SignedTokens, read_keys
+from ottla.server.sasl.identity_provider import ClientCredentials, JwtBearer
+from ottla.server.sasl.mechanisms import JWT_BEARER, RETRIEVER, OAuthTokens
+from ottla.server.sasl.oauthbearer import (
+    ENDPOINT,
+    OAuthBearerExchange,
+    Token,
+    TokenRejected,
+    UnsecuredTokens,
+    unsecured_token,
+)
+from ottla.server.sasl.peer_login import OAuthBearerClient
+from ottla.server.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, KeySet, SignedTokens, read_keys
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
 
@@ -185,7 +189,7 @@ def test_an_unsigned_token_is_accepted_by_the_validator_for_development_alone() 
     [
         signed(), unsigned(CLAIMS, signature="AAAA"), unsigned([]), unsigned({"sub": "alice"}), unsigned({**CLAIMS, "exp": NOW_S}),
         unsigned({**CLAIMS, "exp": "1"}), unsigned({**CLAIMS, "iat": NOW_S + 100}), unsigned({**CLAIMS, "sub": 1}), "a.b.", "..", "x",
-        "W" * 50_000 + ".e30.",
+        "W" * 50_000 + ".e30.", *(unsigned({**CLAIMS, "level": number}) for number in map(float, ("nan", "inf", "-inf"))),
     ],
 )  # fmt: skip
 def test_an_unsigned_token_that_is_not_valid_is_refused(token: str) -> None:
@@ -287,7 +291,7 @@ def provider() -> Iterator[tuple[Provider, str]]:
 
 
 async def test_keys_are_fetched_and_again_for_a_key_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sets, "EARLY_REFRESH_INTERVAL_MS", 0)
+    monkeypatch.setattr(signed_tokens, "EARLY_REFRESH_INTERVAL_MS", 0)
     real = RealWorld(asyncio.get_running_loop())
     with provider() as (idp, url):
         idp.answer = key_set(("old", RSA))
@@ -461,7 +465,7 @@ async def test_a_retriever_of_ones_own_is_refused() -> None:
     ("status", "answer"),
     [
         (401, b"planted"), (302, b""), (200, b"planted"), (200, b"[]"), (200, b'{"access_token_": "planted"}'),
-        (200, b" " * (web.ANSWER_BYTES_MAX + 1)),
+        (200, b" " * (identity_provider.ANSWER_BYTES_MAX + 1)),
     ],
 )  # fmt: skip
 async def test_a_provider_that_gives_no_token_fails_the_login_without_its_answer_in_the_message(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.server.config.broker import BROKER_CONFIGS
-from ottla.server.tls.properties import TlsProperties
+from ottla.server.tls.stores import TlsProperties
 
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items() if name.startswith("ssl.")}
 

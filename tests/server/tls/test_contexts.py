@@ -8,9 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ottla.cli.certificates import Authority
-from ottla.server.config.errors import ConfigError
-from ottla.server.tls.ciphers import openssl_names
-from ottla.server.tls.contexts import check_each_other, client_context, server_context
+from ottla.server.config.key import ConfigError
+from ottla.server.tls.contexts import check_each_other, client_context, openssl_names, server_context
 from tests.server.tls.store_files import properties
 
 AUTHORITY = Authority.create("test CA")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.config.errors import ConfigError
-from ottla.server.tls.principal_mapping import mapped_name, read_rules
+from ottla.server.config.key import ConfigError
+from ottla.server.tls.distinguished_names import mapped_name, read_rules
 
 RULES = """
  RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, NoEncryption, pkcs12
 
 from ottla.cli.certificates import Authority
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 from ottla.server.tls.stores import key_store, pem_blocks, store_files, trusted_certificates
 from tests.needs import skip_because
 from tests.server.tls.store_files import properties

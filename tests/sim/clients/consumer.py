@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.records import BatchView, iter_batches
+from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable

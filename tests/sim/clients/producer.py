@@ -14,7 +14,7 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.server.network.client import Channel
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.records import iter_batches
+from ottla.protocol.records.batch import iter_batches
 from tests.histories import Violation
 from tests.sim.clients.connection import Client, Unreachable
 from tests.sim.history import TopicPartition

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.in_flight import AcknowledgeType
 from tests.histories import Violation
 from tests.sim.history import TopicPartition
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.in_flight import AcknowledgeType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -23,7 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
-from ottla.protocol.records import iter_batches
+from ottla.protocol.records.batch import iter_batches
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING

@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, REQUEST_TIMEOUT_MS, Client, Unreachable
 from tests.sim.history import TopicPartition

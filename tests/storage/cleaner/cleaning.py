@@ -1,4 +1,4 @@
-"""Drives the log cleaner in this process, a step at a time: what `broker.compaction` does with a process of its own."""
+"""Drives the log cleaner in this process, a step at a time: what `broker.log_cleaner` does with a process of its own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Generator
 
 from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner import Advance, Begin, Step
-from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, PassProgress
 from ottla.storage.files import Files
 
 
-def steps_done(steps: Generator[Step, Progress | None, object], files: Files) -> Generator[Step, None, object]:
+def steps_done(steps: Generator[Step, PassProgress | None, object], files: Files) -> Generator[Step, None, object]:
     """Does each step and yields it afterwards; what a step raises is thrown into the cleaner, as a driver must do."""
     work: CleaningPass | None = None
-    answer: Progress | None = None
+    answer: PassProgress | None = None
     failure: BaseException | None = None
     try:
         while True:

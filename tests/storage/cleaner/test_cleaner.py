@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.cleaner import cleaner_pass
 from ottla.storage.cleaner.cleaner import Cleaner, LogChanged, Step, clean, plan_for
-from ottla.storage.cleaner.offset_map import OffsetMap
+from ottla.storage.cleaner.cleaner_filter import OffsetMap
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
@@ -149,7 +149,7 @@ def test_aborted_records_go_and_their_marker_waits_for_its_horizon(tmp_path: Pat
     log.roll(NOW_MS)
     put(log, [(b"c", b"c")])
     log.advance_high_watermark(log.log_end_offset)
-    assert [txn.last_offset for txn in log.aborted_transactions(0, 10)] == [2]
+    assert [txn.last_offset for txn in log.segments.aborted_transactions(0, 10)] == [2]
     run(log)
     assert records(log)[:2] == [(0, b"a", b"kept"), (3, b"b", b"later")]
     markers = [(b.base_offset, b.delete_horizon) for b in log.batches(0) if b.is_control]
@@ -159,7 +159,7 @@ def test_aborted_records_go_and_their_marker_waits_for_its_horizon(tmp_path: Pat
         (2, NOW_MS + 1000),
         (4, None),
     ]
-    assert log.aborted_transactions(0, 10) == []
+    assert log.segments.aborted_transactions(0, 10) == []
     run(log, NOW_MS + 1000)
     assert [b.base_offset for b in log.batches(0) if b.is_control] == [4]
     assert records(log)[:2] == [(0, b"a", b"kept"), (3, b"b", b"later")]
@@ -224,7 +224,7 @@ def test_appends_and_reads_go_on_between_slices(tmp_path: Path) -> None:
     assert slices >= 4
     assert [row for row in records(log) if row[1] == b"during"][-1][2] == b"%d" % (slices - 1)
     assert bytes(before) == copy, "a view that was handed out stays what it was"
-    assert log.size < 80_000
+    assert log.segments.size < 80_000
 
 
 def test_a_log_truncated_under_a_pass_is_left_alone(tmp_path: Path) -> None:

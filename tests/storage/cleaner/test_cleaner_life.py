@@ -26,14 +26,20 @@ from ottla.storage.cleaner.cleaner import (
     clean,
     plan_for,
 )
-from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
-from ottla.storage.cleaner.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
-from ottla.storage.cleaner.offset_map import TOMBSTONE, VALUE, OffsetMap
+from ottla.storage.cleaner.cleaner_filter import TOMBSTONE, VALUE, OffsetMap
+from ottla.storage.cleaner.cleaner_pass import (
+    GROUP_SEGMENTS_MAX,
+    CleaningPass,
+    PassProgress,
+    SourceSegment,
+    group_sources,
+)
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
@@ -315,7 +321,7 @@ def test_a_full_disk_makes_compaction_wait(tmp_path: Path, monkeypatch: pytest.M
     grow(log, 60)
     with monkeypatch.context() as patch:
 
-        def advance(self: CleaningPass, first_base: int) -> Progress:
+        def advance(self: CleaningPass, first_base: int) -> PassProgress:
             raise DiskFull("somewhere", "no room")
 
         patch.setattr(CleaningPass, "advance", advance)
@@ -334,7 +340,7 @@ def test_a_pass_whose_process_is_killed_waits_for_another_process_and_gives_the_
     log = logs.create("t", 0, OLD, COMPACT)
     grow(log, 60)
 
-    def advance(self: CleaningPass, first_base: int) -> Progress:
+    def advance(self: CleaningPass, first_base: int) -> PassProgress:
         raise PassEnded("the worker process 7 has ended")
 
     with monkeypatch.context() as patch:
@@ -408,7 +414,7 @@ def test_segments_that_retention_removes_under_a_pass_do_not_come_back(tmp_path:
         nonlocal count
         count += 1
         if count == step:
-            log.delete_records(150)
+            delete_records(log, 150)
             retain(logs, NOW_MS)
 
     run(logs, between=between)
@@ -462,16 +468,17 @@ def test_groups_keep_to_the_size_of_an_index_that_is_not_in_memory(tmp_path: Pat
     config = replace(COMPACT, segment_bytes=20_000, segment_index_bytes=240, index_interval_bytes=1)
     log = open_at(tmp_path, config)
     grow(log, 200)
-    for segment in log.segments.sealed:
+    for segment in list(log.segments)[:-1]:
         segment.unmap()
     list(steps_done(clean(log, plan_for(log, 0, NOW_MS), NOW_MS, 1 << 20), log.files))
-    for segment in log.segments.sealed:
+    for segment in list(log.segments)[:-1]:
         assert (log.files.size(f"{segment.file.path}.index") or 0) <= 240
 
 
 def test_a_group_is_no_more_than_one_turn_of_the_loop_can_rename() -> None:
-    facts = [SegmentFacts(i * 10, 1, 0, 0, 0) for i in range(3 * GROUP_SEGMENTS_MAX + 1)]
-    assert [len(group) for group in group_segments(facts, LogConfig(), 10**6)] == [GROUP_SEGMENTS_MAX] * 3 + [1]
+    sources = [SourceSegment(i * 10, 1) for i in range(3 * GROUP_SEGMENTS_MAX + 1)]
+    groups = group_sources(sources, [0] * len(sources), LogConfig(), 10**6)
+    assert [len(group) for group in groups] == [GROUP_SEGMENTS_MAX] * 3 + [1]
 
 
 # The map

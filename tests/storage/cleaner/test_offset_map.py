@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.storage.cleaner.offset_map import GONE, LOAD_FACTOR_MAX, SLOT_BYTES, TOMBSTONE, VALUE, OffsetMap
+from ottla.storage.cleaner.cleaner_filter import GONE, LOAD_FACTOR_MAX, SLOT_BYTES, TOMBSTONE, VALUE, OffsetMap
 
 
 def test_only_the_last_record_of_a_key_is_kept_by_its_ordinal() -> None:

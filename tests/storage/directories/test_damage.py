@@ -14,16 +14,17 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import EndTxnMarker
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import MappedFile, OsFiles
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
-from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment import index as index_files
 from ottla.storage.segment.index import OffsetIndex, TimeIndex
@@ -120,8 +121,12 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
     log = with_a_gap(tmp_path)
     truncate_to(log, 7)
     log.flush()
-    assert (log.log_end_offset, log.recovery_point, log.recovery_point_to_write) == (7, 7, 3)
-    segment, point = log.segments.active, log.recovery_point_to_write
+    assert (log.log_end_offset, log.recovery_point, log.durability.recovery_point_to_write(log.log_end_offset)) == (
+        7,
+        7,
+        3,
+    )
+    segment, point = log.segments.active, log.durability.recovery_point_to_write(log.log_end_offset)
     segment.file.view()[segment.file.size : segment.file.size + 30] = batch()[:30]
     del log, segment
     assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
@@ -138,7 +143,7 @@ def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
     for _ in range(3):
         append(log, batch(), epoch=2)
     leave(log)
-    point = log.recovery_point_to_write
+    point = log.durability.recovery_point_to_write(log.log_end_offset)
     log.segments[0].unmap()
     path = Path(log.segments[0].file.log_path)
     del log
@@ -234,7 +239,7 @@ def test_one_read_checks_no_more_than_it_should(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("ottla.storage.segment.walk.BATCHES_MAX", 4)
     log = open_at(tmp_path, clean=True)
     assert log.read(0, max_bytes=10_000).next_offset == 4
-    assert offsets(log) == list(range(40)) and len(read_all(log, 10_000)) == log.size
+    assert offsets(log) == list(range(40)) and len(read_all(log, 10_000)) == log.segments.size
 
 
 def test_a_damaged_tail_of_a_clean_log_is_not_cut_off(tmp_path: Path) -> None:
@@ -342,7 +347,7 @@ def test_indexes_of_sealed_segments_are_not_kept_in_memory(tmp_path: Path) -> No
     assert len(log.segments) > 5
 
     def loaded(some: Log) -> int:
-        return sum(len(segment.indexes.offsets) + len(segment.indexes.times) for segment in some.segments.sealed)
+        return sum(len(segment.indexes.offsets) + len(segment.indexes.times) for segment in list(some.segments)[:-1])
 
     for offset in range(100):
         log.read(offset, max_bytes=500)
@@ -398,7 +403,7 @@ def test_a_time_index_is_searched_in_its_file_as_in_memory(tmp_path: Path) -> No
         assert index.floor_in_file(files, wanted) == index.floor(wanted)
     loaded = TimeIndex(index.path, 10, 1 << 20)
     loaded.load(files, 10 + offset)
-    assert (loaded.timestamps, loaded.offsets) == (index.timestamps, index.offsets)
+    assert (loaded.values, loaded.offsets) == (index.values, index.offsets)
 
 
 # The mapping
@@ -485,7 +490,7 @@ import resource
 from pathlib import Path
 from ottla.storage.log_config import LogConfig
 from tests.storage.logs_for_tests import append, batch, open_at
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.files import Mappings
 from ottla.storage.files import OsFiles
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.log.partition_dir import LogSpec
@@ -569,7 +574,7 @@ def test_retention_goes_on_behind_a_damaged_log_and_in_it(tmp_path: Path) -> Non
     retain(logs, NOW_MS)
     for name in ("a", "b"):
         log = logs.open.by_name(name, 0)
-        assert log is not None and log.size < 4000 + 2000
+        assert log is not None and log.segments.size < 4000 + 2000
 
 
 @pytest.mark.parametrize("file", ["partition.metadata", "*.log"])
@@ -609,7 +614,7 @@ def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path: Path) -> 
         append(log, batch(fill=i))
     log.advance_high_watermark(10)
     assert log.last_stable_offset == 0
-    log.delete_records(5)
+    delete_records(log, 5)
     assert (log.log_start_offset, log.last_stable_offset) == (5, 5)
     assert log.read(log.last_stable_offset, max_bytes=100).records
 
@@ -621,7 +626,7 @@ def test_the_first_unstable_offset_is_the_least_of_all_that_are_open_or_not_repl
     for offset in range(1, 3001):
         producer_id = rng.randrange(40)
         if producer_id in opened:
-            producers.end_transaction(producer_id, 0, EndTransaction(True, 0), offset, NOW_MS)
+            producers.end_transaction(producer_id, 0, EndTxnMarker(True, 0), offset, NOW_MS)
             ended[opened.pop(producer_id)] = offset
         else:
             producers.update(producer_id, 0, -1, offset, offset, NOW_MS, True)

@@ -10,11 +10,12 @@ import pytest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner import Advance, Cleaner
-from ottla.storage.directories import future_copy
+from ottla.storage.directories import future_logs
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import future_partition_of, has_future_name
+from ottla.storage.log.retention import advance_log_start_offset, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log_config import LogConfig
 from tests.storage.chores import rename_deleted
@@ -37,8 +38,8 @@ from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, offset_fo
 def test_two_logs_agree_up_to_the_first_offset_of_another_epoch(
     first: list[tuple[int, int]], second: list[tuple[int, int]], start: int, end: int, agreed: int
 ) -> None:
-    assert future_copy.agreement(first, second, start, end) == agreed
-    assert future_copy.agreement(second, first, start, end) == agreed
+    assert future_logs.agreement(first, second, start, end) == agreed
+    assert future_logs.agreement(second, first, start, end) == agreed
 
 
 def test_the_name_of_a_future_log_is_kafkas_and_long_topics_have_none() -> None:
@@ -63,7 +64,7 @@ def moving(logs: Logs, config: LogConfig = SMALL, appends: int = 40) -> tuple[Lo
 
 
 def copy_all(log: Log, future: Log) -> None:
-    while copied := future_copy.copy_some(log, future, 700, NOW_MS):
+    while copied := future_logs.copy_some(log, future, 700, NOW_MS):
         if not isinstance(copied, int):
             copied()
 
@@ -89,10 +90,10 @@ def test_a_copy_that_rolls_by_time_has_its_sync_on_a_worker(two: Logs) -> None:
     log.advance_high_watermark(2)
     future = two.futures.create(log, two.directories[1], NOW_MS)
     for segments in (1, 2):
-        job = future_copy.copy_some(log, future, 1, NOW_MS)
+        job = future_logs.copy_some(log, future, 1, NOW_MS)
         assert isinstance(job, DiskJob), "the first files, and the sync before the roll"
         job()
-        assert future_copy.copy_some(log, future, 1, NOW_MS, disk_job_done=True) == len(batch())
+        assert future_logs.copy_some(log, future, 1, NOW_MS, disk_job_done=True) == len(batch())
         assert len(future.segments) == segments
 
 
@@ -115,15 +116,15 @@ def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(tw
     copy_all(log, future)
     truncate_to(log, 32)
     append(log, batch(fill=7), epoch=9)
-    future_copy.align(log, future)
+    future_logs.align(log, future)
     assert future.log_end_offset == 32
     log.advance_high_watermark(33)
-    log.delete_records(20)
-    future_copy.follow_start(log, future, NOW_MS)
+    delete_records(log, 20)
+    future_logs.follow_start(log, future, NOW_MS)
     assert future.log_start_offset == 20
     assert future.segments[0].base_offset > 0, "segments before the start are gone"
     truncate_fully_and_start_at(log, 100)
-    future_copy.follow_start(log, future, NOW_MS)
+    future_logs.follow_start(log, future, NOW_MS)
     assert (future.log_start_offset, future.log_end_offset) == (100, 100)
 
 
@@ -131,7 +132,7 @@ def test_a_gap_at_the_end_of_the_log_is_taken_over(two: Logs) -> None:
     log, future = moving(two)
     copy_all(log, future)
     log.durability.end_gap, log.log_end_offset = (40, 45), 45
-    assert future_copy.copy_some(log, future, 700, NOW_MS) == 0
+    assert future_logs.copy_some(log, future, 700, NOW_MS) == 0
     two.futures.replace(log, future, NOW_MS)
     assert future.log_end_offset == 45
     assert append(future, batch(), epoch=3) == 45
@@ -142,8 +143,8 @@ def test_a_log_that_was_killed_before_its_checkpoints_is_replaced_by_a_copy_that
 ) -> None:
     log, future = moving(two)
     copy_all(log, future)
-    log.advance_log_start_offset(11)
-    future_copy.follow_start(log, future, NOW_MS)
+    advance_log_start_offset(log, 11)
+    future_logs.follow_start(log, future, NOW_MS)
     future.flush(NOW_MS)
     two.checkpoints.write_log_starts(two.directories[1])
     killed(two)
@@ -151,7 +152,7 @@ def test_a_log_that_was_killed_before_its_checkpoints_is_replaced_by_a_copy_that
     log, copy = again.open.get(A, 0), again.open.future(A, 0)
     assert log is not None and copy is not None
     assert (log.log_start_offset, log.high_watermark, copy.log_start_offset) == (0, 0, 11)
-    future_copy.align(log, copy)
+    future_logs.align(log, copy)
     copy_all(log, copy)
     again.futures.replace(log, copy, NOW_MS)
     assert (copy.log_start_offset, copy.high_watermark, copy.log_end_offset) == (11, 11, 40)

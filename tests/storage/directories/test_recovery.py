@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.batch import crc32c
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log
+from ottla.storage.log.retention import delete_records
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producers.producer_state import Origin
+from ottla.storage.producers.producer_states import Origin
 from tests.storage.logs_for_tests import (
     NOW_MS,
     SMALL,
@@ -49,7 +50,7 @@ def test_after_a_kill_all_batches_are_there_and_appends_go_on(tmp_path: Path) ->
 
 def test_after_a_clean_stop_files_are_exactly_as_long_as_their_batches(tmp_path: Path) -> None:
     log = filled(tmp_path, 33)
-    total = log.size
+    total = log.segments.size
     log.close()
     assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) == total
     assert all(path.read_bytes()[16] == 2 for path in tmp_path.glob("*.log"))
@@ -211,7 +212,7 @@ def test_producers_are_known_again_whatever_snapshot_is_left(tmp_path: Path, los
     assert facts(again) == expected
     assert again.last_stable_offset == again.producers.first_unstable_offset() == again.log_end_offset - 1
     assert stable <= again.last_stable_offset
-    aborted = again.aborted_transactions(0, again.log_end_offset)
+    aborted = again.segments.aborted_transactions(0, again.log_end_offset)
     assert [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted] == [(8, 13, 16)]
 
 
@@ -278,7 +279,7 @@ def test_a_transaction_index_that_cannot_be_read_is_made_again(tmp_path: Path, d
         append(log, batch(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True))
         end = marker(producer_id, 0, commit=producer_id % 3 == 0)
         append_trusted(log, end, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
-    expected = log.aborted_transactions(0, 24)
+    expected = log.segments.aborted_transactions(0, 24)
     assert len(expected) == 8
     if clean:
         log.close()
@@ -290,14 +291,14 @@ def test_a_transaction_index_that_cannot_be_read_is_made_again(tmp_path: Path, d
         elif not clean:
             path.unlink()
     again = open_at(tmp_path, clean=clean)
-    assert again.aborted_transactions(0, 24) == expected
+    assert again.segments.aborted_transactions(0, 24) == expected
 
 
 def test_a_flush_keeps_the_restart_after_a_crash_short(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig())
     for sequence in range(50):
         append(log, batch(producer_id=3, producer_epoch=0, base_sequence=sequence))
-    assert log.durability.unflushed_bytes == log.size
+    assert log.durability.unflushed_bytes == log.segments.size
     log.snapshot_producers()
     log.flush()
     assert log.durability.unflushed_bytes == 0
@@ -344,7 +345,7 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_
     assert again.last_stable_offset == 0, "its transaction is open"
     append_trusted(again, marker(7, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     again.advance_high_watermark(again.log_end_offset)
-    assert (again.last_stable_offset, again.aborted_transactions(0, 4)) == (4, [(7, 0, 3, 4)])
+    assert (again.last_stable_offset, again.segments.aborted_transactions(0, 4)) == (4, [(7, 0, 3, 4)])
 
 
 def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tm
     assert (log.log_start_offset, log.log_end_offset) == (1, 3)
     assert log.read(1, max_bytes=10_000).next_offset == 3
     log.flush()
-    point = log.recovery_point_to_write
+    point = log.durability.recovery_point_to_write(log.log_end_offset)
     del log
     again = open_at(tmp_path, log_start_offset=1, recovery_point=point)
     assert (again.log_start_offset, again.log_end_offset) == (1, 3)
@@ -370,7 +371,7 @@ def test_an_answer_that_a_follower_refuses_leaves_its_empty_log_as_it_is(tmp_pat
     for answer in (before_zero, torn):
         with pytest.raises(UnexpectedAppendOffset):
             append_trusted(log, answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
-        assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
+        assert (log.log_start_offset, log.log_end_offset, log.segments.size) == (5, 5, 0)
 
 
 def test_epochs_below_the_recovery_point_whose_file_is_torn_are_no_damage(tmp_path: Path) -> None:
@@ -390,6 +391,6 @@ def test_epochs_of_records_that_were_deleted_are_no_damage_before_their_segment_
         append(log, batch(), epoch=epoch)
     log.advance_high_watermark(4)
     log.flush()
-    log.delete_records(3)
+    delete_records(log, 3)
     again = open_at(tmp_path, LogConfig(), recovery_point=3, log_start_offset=3)
     assert (again.log_start_offset, again.log_end_offset, again.epochs.entries) == (3, 4, [(3, 3)])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.work import RECORDS_A_TURN, DiskJob
-from ottla.storage.directories import retaining as retaining_module
+from ottla.storage.directories import open_logs
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.retaining import LOOKED_AT, retaining
+from ottla.storage.directories.open_logs import LOOKED_AT, retaining
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import retention
 from ottla.storage.log.log import Log
@@ -44,9 +44,9 @@ def test_a_turn_looks_at_a_bounded_number_of_logs(tmp_path: Path) -> None:
         return begin(log, now_ms, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retaining_module, "begin_retention", noted)
+        patch.setattr(open_logs, "begin_retention", noted)
         turns = []
-        for _ in retaining(logs, logs.directories[0], NOW_MS):
+        for _ in retaining(logs.open, logs.directories[0], NOW_MS):
             turns.append(len(looked))
             looked.clear()
     assert sum(turns) + len(looked) == partitions
@@ -59,7 +59,7 @@ def test_one_write_of_the_log_starts_serves_all_logs(tmp_path: Path) -> None:
     writes = []
 
     def all_of_it() -> object:
-        changed.extend((yield from retaining(logs, logs.directories[0], LATER_MS)))
+        changed.extend((yield from retaining(logs.open, logs.directories[0], LATER_MS)))
 
     for asked in all_of_it():
         if isinstance(asked, DiskJob):
@@ -84,14 +84,14 @@ def test_a_log_that_fails_keeps_no_other_from_making_room(
             raise AssertionError("a mistake of ours")
         return begin(log, now_ms, **options)
 
-    monkeypatch.setattr(retaining_module, "begin_retention", fail)
+    monkeypatch.setattr(open_logs, "begin_retention", fail)
     assert [log.partition for log in retain(logs, LATER_MS)] == [2]
     assert "retention of Log(orders-0" in caplog.text and "a mistake of ours" in caplog.text
 
 
 def test_a_log_that_is_deleted_in_between_is_left_alone(tmp_path: Path) -> None:
     logs = filled(tmp_path, 3)
-    work = retaining(logs, logs.directories[0], LATER_MS)
+    work = retaining(logs.open, logs.directories[0], LATER_MS)
     asked = next(work)
     logs.delete(A, 1)
     logs.create("orders", 1, B, CONFIG)

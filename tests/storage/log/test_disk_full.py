@@ -199,7 +199,7 @@ def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
     size = log.segments.active.file.size
     path = tmp_path / "00000000000000000000.log"
     length = path.stat().st_size
-    log.unmap()
+    log.durability.unmap()
     os.truncate(path, size)
     os.truncate(path, length)
     again = open_at(tmp_path, CONFIG)

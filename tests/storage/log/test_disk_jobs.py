@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.records.builder import Prepared
 from ottla.protocol.work import TooLong, Turn
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.room import FILES_AHEAD
 from ottla.storage.log.truncate import truncate_to, truncation_job
 from ottla.storage.log_config import LogConfig

@@ -16,7 +16,7 @@ from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
@@ -42,15 +42,15 @@ from tests.storage.logs_for_tests import (
 
 def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
     """The name of the error; the log must be as it was."""
-    before = (log.log_end_offset, log.size, read_all(log), len(log.producers))
+    before = (log.log_end_offset, log.segments.size, read_all(log), len(log.producers))
     with pytest.raises(KafkaError) as raised:
         append_as(origin, log, records, 0, NOW_MS)
-    assert (log.log_end_offset, log.size, read_all(log), len(log.producers)) == before
+    assert (log.log_end_offset, log.segments.size, read_all(log), len(log.producers)) == before
     return raised.value.code.name
 
 
 def patched(records: bytes, at: int, value: bytes, fix_crc: bool = True) -> bytes:
-    from ottla.protocol.records.crc import crc32c
+    from ottla.protocol.records.batch import crc32c
 
     data = bytearray(records)
     data[at : at + len(value)] = value
@@ -199,7 +199,7 @@ def test_a_search_goes_on_in_a_log_that_changes_between_its_turns(tmp_path: Path
     work = lookup.offset_for_timestamp(log, NOW_MS + 8_000, Turn())
     assert [next(work), next(work)] == [None, None]
     if change == "delete":
-        log.delete_records(5_990)
+        delete_records(log, 5_990)
     elif change == "truncate":
         truncate_to(log, 100)
     elif change == "append":
@@ -389,7 +389,7 @@ def test_a_leaders_marker_that_cannot_be_read_changes_nothing(tmp_path: Path, ke
     )
     for data in (unreadable, batch(base_offset=0) + unreadable):
         assert refused(log, data, Origin.REPLICATION) == "INVALID_RECORD"
-        assert (log.log_end_offset, log.size, log.epochs.entries) == (0, 0, [])
+        assert (log.log_end_offset, log.segments.size, log.epochs.entries) == (0, 0, [])
     again = batch(base_offset=0) + marker(7, 0, commit=True, base_offset=1)
     assert append_trusted(log, again, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION).last_offset == 1
 
@@ -431,7 +431,7 @@ def test_lookups_by_time_find_what_a_search_of_all_records_finds(
     for times in steps:
         append(log, build_batch([(b"k", bytes(90), NOW_MS + t - 60_000) for t in times]))
     log.advance_high_watermark(log.log_end_offset)
-    log.delete_records(min(start, log.log_end_offset))
+    delete_records(log, min(start, log.log_end_offset))
     if restart:
         log = open_at(directory, log_start_offset=log.log_start_offset)
     rows = [(r.timestamp, r.offset, 0) for b in log.batches(log.log_start_offset) for r in b.records()]
@@ -465,7 +465,7 @@ def test_truncation_takes_epochs_producers_and_aborted_transactions_back(tmp_pat
     log.flush()
     assert truncate_to(log, 3)
     assert log.epochs.entries == [(1, 0), (2, 2)]
-    assert [txn.last_offset for txn in log.aborted_transactions(0, 10)] == [1]
+    assert [txn.last_offset for txn in log.segments.aborted_transactions(0, 10)] == [1]
     assert log.producers.states[1].current_txn_first_offset == 2
     assert (log.recovery_point, log.last_stable_offset) == (3, 0)
     assert not truncate_to(log, 3)
@@ -486,9 +486,9 @@ def test_records_above_the_high_watermark_cannot_be_deleted(tmp_path: Path, offs
     log = filled(tmp_path, 20)
     append(log, batch())
     with pytest.raises(KafkaError) as raised:
-        log.delete_records(offset)
+        delete_records(log, offset)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.delete_records(-1) == 20
+    assert delete_records(log, -1) == 20
 
 
 def test_deleted_records_are_out_of_range_and_their_epochs_start_later(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_deleted_records_are_out_of_range_and_their_epochs_start_later(tmp_path:
     for i in range(30):
         append(log, batch(fill=i), epoch=i // 10)
     log.advance_high_watermark(30)
-    assert log.delete_records(15) == 15
+    assert delete_records(log, 15) == 15
     assert log.epochs.entries == [(1, 15), (2, 20)]
     with pytest.raises(KafkaError):
         log.read(14, max_bytes=1)
@@ -538,8 +538,8 @@ def test_a_segments_file_grows_ahead_of_its_records_by_a_bounded_piece(
     monkeypatch.setattr(segment_file, "ALLOCATE_BYTES_MAX", 64 << 10)
     log = open_at(tmp_path, LogConfig())
     ahead = []
-    while log.size < 400 << 10:
+    while log.segments.size < 400 << 10:
         append(log, batch(10, size=1_000))
-        ahead.append(log.segments[-1].file.allocated - log.size)
+        ahead.append(log.segments[-1].file.allocated - log.segments.size)
     assert max(ahead) <= segment_file.ALLOCATE_BYTES_MAX
     assert max(ahead) > segment_file.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"

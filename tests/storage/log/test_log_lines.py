@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at
 from tests.storage.cleaner.test_cleaner_life import COMPACT, grow, node, run
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
@@ -22,9 +22,11 @@ def read(caplog: pytest.LogCaptureFixture) -> Read:
     caplog.set_level(logging.INFO)
 
     def lines() -> list[str]:
-        found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+        ours = [
+            record for record in caplog.records if record.name.startswith("ottla.storage")
+        ]  # other threads log, too
         caplog.clear()
-        return found
+        return [f"{record.levelname} {record.getMessage()}" for record in ours]
 
     return lines
 
@@ -58,7 +60,7 @@ def test_deleted_records_raise_the_log_start_offset_and_take_segments_with_them(
     log = filled(tmp_path, 40, replace(SMALL, retention_ms=-1))
     log.advance_high_watermark(40)
     read()
-    log.delete_records(30)
+    delete_records(log, 30)
     apply_retention(log, NOW_MS)
     lines = read()
     assert lines[0] == "INFO Incremented log start offset to 30 in topic-0"
@@ -96,10 +98,10 @@ def test_a_compacted_log_says_what_that_saved(tmp_path: Path, read: Read) -> Non
     logs = node(tmp_path)
     log = logs.create("t", 0, bytes([1]) * 16, COMPACT)
     grow(log, 100)
-    before = sum(segment.file.size for segment in log.segments.sealed)
+    before = sum(segment.file.size for segment in list(log.segments)[:-1])
     read()
     run(logs)
-    after = sum(segment.file.size for segment in log.segments.sealed)
+    after = sum(segment.file.size for segment in list(log.segments)[:-1])
     assert 0 < after < before / 2
     saved = 100 * (1 - after / before)
     assert read() == [

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.storage.log.log import Log
-from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_to
 from tests.effort import examples
 from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, max_timestamp, open_at
@@ -71,7 +71,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(forward=st.integers(0, 8))
     def delete_records(self, forward: int) -> None:
         offset = min(self.start_offset + forward, self.high_watermark)
-        assert self.log.delete_records(offset) == max(offset, self.start_offset)
+        assert delete_records(self.log, offset) == max(offset, self.start_offset)
         self.start_offset = max(offset, self.start_offset)
         apply_retention(self.log, NOW_MS)
 

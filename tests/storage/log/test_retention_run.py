@@ -27,7 +27,7 @@ def test_segments_leave_the_log_at_once_and_their_files_by_the_job(tmp_path: Pat
     before = names(tmp_path, "*.log")
     job = begin_retention(log, LATER_MS)
     assert job is not None and job.segments == len(before)
-    assert (log.log_start_offset, log.log_end_offset, log.size) == (30, 30, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.size) == (30, 30, 0)
     assert not names(tmp_path, "*.deleted") and not log.partition_dir.deleted_files
     assert append(log, batch()) == 30, "appends go on meanwhile"
     job.run()
@@ -64,7 +64,7 @@ def test_the_job_of_a_log_that_is_deleted_meanwhile_is_no_failure_of_the_disk(tm
     log = filled(tmp_path / "orders-0", 30)
     job = begin_retention(log, LATER_MS)
     assert job is not None
-    log.leave()
+    log.durability.leave()
     (tmp_path / "orders-0").rename(tmp_path / "orders-0.deleted")
     job.run()
     job.end()

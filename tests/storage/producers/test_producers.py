@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import EndTxnMarker
 from ottla.storage.errors import CorruptFile
 from ottla.storage.producers.producer_snapshots import decode, encode
-from ottla.storage.producers.producer_state import EndTransaction, Origin, ProducerState
-from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.producers.producer_states import Origin, ProducerState, ProducerStates
 
-COMMIT, ABORT = EndTransaction(True, 0), EndTransaction(False, 0)
+COMMIT, ABORT = EndTxnMarker(True, 0), EndTxnMarker(False, 0)
 
 
 class Partition:
@@ -41,7 +41,7 @@ class Partition:
         self.producers.update(pid, epoch, sequence, first, self.offset - 1, 1000 + first, txn)
         return f"at {first}"
 
-    def end(self, marker: EndTransaction, *, pid: int = 1, epoch: int = 0, version: int = 0) -> str:
+    def end(self, marker: EndTxnMarker, *, pid: int = 1, epoch: int = 0, version: int = 0) -> str:
         try:
             new = self.producers.check_marker(pid, epoch, marker, version)
         except KafkaError as error:
@@ -153,8 +153,8 @@ def test_markers_of_old_epochs_and_old_coordinators_are_refused() -> None:
     p = Partition()
     p.send(0, epoch=2, txn=True)
     assert p.end(COMMIT, epoch=1) == "INVALID_PRODUCER_EPOCH"
-    assert p.end(EndTransaction(True, 7), epoch=2) == "ended at 1"
-    assert p.end(EndTransaction(True, 6), epoch=2) == "TRANSACTION_COORDINATOR_FENCED"
+    assert p.end(EndTxnMarker(True, 7), epoch=2) == "ended at 1"
+    assert p.end(EndTxnMarker(True, 6), epoch=2) == "TRANSACTION_COORDINATOR_FENCED"
 
 
 def test_with_transaction_version_2_the_marker_must_have_a_new_epoch() -> None:
@@ -188,9 +188,9 @@ def test_a_snapshot_gives_the_same_state_back() -> None:
     p = Partition()
     p.send(0, 5, pid=1, epoch=3)
     p.send(0, 2, pid=2, txn=True)
-    p.end(EndTransaction(True, 9), pid=3, epoch=1)
+    p.end(EndTxnMarker(True, 9), pid=3, epoch=1)
     again = ProducerStates()
-    again.load(decode("x", encode(p.producers)), p.offset)
+    again.load(decode("x", encode(p.producers)))
     assert list(again) == list(p.producers)
     assert again.first_unstable_offset() == 5
     assert encode(again) == encode(p.producers)
@@ -260,5 +260,5 @@ def test_a_transaction_is_opened_by_an_expected_batch_only() -> None:
     assert check(0, 0) is ErrorCode.NONE
     states.update(7, 0, 0, 0, 0, 1_000, True)
     assert check(0, 1) is ErrorCode.NONE
-    states.end_transaction(7, 0, EndTransaction(True, 1), 1, 1_000)
+    states.end_transaction(7, 0, EndTxnMarker(True, 1), 1, 1_000)
     assert check(0, 1) is ErrorCode.INVALID_TXN_STATE

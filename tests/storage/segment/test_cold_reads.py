@@ -94,7 +94,7 @@ def test_a_reader_gets_everything_whatever_is_in_memory(log: Log) -> None:
             fd = os.open(path, os.O_RDONLY)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
-        log.unmap()
+        log.durability.unmap()
         got = log.read(offset, max_bytes=2 << 20)
         assert got.next_offset > offset
         offset, reads = got.next_offset, reads + 1

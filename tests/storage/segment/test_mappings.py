@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.storage.segment.mappings import MAPPED_SEGMENTS_MAX, Mappings
+from ottla.storage.files import MAPPED_SEGMENTS_MAX, Mappings
 
 
 class MappedSegment:
@@ -22,7 +22,7 @@ def test_no_more_segments_stay_mapped_than_the_bound_and_the_newest_is_one_of_th
     for segment in segments:
         mappings.opened(segment)
         assert segment.is_mapped
-    assert len(mappings) == sum(segment.is_mapped for segment in segments) == MAPPED_SEGMENTS_MAX
+    assert len(mappings._open) == sum(segment.is_mapped for segment in segments) == MAPPED_SEGMENTS_MAX
 
 
 def test_a_segment_that_was_used_meanwhile_stays_mapped() -> None:
@@ -45,4 +45,4 @@ def test_without_address_space_the_older_half_is_unmapped() -> None:
     mappings.shrink()
     assert [segment.is_mapped for segment in segments] == [False, False, True, True]
     mappings.closed(segments[2])
-    assert len(mappings) == 1
+    assert len(mappings._open) == 1

@@ -19,14 +19,21 @@ from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.state.classic_group import ClassicGroup, select_protocol
-from ottla.broker.groups.state.classic_member import Member, Protocols
-from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.state.group_records import group_metadata_record
+from ottla.broker.groups.state.classic_member import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroupMember,
+    Protocols,
+)
+from ottla.broker.groups.state.group import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +135,7 @@ class Joining(NamedTuple):
 
     def _add(self, member_id: str) -> Outcome[JoinGroupResponse]:
         group, request = self.group, self.request
-        member = Member(
+        member = ClassicGroupMember(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
             client_id=self.client.client_id,
@@ -181,17 +188,14 @@ class Joining(NamedTuple):
             replies=replies, then=lambda: rebalance.rebalance_or_complete(self.shard, group, self.now_ms, reason)
         )
 
-    def _delay(self, member: Member) -> list[Response]:
+    def _delay(self, member: ClassicGroupMember) -> list[Response]:
         """Take over the metadata of a rejoining member, and delay its request; an older delayed one is answered."""
         group, request = self.group, self.request
-        replies: list[Response] = []
         group.update(member, self.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        if member.awaiting_join is None:
-            group.awaiting_join_count += 1
-        else:
-            # Kafka leaves the older request unanswered; its connection would wait for ever. A client that still reads it joins again.
-            older = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-            replies.append((member.awaiting_join, older))
+        group.awaiting_join_count += member.awaiting_join is None
+        # Kafka leaves the older request unanswered; its connection would wait for ever. A client that still reads it joins again.
+        older = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        replies = member.answer_join(older)
         member.awaiting_join = self.reply
         return replies
 
@@ -240,7 +244,9 @@ class Joining(NamedTuple):
             return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
         return Outcome(replies=replies, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
 
-    def _replace_in_log(self, members: list[Member], former: Member, newcomer: Member) -> Outcome[JoinGroupResponse]:
+    def _replace_in_log(
+        self, members: list[ClassicGroupMember], former: ClassicGroupMember, newcomer: ClassicGroupMember
+    ) -> Outcome[JoinGroupResponse]:
         shard, group = self.shard, self.group
         old_leader = group.leader
         value = group.value(
@@ -272,16 +278,8 @@ class Joining(NamedTuple):
         return Outcome([group_metadata_record(group.group_id, value)], then=replayed)
 
 
-def _fence(former: Member) -> list[Response]:
+def _fence(former: ClassicGroupMember) -> list[Response]:
     """Completes the former process's pending responses with FENCED_INSTANCE_ID."""
-    replies: list[Response] = []
-    if former.awaiting_join is not None:
-        response = JoinGroupResponse(
-            error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=former.member_id, protocol_name=None
-        )
-        replies.append((former.awaiting_join, response))
-        former.awaiting_join = None
-    if former.awaiting_sync is not None:
-        replies.append((former.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)))
-        former.awaiting_sync = None
-    return replies
+    error = ErrorCode.FENCED_INSTANCE_ID
+    joined = JoinGroupResponse(error_code=error, member_id=former.member_id, protocol_name=None)
+    return [*former.answer_join(joined), *former.answer_sync(SyncGroupResponse(error_code=error))]

@@ -14,16 +14,16 @@ import logging
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import Member
-from ottla.broker.groups.state.classic_states import (
+from ottla.broker.groups.state.classic_member import (
     CAN_REBALANCE,
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
+    ClassicGroupMember,
 )
-from ottla.broker.groups.state.group_records import group_metadata_record
+from ottla.broker.groups.state.group import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -112,11 +112,12 @@ def _more_due(shard: GroupMetadataManager, group: ClassicGroup, delay_ms: int, r
 # ---- completing the join phase
 
 
-def complete_if_all_joined(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> Unasked:
-    """Completes the join phase if no member is missing; the first rebalance always waits for its delay."""
-    if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
-        return complete(shard, group, now_ms)
-    return Outcome()
+def complete_if_all_joined(
+    shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, *, at_once: bool = False
+) -> Unasked:
+    """Completes the join phase if no member is missing; the first rebalance waits for its delay, unless `at_once`."""
+    is_due = group.state is PREPARING_REBALANCE and (at_once or not group.initial_rebalance)
+    return complete(shard, group, now_ms) if is_due and group.has_all_members_joined() else Outcome()
 
 
 def complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> Unasked:
@@ -142,8 +143,7 @@ def complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> U
     replies: list[Response] = []
     for member in group.members.values():
         if member.awaiting_join is not None:
-            replies.append((member.awaiting_join, joined(group, member.member_id)))
-            member.awaiting_join = None
+            replies += member.answer_join(joined(group, member.member_id))
         member.is_new = False
         restart_session(shard, group, member)
         group.pending_sync_members.add(member.member_id)
@@ -197,8 +197,7 @@ def fail_syncs(shard: GroupMetadataManager, group: ClassicGroup, error: ErrorCod
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
-            replies.append((member.awaiting_sync, SyncGroupResponse(error_code=error)))
-            member.awaiting_sync = None
+            replies += member.answer_sync(SyncGroupResponse(error_code=error))
             restart_session(shard, group, member)
     return replies
 
@@ -220,7 +219,7 @@ def _syncs_due(shard: GroupMetadataManager, group: ClassicGroup, generation: int
 # ---- members that fall silent
 
 
-def restart_session(shard: GroupMetadataManager, group: ClassicGroup, member: Member) -> None:
+def restart_session(shard: GroupMetadataManager, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """The member is alive: its session ends a session timeout from now. The hot path of heartbeats and commits."""
     member_id = member.member_id
     key = session_key(group.group_id, member_id)
@@ -237,30 +236,21 @@ def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: 
             "Pending member %s in group %s has been removed after session timeout expiration", member_id, group.group_id
         )
         group.remove(member_id)
-        return complete_if_all_joined_at_once(shard, group)
+        return complete_if_all_joined(shard, group, shard.wall_ms(), at_once=True)
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat():
         return Outcome()
     log.info("Member %s in group %s has failed, removing it from the group", member_id, group.group_id)
     replies = remove_member(group, member)
     if group.state is PREPARING_REBALANCE:
-        return Outcome(replies=replies, then=lambda: complete_if_all_joined_at_once(shard, group))
+        return Outcome(
+            replies=replies, then=lambda: complete_if_all_joined(shard, group, shard.wall_ms(), at_once=True)
+        )
     reason = f"removing member {member_id} on heartbeat expiration"
     return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms(), reason))
 
 
-def complete_if_all_joined_at_once(shard: GroupMetadataManager, group: ClassicGroup) -> Unasked:
-    """Completes the join phase as above, but also a first rebalance without missing members."""
-    if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
-        return complete(shard, group, shard.wall_ms())
-    return Outcome()
-
-
-def remove_member(group: ClassicGroup, member: Member) -> list[Response]:
+def remove_member(group: ClassicGroup, member: ClassicGroupMember) -> list[Response]:
     """Removes the member; its pending JoinGroup gets UNKNOWN_MEMBER_ID, so that it starts again."""
-    replies: list[Response] = []
-    if member.awaiting_join is not None:
-        replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
     group.remove(member.member_id)
-    member.awaiting_join = None
-    return replies
+    return member.answer_join(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))

@@ -6,29 +6,40 @@ member's epoch is its generation. There is no leader. A member is sent to join a
     the group has a newer epoch
     the member has to say that it gave partitions up
     partitions of its target that others had are free
+
+A classic group becomes a consumer group when a member joins it by the consumer protocol (KIP-848). Its members go on with the classic
+protocol. They have the generation as their epoch and what they were assigned; those that wait in a rebalance are sent to join again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
 from ottla.broker.groups import member_sessions
-from ottla.broker.groups.consumer import embedded, removal
-from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
-from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.join import MEMBER_ID_REQUIRED_SINCE
+from ottla.broker.groups.consumer.subscribe import Step, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.assignment import assignment_of
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.consumer_member import EMPTY_METADATA, Member, partitions_of
-from ottla.broker.groups.state.member_state import UNRELEASED, UNREVOKED
-from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.internal_topics.consumer_group_records import (
-    ClassicMemberMetadata,
-    ConsumerGroupMemberMetadataValue,
+from ottla.broker.groups.member_sessions import Beat, fence, keep_alive, remove
+from ottla.broker.groups.modern import assignment as embedded
+from ottla.broker.groups.modern.assignment import partitions_of
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import EMPTY, ClassicGroupMember
+from ottla.broker.groups.state.consumer_group import (
+    EMPTY_METADATA,
+    RECORDS,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    CurrentAssignment,
 )
+from ottla.broker.groups.state.modern_group import UNRELEASED, UNREVOKED
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
+from ottla.protocol.internal_topics.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -36,9 +47,6 @@ from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger(__name__)
-
-#: KIP-394
-MEMBER_ID_REQUIRED_SINCE = 4
 
 
 # ---- JoinGroup
@@ -54,7 +62,7 @@ def join(
         )
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
-    member_id = request.member_id or shard.new_uuid()
+    request.member_id = member_id = request.member_id or shard.new_uuid()
     if member_id not in group.members and len(group.members) >= shard.config.consumer_group_max_size:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports_classic(request.protocol_type, [protocol.name for protocol in request.protocols]):
@@ -71,49 +79,45 @@ def join(
         subscription = embedded.subscription(request.protocols[0].metadata)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Malformed embedded consumer protocol: {error}") from error
+    beat = Beat(shard, now_ms, request, client)
     former = _static_member(group, request, is_new)
     if former is None or former.member_id == member_id:
-        return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=False)
+        return _subscribe(beat, group, subscription)
     names = {*group.subscribed_topics({}), *subscription.topics}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    is_downgrade = not former.is_classic and removal.is_downgrade_due(shard, group, {former.member_id}, joining=1)
+    is_downgrade = not former.is_classic and member_sessions.is_downgrade_due(
+        shard, group, {former.member_id}, joining=1
+    )
 
     def replaced() -> Outcome[JoinGroupResponse]:
         member_sessions.forget(shard, group, former.member_id)
-        return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
+        return _subscribe(beat, group, subscription, is_downgrade=is_downgrade)
 
     return Outcome(group.replacement(former, member_id), then=replaced)
 
 
-def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> Member | None:
+def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> ConsumerGroupMember | None:
     """The member with the request's instance id, whose place a new process takes."""
     if request.group_instance_id is None:
         return None
-    holder = group.members.get(group.static_members.get(request.group_instance_id, ""))
     if not is_new:
-        if holder is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if holder.member_id != request.member_id:
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-    return holder
+        return group.static_member(request.group_instance_id, request.member_id)
+    return group.members.get(group.static_members.get(request.group_instance_id, ""))
 
 
 def _subscribe(
-    shard: GroupMetadataManager,
+    beat: Beat[JoinGroupRequest],
     group: ConsumerGroup,
-    now_ms: int,
-    request: JoinGroupRequest,
-    client: Client,
-    member_id: str,
     subscription: ConsumerProtocolSubscription,
-    records: list[CoordinatorRecord],
     *,
-    is_downgrade: bool,
+    is_downgrade: bool = False,
 ) -> Outcome[JoinGroupResponse]:
+    shard, _, request, client = beat
+    member_id = request.member_id
     group_id = group.group_id
     before = group.members[member_id].metadata if member_id in group.members else EMPTY_METADATA
-    owned = assignment_of(embedded.owned(subscription, shard.cluster.topics()))
-    wanted = Subscription(member_id, _metadata(before, request, client, subscription), owned, client)
+    owned = embedded.assignment_of(embedded.owned(subscription, shard.cluster.topics()))
+    metadata = _metadata(before, request, client, subscription)
 
     def respond(step: Step) -> Outcome[JoinGroupResponse]:
         response = JoinGroupResponse(
@@ -124,7 +128,7 @@ def _subscribe(
         )
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
-            return removal.downgraded(shard, step.group, frozenset(), reason, response)
+            return member_sessions.downgraded(shard, step.group, frozenset(), reason, response)
         shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
             member_sessions.timer_key(member_sessions.SYNC, group, member_id),
@@ -133,7 +137,7 @@ def _subscribe(
         )
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wanted, records, respond)
+    return subscribe(beat, group, metadata, owned, [], respond)
 
 
 def _metadata(
@@ -163,8 +167,9 @@ def _metadata(
 
 def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
-    name, subscription = embedded.first_protocol(member.metadata)
-    if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, name):
+    assert member.metadata.classic_member_metadata is not None
+    preferred = member.metadata.classic_member_metadata.supported_protocols[0]
+    if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, preferred.name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.current.epoch and member.current.state is not UNREVOKED:
         _wait_for_join(shard, group, member)
@@ -176,7 +181,7 @@ def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRe
         response=SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=embedded.assignment_bytes(assigned, shard.cluster.topics(), subscription),
+            assignment=embedded.assignment_bytes(assigned, shard.cluster.topics(), bytes(preferred.metadata)),
         )
     )
 
@@ -190,7 +195,7 @@ def heartbeat(shard: GroupMetadataManager, group: ConsumerGroup, request: Heartb
     return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
+def _has_to_join(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
     current = member.current
     if current.epoch < group.epoch or current.state is UNREVOKED:
         return True
@@ -201,13 +206,9 @@ def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerGroupMember:
     if instance_id is not None:
-        holder = group.static_members.get(instance_id)
-        if holder is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if holder != member_id:
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        group.static_member(instance_id, member_id)
     member = group.member(member_id)
     if not member.is_classic:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
@@ -216,7 +217,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
     return member
 
 
-def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: Member) -> None:
+def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     key = member_sessions.timer_key(member_sessions.JOIN, group, member.member_id)
     if key not in shard.timers:
         why = "the classic member failed to join within the rebalance timeout"
@@ -228,7 +229,7 @@ def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str
     group = shard.find(ConsumerGroup, group_id)
     if group is None or member_id not in group.members or not group.members[member_id].is_classic:
         return Outcome()
-    return fence(shard, group, member_id, why)
+    return fence(shard, group, group.members[member_id], why)
 
 
 # ---- LeaveGroup
@@ -242,7 +243,11 @@ def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroup
         result = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
             member_id = _leaving(group, identity)
-            log.info("[GroupId %s] Member %s has left group through explicit `LeaveGroup`", group.group_id, member_id)
+            log.info(
+                "[GroupId %s] Member %s has left group through explicit `LeaveGroup`",
+                group.group_id,
+                member_id,
+            )
             leaving[member_id] = None
         except KafkaError as error:
             result.error_code = error.code
@@ -252,11 +257,118 @@ def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroup
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> str:
-    if identity.group_instance_id is None:
+    instance_id = identity.group_instance_id
+    if instance_id is None:
         return group.member(identity.member_id).member_id
-    holder = group.static_members.get(identity.group_instance_id)
-    if holder is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if identity.member_id not in ("", holder):
-        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-    return holder
+    return group.static_member(instance_id, identity.member_id or group.static_members.get(instance_id, "")).member_id
+
+
+# ---- a classic group becomes a consumer group
+
+
+class NewGroup(NamedTuple):
+    """A consumer group that is not the shard's before its records are replayed; `made` is called then."""
+
+    group: ConsumerGroup
+    records: list[CoordinatorRecord]
+    replies: list[Response]
+    made: Callable[[], None]
+
+
+def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
+    """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
+    classic = shard.find(ClassicGroup, group_id)
+    if classic is None:
+        shard.check_place_for(ConsumerGroup, group_id)
+        return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
+    if classic.state is EMPTY:
+        # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
+        return NewGroup(
+            ConsumerGroup(group_id),
+            [*classic.tombstones()],
+            [],
+            lambda: _forget_members(shard, classic),
+        )
+    _check_upgrade(shard, classic)
+    try:
+        records = _records(shard, classic)
+    except ProtocolError as error:
+        log.warning("Cannot upgrade classic group %s to consumer group: %s", group_id, error)
+        why = "the embedded consumer protocol is malformed"
+        if isinstance(error, embedded.CustomAssignor):
+            why = (
+                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor"
+                " before re-attempting the upgrade"
+            )
+        raise _not_upgraded(group_id, why) from error
+    group = ConsumerGroup(group_id)
+    for key, value in records[1:]:
+        group.replay(key, value)
+
+    def made() -> None:
+        log.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
+        shard.timers.cancel(rebalance.join_key(group_id))
+        shard.timers.cancel(rebalance.sync_key(group_id))
+        _forget_members(shard, classic)
+        known = shard.group(ConsumerGroup, group_id)
+        for member in known.members.values():
+            keep_alive(shard, known, member)
+
+    replies = [row for member in classic.members.values() for row in member.answers(ErrorCode.REBALANCE_IN_PROGRESS)]
+    return NewGroup(group, records, replies, made)
+
+
+def _forget_members(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
+    for member_id in (*classic.members, *classic.pending_members):
+        shard.timers.cancel(rebalance.session_key(classic.group_id, member_id))
+
+
+def _check_upgrade(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
+    if not shard.config.is_upgrade_enabled:
+        raise _not_upgraded(classic.group_id, "online upgrade is disabled")
+    if not classic.uses_consumer_protocol:
+        raise _not_upgraded(classic.group_id, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > shard.config.consumer_group_max_size:
+        raise _not_upgraded(classic.group_id, "the group size exceeds the consumer group maximum size")
+
+
+def _not_upgraded(group_id: str, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {why}."
+    )
+
+
+def _records(shard: GroupMetadataManager, classic: ClassicGroup) -> list[CoordinatorRecord]:
+    """The tombstone of the classic group comes first."""
+    group_id, epoch, topics = classic.group_id, classic.generation, shard.cluster.topics()
+    # A group in its first rebalance has no protocol yet, and its members have chosen none.
+    protocol = classic.protocol_name
+    members = {member.member_id: _upgraded_metadata(member, protocol) for member in classic.members.values()}
+    given = {member.member_id: embedded.assigned(member.assignment, topics) for member in classic.members.values()}
+    names = {name for metadata in members.values() for name in metadata.subscribed_topic_names}
+    records = [*classic.tombstones()]
+    records += [RECORDS.member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
+    records.append(RECORDS.group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
+    records += [RECORDS.target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
+    records.append(RECORDS.assignment_epoch_record(group_id, epoch, 0))
+    for member_id, assignment in given.items():
+        holdings = {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()}
+        records.append(RECORDS.current_record(group_id, member_id, CurrentAssignment(epoch, epoch, assigned=holdings)))
+    return records
+
+
+def _upgraded_metadata(member: ClassicGroupMember, protocol: str | None) -> ConsumerGroupMemberMetadataValue:
+    known = dict(member.protocols)
+    subscription = embedded.subscription(known.get(protocol or "", member.protocols[0][1]))
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(set(subscription.topics)),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=None,
+        classic_member_metadata=ClassicMemberMetadata(
+            member.session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in member.protocols]
+        ),
+    )

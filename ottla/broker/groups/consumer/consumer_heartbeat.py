@@ -1,8 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, changes its subscription, reconciles towards its target, or keeps its session.
 
-A heartbeat is up to four decisions, each appended and replayed before the next: a static member takes the place of its former
-process; the member's metadata and the group's epoch; the target of that epoch; the member's next step. Each leaves a state
-that the next heartbeat can go on from. Most heartbeats decide nothing and only begin the session again.
+The decisions are those of each kind (member_sessions.py); a static member that takes the place of its former process does so first.
 """
 
 from __future__ import annotations
@@ -13,27 +11,23 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups.consumer.classic_members import new_group
 from ottla.broker.groups.consumer.regexes import is_awaited
-from ottla.broker.groups.consumer.removal import remove
-from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
-from ottla.broker.groups.consumer.upgrade import new_group
+from ottla.broker.groups.consumer.subscribe import Step, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import forget
-from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
+from ottla.broker.groups.member_sessions import Beat, check, check_ids, check_size, fenced, forget, remove
+from ottla.broker.groups.modern.assignment import Assignment, assignment_of, is_subset, partitions_of, structs_of
 from ottla.broker.groups.modern.topics import check_subscription
-from ottla.broker.groups.modern_heartbeat import check, check_ids, check_size, fenced
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.consumer_member import (
+from ottla.broker.groups.state.consumer_group import (
     EMPTY_METADATA,
+    ConsumerGroup,
+    ConsumerGroupMember,
     CurrentAssignment,
-    Member,
-    is_subset,
-    partitions_of,
 )
 from ottla.broker.groups.state.group import GroupType
 from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
+from ottla.protocol.internal_topics.group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -43,6 +37,7 @@ from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPar
 log = logging.getLogger(__name__)
 
 Decision: TypeAlias = Outcome[ConsumerGroupHeartbeatResponse]
+ConsumerBeat: TypeAlias = Beat[ConsumerGroupHeartbeatRequest]
 
 
 def heartbeat(
@@ -53,22 +48,18 @@ def heartbeat(
         return _leave(shard, request)
     # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
+    beat = Beat(shard, now_ms, request, client)
     group = shard.find(ConsumerGroup, request.group_id)
-    return (
-        _beat_first(shard, now_ms, request, client)
-        if group is None
-        else _beat(shard, now_ms, request, client, group, [])
-    )
+    return _beat_first(beat) if group is None else _beat(beat, group, [])
 
 
-def _beat_first(
-    shard: GroupMetadataManager, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client
-) -> Decision:
+def _beat_first(beat: ConsumerBeat) -> Decision:
     """Makes a group, of nothing or of a classic one."""
+    shard, request = beat.shard, beat.request
     if request.member_epoch != JOINING_EPOCH:
         shard.group(ConsumerGroup, request.group_id, "Consumer group")
     new = new_group(shard, request.group_id)
-    outcome = _beat(shard, now_ms, request, client, new.group, new.records)
+    outcome = _beat(beat, new.group, new.records)
     go_on = outcome.then
     assert go_on is not None
 
@@ -80,56 +71,42 @@ def _beat_first(
     return outcome
 
 
-def _beat(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: ConsumerGroupHeartbeatRequest,
-    client: Client,
-    group: ConsumerGroup,
-    records: list[CoordinatorRecord],
-) -> Decision:
+def _beat(beat: ConsumerBeat, group: ConsumerGroup, records: list[CoordinatorRecord]) -> Decision:
     """A heartbeat of a member; `records` make the group, if it is not there yet."""
-    is_joining = request.member_epoch == JOINING_EPOCH
-    if is_joining:
-        check_size(group, request.member_id, shard.config.consumer_group_max_size)
-    former = None if request.instance_id is None else _static_member(group, request, request.instance_id, is_joining)
-    if former is not None and is_joining:
-        return _replace(shard, now_ms, request, client, group, former, records)
-    member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
-    if member is not None:
-        _validate_epoch(member.current, request)
-    return _subscribe(shard, now_ms, request, client, group, records)
+    request = beat.request
+    if request.member_epoch == JOINING_EPOCH:
+        check_size(group, request.member_id, beat.shard.config.consumer_group_max_size)
+        former = _former_process(group, request)
+        if former is not None:
+            return _replace(beat, group, former, records)
+    else:
+        if request.instance_id is not None:
+            group.static_member(request.instance_id, request.member_id)
+        _validate_epoch(group.member(request.member_id).current, request)
+    return _subscribe(beat, group, records)
 
 
-def _static_member(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, instance_id: str, is_joining: bool
-) -> Member | None:
-    """Returns the member with the request's instance id. A joining member may replace it only after it left with epoch -2."""
-    holder = group.members.get(group.static_members.get(instance_id, ""))
-    if holder is None:
-        if is_joining:
-            return None
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if is_joining and holder.current.epoch != STATIC_LEAVING_EPOCH and not holder.is_classic:
+def _former_process(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember | None:
+    """Returns the member with the request's instance id, which a joining one may replace only after it left with epoch -2."""
+    instance_id = request.instance_id
+    holder = None if instance_id is None else group.members.get(group.static_members.get(instance_id, ""))
+    if holder is not None and holder.current.epoch != STATIC_LEAVING_EPOCH and not holder.is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {request.member_id} with instance id {instance_id} cannot join the group because the"
             f" instance id is owned by {holder.member_id} member.",
         )
-    if not is_joining and holder.member_id != request.member_id:
-        raise KafkaError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {request.member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
-        )
     return holder
 
 
 def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted, because the response with the new one may be lost. Epoch 0 is always accepted: it is a rejoin."""
+    """The previous epoch is accepted, because the response with the new one may be lost. Epoch 0 is a rejoin, and always accepted."""
     epoch = request.member_epoch
-    if epoch in (current.epoch, JOINING_EPOCH):
+    if epoch == current.epoch:
         return
-    if epoch > current.epoch or epoch != current.previous_epoch or not is_subset(_owned(request), current.assigned):
+    owned = _owned(request)
+    is_repeated = epoch == current.previous_epoch and owned is not None
+    if epoch > current.epoch or not (is_repeated and is_subset(owned or {}, partitions_of(current.assigned))):
         raise fenced(GroupType.CONSUMER, epoch, current.epoch)
 
 
@@ -140,7 +117,10 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) -> Decision:
     """A member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
     group = shard.group(ConsumerGroup, request.group_id)
-    member = _leaving(group, request)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = group.static_member(request.instance_id, request.member_id)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         log.info(
@@ -156,34 +136,14 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
     return remove(shard, group, {member.member_id}, response)
 
 
-def _leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
-    if request.instance_id is None:
-        return group.member(request.member_id)
-    holder = group.members.get(group.static_members.get(request.instance_id, ""))
-    if holder is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
-    if holder.member_id != request.member_id:
-        raise KafkaError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member"
-            f" {holder.member_id}.",
-        )
-    return holder
-
-
 # ---- 1: a static member rejoins
 
 
 def _replace(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: ConsumerGroupHeartbeatRequest,
-    client: Client,
-    group: ConsumerGroup,
-    former: Member,
-    records: list[CoordinatorRecord],
+    beat: ConsumerBeat, group: ConsumerGroup, former: ConsumerGroupMember, records: list[CoordinatorRecord]
 ) -> Decision:
     """The new process of a static member takes over the assignment of the former one at epoch 0."""
+    shard, request = beat.shard, beat.request
     group_id, member_id = group.group_id, request.member_id
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
@@ -199,7 +159,7 @@ def _replace(
 
     def replaced() -> Decision:
         forget(shard, group, former.member_id)
-        return _subscribe(shard, now_ms, request, client, shard.group(ConsumerGroup, group_id), [])
+        return _subscribe(beat, shard.group(ConsumerGroup, group_id), [])
 
     return Outcome(records, then=replaced)
 
@@ -207,17 +167,11 @@ def _replace(
 # ---- 2 to 4: what the member wants, and its next step
 
 
-def _subscribe(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: ConsumerGroupHeartbeatRequest,
-    client: Client,
-    group: ConsumerGroup,
-    records: list[CoordinatorRecord],
-) -> Decision:
+def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[CoordinatorRecord]) -> Decision:
+    shard, _, request, client = beat
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
-    wanted = Subscription(request.member_id, _updated(before, request, client), _owned(request), client)
+    owned = _owned(request)
 
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
@@ -231,31 +185,38 @@ def _subscribe(
             member_epoch=current.epoch,
             heartbeat_interval_ms=shard.config.heartbeat_interval_ms(interval_ms, is_waiting=is_waiting),
         )
-        given = partitions_of(current.assigned)
-        if _is_full(request) or given != step.given_before:
+        member, given = step.member, partitions_of(current.assigned)
+        has_changed = given != step.given_before
+        if owned is not None:
+            member.owned = owned
+        # A response may be lost. librdkafka makes no full request after a timeout, and Kafka would not send the assignment again.
+        if _is_full(request) or has_changed or member.owned != given:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
+        if member.owned is None and not has_changed:
+            # Once is enough of a new coordinator: a member that has it already does not report it again.
+            member.owned = given
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wanted, records, respond)
+    return subscribe(beat, group, _updated(before, request, client), owned, records, respond)
 
 
 def _updated(
     before: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
     """Returns the member with the fields of the request; absent fields keep their values."""
-    names = request.subscribed_topic_names
+    names, regex, timeout_ms = (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.rebalance_timeout_ms,
+    )
     return ConsumerGroupMemberMetadataValue(
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=client.client_id,
         client_host=client.host,
         subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
-        subscribed_topic_regex=(
-            before.subscribed_topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex
-        ),
-        rebalance_timeout_ms=(
-            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
-        ),
+        subscribed_topic_regex=before.subscribed_topic_regex if regex is None else regex,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
         classic_member_metadata=None,
     )

@@ -21,8 +21,7 @@ from functools import partial
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.offload import compiled
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, regex_record
-from ottla.broker.groups.state.consumer_member import ResolvedRegex
+from ottla.broker.groups.state.consumer_group import ConsumerGroup, ResolvedRegex, regex_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
@@ -52,12 +51,7 @@ def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRec
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"SubscribedTopicRegex `{after[:100]}` is not a valid regular expression: {error}.",
             ) from None
-    return tombstones(group, before)
-
-
-def tombstones(group: ConsumerGroup, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
-    """The tombstones of an expression that so many members give up, if no others are subscribed to it."""
-    return [regex_record(group.group_id, expression, None)] if group.expressions.get(expression) == given_up else []
+    return group.regex_tombstones(before)
 
 
 def is_awaited(shard: GroupMetadataManager, group: ConsumerGroup, expression: str) -> bool:
@@ -126,6 +120,11 @@ def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )
 
+    def written() -> Unasked:
+        if records:
+            group.is_regex_rejected = False
+        return Outcome()
+
     def rejected(error: KafkaError) -> Unasked:
         if not group.is_regex_rejected:
             log.warning("[GroupId %s] Topics of regular expressions could not be written: %s", group.group_id, error)
@@ -133,4 +132,4 @@ def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[
         return Outcome()
 
     # The group's epoch comes last: without it a later resolution finds another metadata hash, and raises it then.
-    return Outcome(records, rejected=rejected, atomic=False)
+    return Outcome(records, then=written, rejected=rejected, atomic=False)

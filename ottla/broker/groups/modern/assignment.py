@@ -1,9 +1,23 @@
-"""Assignments: sets of partitions by topic, of a member's target or its current assignment."""
+"""Assignments: sets of partitions by topic, of a member's target or its current assignment, and sets of tasks by subtopology.
+
+Classic members of a consumer group have theirs, and their subscription, as bytes of the embedded ConsumerProtocol.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.compile import encode
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.internal_topics.control_messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_versioned,
+)
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicNamePartitions
+from ottla.protocol.schema import info_of
 
 #: Topic id -> partitions. A topic without partitions has no entry, so that equal assignments compare equal.
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
@@ -44,13 +58,30 @@ def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
     return found
 
 
-def structs_of(assignment: Assignment, struct: Callable[[bytes, list[int]], StructT]) -> list[StructT]:
-    """Returns the structs in the order of topic ids and partitions, so that equal assignments have equal bytes."""
-    return [struct(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+def structs_of(assignment: Mapping[KeyT, Iterable[int]], struct: Callable[[KeyT, list[int]], StructT]) -> list[StructT]:
+    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    return [struct(key, sorted(assignment[key])) for key in sorted(assignment)]
 
 
-def without_empty(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
-    return {topic_id: frozenset(partitions) for topic_id, partitions in assignment.items() if partitions}
+def partitions_of(held: Mapping[KeyT, Iterable[int]]) -> dict[KeyT, frozenset[int]]:
+    """Returns what is held without the epochs since which it is."""
+    return {key: frozenset(partitions) for key, partitions in held.items()}
+
+
+def without_empty(assignment: Mapping[KeyT, Iterable[int]]) -> dict[KeyT, frozenset[int]]:
+    return {key: frozenset(partitions) for key, partitions in assignment.items() if partitions}
+
+
+def union(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozenset[int]]) -> dict[KeyT, frozenset[int]]:
+    return {key: some.get(key, frozenset()) | others.get(key, frozenset()) for key in {**some, **others}}
+
+
+def without(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozenset[int]]) -> dict[KeyT, frozenset[int]]:
+    return {key: left for key, partitions in some.items() if (left := partitions - others.get(key, frozenset()))}
+
+
+def is_subset(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozenset[int]]) -> bool:
+    return all(partitions <= others.get(key, frozenset()) for key, partitions in some.items())
 
 
 def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch: int) -> dict[KeyT, dict[int, int]]:
@@ -70,3 +101,55 @@ def structs_with_epochs(
 ) -> list[StructT]:
     """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
     return [struct(key, sorted(held[key]), [epoch for _, epoch in sorted(held[key].items())]) for key in sorted(held)]
+
+
+# ---- the bytes of classic members
+
+#: The protocol type of consumers.
+CONSUMER = "consumer"
+
+
+class CustomAssignor(ProtocolError):
+    """An assignment has data of an assignor of the client."""
+
+
+def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """ProtocolError if it is malformed."""
+    return decode_versioned(ConsumerProtocolSubscription, metadata, newer_too=True)[0]
+
+
+def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list[TopicIdPartitions]:
+    """What the member says that it has, without topics that are gone."""
+    return [
+        TopicIdPartitions(topic_id, each.partitions)
+        for each in subscribed.owned_partitions
+        if (topic_id := topics.id_of(each.topic)) is not None
+    ]
+
+
+def assigned(assignment: bytes, topics: TopicsImage) -> Assignment:
+    """ProtocolError if it is malformed; CustomAssignor if it has data that would be lost."""
+    if not assignment:
+        return {}
+    value = decode_versioned(ConsumerProtocolAssignment, assignment, newer_too=True)[0]
+    if value.user_data:
+        raise CustomAssignor("userData from a custom assignor would be lost")
+    return {
+        topic_id: frozenset(each.partitions)
+        for each in value.assigned_partitions
+        if each.partitions and (topic_id := topics.id_of(each.topic)) is not None
+    }
+
+
+def assignment_bytes(assignment: Assignment, topics: TopicsImage, subscription_metadata: bytes) -> bytes:
+    """In the version of the member's subscription."""
+    versions = info_of(ConsumerProtocolAssignment).versions
+    version = min(int.from_bytes(subscription_metadata[:2], "big", signed=True), versions.high)
+    value = ConsumerProtocolAssignment(
+        [
+            TopicNamePartitions(topic.name, sorted(partitions))
+            for topic_id, partitions in sorted(assignment.items())
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )
+    return version.to_bytes(2, "big") + encode(value, version)

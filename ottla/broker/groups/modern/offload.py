@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.server import extras
@@ -23,33 +24,41 @@ from ottla.server.workers import Workers
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 #: Returns the records of a target. It reads nothing that changes while it runs.
 Compute: TypeAlias = Callable[[], Sequence[CoordinatorRecord]]
 #: Called with the records; with None if the computation failed, which was logged.
 OnComputed: TypeAlias = Callable[[Sequence[CoordinatorRecord] | None], None]
 
 
-class TargetWorker:
-    """Computes targets on a worker: `worker(compute, found)` calls `found` on the loop, later."""
+class OneWorker:
+    """Computes one thing at a time on worker threads. What was asked for is given to `found` on the loop, later."""
 
     def __init__(self, workers: Workers, spawn: Spawn) -> None:
         self._workers = workers
         self._spawn = spawn
-        # Two would not be done sooner, because Python runs one of them at a time.
         self._one = asyncio.Semaphore(1)
 
-    def __call__(self, compute: Compute, found: OnComputed) -> None:
+    def _run(self, work: Callable[[], Awaitable[T]], found: Callable[[T | None], None], verb: str, what: str) -> None:
         async def run() -> None:
-            records = None
+            result = None
             try:
                 async with self._one:
-                    records = await self._workers.run(compute)
+                    result = await work()
             except Exception:
-                # Any error, because `found` has to be called: until then the group gets no other target.
-                log.exception("Could not compute the target of a group")
-            found(records)
+                # Any error, because `found` has to be called: until then the group computes no other one.
+                log.exception("Could not %s the %s", verb, what)
+            found(result)
 
-        self._spawn(run(), "target of a group")
+        self._spawn(run(), what)
+
+
+class TargetWorker(OneWorker):
+    """Computes targets: `worker(compute, found)`. Two would not be done sooner, because Python runs one of them at a time."""
+
+    def __call__(self, compute: Compute, found: OnComputed) -> None:
+        self._run(lambda: self._workers.run(compute), found, "compute", "target of a group")
 
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
@@ -77,29 +86,17 @@ MayDescribe: TypeAlias = Callable[[str], bool]
 OnFound: TypeAlias = Callable[[Mapping[str, Set[str]] | None], None]
 
 
-class RegexResolver:
-    """Resolves regular expressions: `resolve(expressions, names, may_describe, found)` calls `found` on the loop, later."""
+class RegexResolver(OneWorker):
+    """Resolves regular expressions: `resolve(expressions, names, may_describe, found)`.
 
-    def __init__(self, workers: Workers, spawn: Spawn) -> None:
-        self._workers = workers
-        self._spawn = spawn
-        # One takes one thread, whatever its expressions cost: the others are for the disk.
-        self._one = asyncio.Semaphore(1)
+    One takes one thread, whatever its expressions cost: the others are for the disk.
+    """
 
     def __call__(
         self, expressions: Sequence[str], names: Sequence[str], may_describe: MayDescribe, found: OnFound
     ) -> None:
-        async def resolve() -> None:
-            topics = None
-            try:
-                async with self._one:
-                    topics = await self._resolve(expressions, names, may_describe)
-            except Exception:
-                # Any error, because `found` has to be called: until then the group resolves no expression.
-                log.exception("Could not resolve the regular expressions of a group")
-            found(topics)
-
-        self._spawn(resolve(), "regular expressions of a group")
+        work = partial(self._resolve, expressions, names, may_describe)
+        self._run(work, found, "resolve", "regular expressions of a group")
 
     async def _resolve(
         self, expressions: Sequence[str], names: Sequence[str], may_describe: MayDescribe

@@ -16,7 +16,7 @@ from xxhash import xxh3_64_intdigest
 from ottla.broker.coordinator.turns import TurnQueue
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.kept import shown
+from ottla.server.client_bounds import shown
 
 log = logging.getLogger(__name__)
 

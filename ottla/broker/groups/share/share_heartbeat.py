@@ -1,8 +1,6 @@
 """ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or keeps its session (KIP-932).
 
-A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the
-target of that epoch; the member's step to it; share partitions that have no state yet. Each leaves a state that the next heartbeat
-can go on from. Most heartbeats decide nothing and only begin the session again.
+The decisions are those of each kind (member_sessions.py), and last come share partitions that have no state yet.
 """
 
 from __future__ import annotations
@@ -10,58 +8,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups import member_sessions, target
+from ottla.broker.groups import target
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
-from ottla.broker.groups.modern.simple import assign
-from ottla.broker.groups.modern.topics import check_subscription, topic_ids
-from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
-from ottla.broker.groups.share import initialize
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.member_state import STABLE, moved
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH
-from ottla.broker.groups.state.share_group import (
-    EMPTY_METADATA,
-    RECORDS,
-    CurrentAssignment,
-    ShareGroup,
-    new_share_group,
+from ottla.broker.groups.member_sessions import (
+    Beat,
+    bump_epoch,
+    check,
+    check_ids,
+    check_size,
+    fenced,
+    keep_alive,
+    remove,
 )
-from ottla.broker.groups.target import target_records
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
+from ottla.broker.groups.modern.assignors import assign_simple
+from ottla.broker.groups.modern.topics import check_subscription, topic_ids
+from ottla.broker.groups.share.share_offsets import group_or_new, initialization_begun, remember, to_initialize
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STABLE, moved
+from ottla.broker.groups.state.share_group import EMPTY_METADATA, RECORDS, CurrentAssignment, ShareGroup
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
+from ottla.protocol.internal_topics.group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
-
-
-class Input(NamedTuple):
-    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
-
-    group_id: str
-    epoch: int
-    metadata: Mapping[str, ShareGroupMemberMetadataValue]
-    targets: Mapping[str, Assignment]
-    initialized: Assignment
-    topics: TopicsImage
-
-
-def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
-    """Returns the records of a new target."""
-    members = {
-        member_id: Subscriber(
-            topic_ids(group.topics, metadata.subscribed_topic_names), group.targets.get(member_id, NOTHING)
-        )
-        for member_id, metadata in group.metadata.items()
-    }
-    return target_records(group, assign(members, group.initialized), RECORDS, "simple", now_ms)
-
 
 log = logging.getLogger(__name__)
 
 Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
+ShareBeat: TypeAlias = Beat[ShareGroupHeartbeatRequest]
 #: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
 Initialize: TypeAlias = Callable[[str, int, Assignment], None]
 
@@ -74,14 +51,13 @@ def heartbeat(
         return _leave(shard, request)
     is_joining = request.member_epoch == JOINING_EPOCH
     if is_joining:
-        group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
+        group = group_or_new(shard, request.group_id)
     else:
         group = shard.group(ShareGroup, request.group_id, "Share group")
     check_size(group, request.member_id, shard.config.share_group_max_size)
-    member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
-    if member is not None and not is_joining:
-        _validate_epoch(member.current, request.member_epoch)
-    return _subscribe(shard, now_ms, request, client, group, on_begun)
+    if not is_joining:
+        _validate_epoch(group.member(request.member_id).current, request.member_epoch)
+    return _subscribe(Beat(shard, now_ms, request, client), group, on_begun)
 
 
 def _validate(request: ShareGroupHeartbeatRequest) -> None:
@@ -107,21 +83,15 @@ def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> 
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
-    return member_sessions.removal(shard, group, [member.member_id], response)
+    return remove(shard, group, {member.member_id}, response)
 
 
 # ---- 1: what the member wants
 
 
-def _subscribe(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: ShareGroupHeartbeatRequest,
-    client: Client,
-    group: ShareGroup,
-    on_begun: Initialize,
-) -> Decision:
+def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Decision:
     """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    shard, now_ms, request, client = beat
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
     names = request.subscribed_topic_names
@@ -148,7 +118,8 @@ def _subscribe(
     def subscribed_now() -> Decision:
         known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
-        return _assign(shard, now_ms, known, lambda: _step(shard, now_ms, request, known, held_before, on_begun))
+        step = partial(_step, beat, known, held_before, on_begun)
+        return target.assign_if_due(shard, now_ms, known, plan, step)
 
     return Outcome(records, then=subscribed_now)
 
@@ -169,28 +140,31 @@ def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) ->
 # ---- 2: the target
 
 
-def _assign(shard: GroupMetadataManager, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
-    def plan() -> target.Plan:
-        metadata = {member.member_id: member.metadata for member in group.members.values()}
-        initialized = group.state_partitions.initialized
-        work = sum(len(each.subscribed_topic_names) for each in metadata.values()) + sum(map(len, initialized.values()))
-        given = Input(group.group_id, group.epoch, metadata, group.targets.copy(), initialized, shard.cluster.topics())
-        return target.Plan(work, partial(new_target, given, now_ms))
+def plan(shard: GroupMetadataManager, group: ShareGroup) -> target.Plan:
+    metadata = {member.member_id: member.metadata for member in group.members.values()}
+    initialized = group.state_partitions.initialized
+    work = sum(len(each.subscribed_topic_names) for each in metadata.values()) + sum(map(len, initialized.values()))
+    return target.Plan(work, "simple", partial(_targets, metadata, initialized, shard.cluster.topics()))
 
-    return target.assign_if_due(shard, now_ms, group, plan, go_on)
+
+def _targets(
+    metadata: Mapping[str, ShareGroupMemberMetadataValue],
+    initialized: Assignment,
+    topics: TopicsImage,
+    before: Mapping[str, Assignment],
+) -> Mapping[str, Assignment]:
+    members = {
+        member_id: Subscriber(topic_ids(topics, each.subscribed_topic_names), before.get(member_id, NOTHING))
+        for member_id, each in metadata.items()
+    }
+    return assign_simple(members, initialized)
 
 
 # ---- 3: the member's step
 
 
-def _step(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: ShareGroupHeartbeatRequest,
-    group: ShareGroup,
-    held_before: Assignment | None,
-    on_begun: Initialize,
-) -> Decision:
+def _step(beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, on_begun: Initialize) -> Decision:
+    shard, _, request, _ = beat
     member = group.members[request.member_id]
     aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
@@ -200,7 +174,7 @@ def _step(
         records.append(RECORDS.current_record(group.group_id, member.member_id, following))
 
     def stepped() -> Decision:
-        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)
+        keep_alive(shard, group, member)
         response = ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.current.epoch,
@@ -209,7 +183,7 @@ def _step(
         is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
         if is_full or member.current.assigned != held_before:
             response.assignment = TopicIdAssignment(structs_of(member.current.assigned, TopicIdPartitions))
-        return _initialize(shard, now_ms, group, response, on_begun)
+        return _initialize(beat, group, response, on_begun)
 
     return Outcome(records, then=stepped)
 
@@ -218,28 +192,25 @@ def _step(
 
 
 def _initialize(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    group: ShareGroup,
-    response: ShareGroupHeartbeatResponse,
-    on_begun: Initialize,
+    beat: ShareBeat, group: ShareGroup, response: ShareGroupHeartbeatResponse, on_begun: Initialize
 ) -> Decision:
     """Members get partitions with a later heartbeat, when they are initialized."""
+    shard, now_ms, _, _ = beat
     topics, epoch = shard.cluster.topics(), group.epoch
     if group.complete_for == (topics, epoch):
         return Outcome(response=response)
-    partitions = initialize.to_initialize(group, topics, now_ms, shard.config.share_initialize_retry_interval_ms)
+    partitions = to_initialize(group, topics, now_ms, shard.config.share_initialize_retry_interval_ms)
     if not partitions:
         if not group.state_partitions.initializing:
             group.complete_for = topics, epoch
         return Outcome(response=response)
 
     def begun() -> Decision:
-        initialize.remember(group, partitions, now_ms)
+        remember(group, partitions, now_ms)
         return Outcome()
 
     return Outcome(
-        [initialize.begun(group, topics, partitions)],
+        [initialization_begun(group, topics, partitions)],
         response,
         then=begun,
         committed=lambda: on_begun(group.group_id, epoch, partitions),

@@ -1,7 +1,16 @@
-"""AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups: what the group decides before and after the persister's part.
+"""Share partitions of a group get state at share coordinators before members get them, and lose it when offsets are deleted.
 
-Each is two decisions: the first one writes down which share partitions the persister is asked about, the second what came of it.
-If the coordinator moves in between, the client asks again, and the first decision finds the partitions where they were left.
+    (none)       -> initializing  a member is subscribed to the topic: the record comes before the request to the persister
+    initializing -> initialized   the persister has done it
+    initializing -> (none)        the persister could not: a later heartbeat begins again
+    initialized  -> deleting      DeleteShareGroupOffsets, DeleteGroups
+    deleting     -> (none)        the persister has done it
+
+A new coordinator does not know whether the former one's requests arrived: it initializes again, at the group's present epoch.
+
+AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups are two decisions each: the first one writes down which share partitions
+the persister is asked about, the second what came of it. If the coordinator moves in between, the client asks again, and the first
+decision finds the partitions where they were left.
 """
 
 from __future__ import annotations
@@ -9,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.assignment import without_empty
-from ottla.broker.groups.share import initialize
-from ottla.broker.groups.state.share_group import ShareGroup, new_share_group, state_partitions_record
-from ottla.broker.share.persister import Persister
-from ottla.broker.share.share_state import SharePartitionKey
+from ottla.broker.groups.modern.assignment import Assignment, union, without_empty
+from ottla.broker.groups.state.share_group import ShareGroup, state_partitions_record
+from ottla.broker.share.share_state import Persister, SharePartitionKey
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -28,8 +37,8 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.server.network.reply import Reply
+from ottla.protocol.schema import ZERO_UUID
+from ottla.server.network.context import Reply
 
 Partition: TypeAlias = tuple[bytes, int]
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -41,22 +50,21 @@ class Altered(NamedTuple):
     response: AlterShareGroupOffsetsResponse
     state_epoch: int = 0
     start_offsets: Mapping[Partition, int] = {}
-    error: KafkaError | None = None
 
 
 class Deleted(NamedTuple):
-    """Share partitions whose state is to be deleted, by group, and the rows of topics that have none."""
+    """Share partitions of a group whose state is to be deleted, and the rows of topics that have none."""
 
-    partitions: Mapping[str, frozenset[Partition]] = {}
+    partitions: frozenset[Partition] = frozenset()
     rejected: Sequence[DeleteShareGroupOffsetsResponseTopic] = ()
     names: Mapping[bytes, str] = {}
     error: KafkaError | None = None
 
     def calls(self, group_id: str, persister: Persister) -> dict[Partition, Reply[None]]:
-        """Ask the persister to delete the states of a group."""
+        """Ask the persister to delete the states of the group."""
         return {
             partition: persister.delete(SharePartitionKey(group_id, *partition))
-            for partition in sorted(self.partitions.get(group_id, ()))
+            for partition in sorted(self.partitions)
         }
 
 
@@ -67,6 +75,85 @@ class Initialized(NamedTuple):
     error: KafkaError | None = None
 
 
+def group_or_new(shard: GroupMetadataManager, group_id: str) -> ShareGroup:
+    """A new group is not the shard's before its first record is replayed. It is at the epoch after 1 when a member has joined, as in Kafka."""
+    group = shard.find(ShareGroup, group_id)
+    if group is None:
+        shard.check_place_for(ShareGroup, group_id)
+        group = ShareGroup(group_id, epoch=1)
+    return group
+
+
+# ---- initialize
+
+
+def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_interval_ms: int) -> Assignment:
+    """Partitions of subscribed topics without state, but those whose initialization was begun a short while ago."""
+    state, since_ms = group.state_partitions, group.initializing_since_ms
+    found: dict[bytes, set[int]] = {}
+    for name in group.subscribed_topics({}):
+        topic = topics.by_name(name)
+        if topic is not None and len(state.initialized.get(topic.id, ())) < len(topic.partitions):
+            found[topic.id] = {
+                partition
+                for partition in frozenset(topic.partitions) - state.initialized.get(topic.id, frozenset())
+                if now_ms - since_ms.get((topic.id, partition), now_ms - retry_interval_ms) >= retry_interval_ms
+            }
+    return without_empty(found)
+
+
+def initialization_begun(group: ShareGroup, topics: TopicsImage, partitions: Assignment) -> CoordinatorRecord:
+    """The record of partitions that are initialized from now on, or again."""
+    names = {}
+    for topic_id in partitions:
+        topic = topics.by_id(topic_id)
+        assert topic is not None
+        names[topic_id] = topic.name
+    return state_partitions_record(group.group_id, group.state_partitions.begun(partitions, names))
+
+
+def initialization_ended(
+    shard: GroupMetadataManager, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment
+) -> Unasked:
+    """What the persister has done, and what it could not. The group may be gone since, and the topic too.
+
+    A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
+    """
+    group = shard.find(ShareGroup, group_id)
+    if group is None:
+        return Outcome()
+
+    def replayed() -> Unasked:
+        for partition in _pairs(initialized) | _pairs(failed):
+            group.initializing_since_ms.pop(partition, None)
+        return Outcome()
+
+    state = group.state_partitions
+    done = {t: p for t, p in initialized.items() if shard.topic_exists(t) and t not in state.deleting}
+    return Outcome([state_partitions_record(group_id, state.ended(initialized, failed, done))], then=replayed)
+
+
+def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
+    """The share coordinators delete the states of deleted topics by themselves. Some groups are looked at in each turn."""
+    ids = frozenset(topic_ids)
+
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        group = shard.find(ShareGroup, group_id)
+        if group is not None and group_id not in shard.unreadable:
+            state = group.state_partitions
+            gone = dict.fromkeys(ids & (state.initializing.keys() | state.initialized.keys() | state.deleting))
+            if gone:
+                records.append(state_partitions_record(group_id, state.without_topics(gone)))
+        return 1
+
+    return sweep(shard.timers, ("share-topics-deleted", ids), iter(list(shard.groups)), look)
+
+
+def remember(group: ShareGroup, partitions: Assignment, now_ms: int) -> None:
+    """Soft: the initialization was begun."""
+    group.initializing_since_ms.update(dict.fromkeys(_pairs(partitions), now_ms))
+
+
 # ---- alter
 
 
@@ -75,7 +162,7 @@ def alter(shard: GroupMetadataManager, now_ms: int, request: AlterShareGroupOffs
 
     A group that does not exist is created, so that offsets can be set before its first member joins.
     """
-    group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
+    group = group_or_new(shard, request.group_id)
     group.validate_delete()
     start_offsets: dict[Partition, int] = {}
     rows = [_altered_topic(shard, topic, start_offsets) for topic in request.topics]
@@ -85,12 +172,12 @@ def alter(shard: GroupMetadataManager, now_ms: int, request: AlterShareGroupOffs
     partitions = by_topic(start_offsets)
 
     def begun() -> Outcome[Altered]:
-        initialize.remember(shard.group(ShareGroup, group.group_id), partitions, now_ms)
+        remember(shard.group(ShareGroup, group.group_id), partitions, now_ms)
         return Outcome()
 
     records = [
         group.next_epoch(group.metadata_hash),
-        initialize.begun(group, shard.cluster.topics(), partitions),
+        initialization_begun(group, shard.cluster.topics(), partitions),
     ]
     return Outcome(records, altered, then=begun)
 
@@ -117,7 +204,7 @@ def altered(
     shard: GroupMetadataManager, now_ms: int, group_id: str, result: Altered, errors: Mapping[Partition, KafkaError]
 ) -> Outcome[AlterShareGroupOffsetsResponse]:
     done = by_topic(result.start_offsets.keys() - errors.keys())
-    outcome = initialize.ended(shard, now_ms, group_id, done, by_topic(errors))
+    outcome = initialization_ended(shard, now_ms, group_id, done, by_topic(errors))
     for topic in result.response.responses:
         for row in topic.partitions:
             if (error := errors.get((topic.topic_id, row.partition_index))) is not None:
@@ -149,7 +236,7 @@ def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names:
             message = "There is no offset information to delete."
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         rejected.append(DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=error, error_message=message))
-    deleted = Deleted({group_id: _pairs(partitions)}, rejected, names)
+    deleted = Deleted(_pairs(partitions), rejected, names)
     if not partitions:
         return Outcome(response=deleted)
     return Outcome([state_partitions_record(group_id, state.deletion_begun(partitions))], deleted)
@@ -175,31 +262,23 @@ def deleted(
     return Outcome([state_partitions_record(group_id, following)], response)
 
 
-def begin_deletion(shard: GroupMetadataManager, now_ms: int, group_ids: Iterable[str]) -> Outcome[Deleted]:
-    """DeleteGroups: the states of those groups that are empty share groups. Of the others the deletion itself says what is wrong."""
-    partitions: dict[str, frozenset[Partition]] = {}
-    records: list[CoordinatorRecord] = []
-    topics = shard.cluster.topics()
-    for group_id in group_ids:
-        group = shard.find(ShareGroup, group_id)
-        if group is None or group.members or group_id in shard.unreadable:
-            continue
-        state = group.state_partitions
-        held = {
-            topic_id: state.initialized.get(topic_id, frozenset()) | state.initializing.get(topic_id, frozenset())
-            for topic_id in state.initialized.keys() | state.initializing.keys() | state.deleting
-        }
-        for topic_id in held:
-            topic = topics.by_id(topic_id)
-            # The share coordinators delete the states of deleted topics by themselves.
-            if topic is None:
-                held[topic_id] = frozenset()
-            elif topic_id in state.deleting:
-                held[topic_id] = frozenset(topic.partitions)
-        partitions[group_id] = _pairs(without_empty(held))
-        if state.initialized or state.initializing:
-            records.append(state_partitions_record(group_id, state.deletion_begun(held)))
-    return Outcome(records, Deleted(partitions))
+def begin_deletion(shard: GroupMetadataManager, now_ms: int, group_id: str) -> Outcome[Deleted]:
+    """DeleteGroups: the states of an empty share group. Of any other group the deletion itself says what is wrong."""
+    group = shard.find(ShareGroup, group_id)
+    if group is None or group.members or group_id in shard.unreadable:
+        return Outcome(response=Deleted())
+    state = group.state_partitions
+    held = {**dict.fromkeys(state.deleting, frozenset[int]()), **union(state.initialized, state.initializing)}
+    for topic_id in held:
+        topic = shard.cluster.topics().by_id(topic_id)
+        # The share coordinators delete the states of deleted topics by themselves.
+        if topic is None:
+            held[topic_id] = frozenset()
+        elif topic_id in state.deleting:
+            held[topic_id] = frozenset(topic.partitions)
+    is_begun = state.initialized or state.initializing
+    records = [state_partitions_record(group_id, state.deletion_begun(held))] if is_begun else []
+    return Outcome(records, Deleted(_pairs(without_empty(held))))
 
 
 def initialized(shard: GroupMetadataManager, group_id: str) -> Initialized:

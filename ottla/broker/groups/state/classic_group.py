@@ -11,23 +11,23 @@ and Stable memory and log agree.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.state.classic_member import Member, Protocols
-from ottla.broker.groups.state.classic_states import (
+from ottla.broker.groups.state.classic_member import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
     TRANSITIONS,
-    GroupState,
+    ClassicGroupMember,
+    ClassicGroupState,
+    Protocols,
 )
-from ottla.broker.groups.state.commits import Commit
-from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.state.group_records import group_metadata_record
+from ottla.broker.groups.state.group import Commit, GroupType, OffsetExpiration, commit_time, group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 
@@ -43,13 +43,13 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.state: GroupState = EMPTY
+        self.state: ClassicGroupState = EMPTY
         self.state_timestamp_ms = NO_TIMESTAMP
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         # group.instance.id -> member id (KIP-345)
         self.static_members: dict[str, str] = {}
         # None when the group is not of consumers, or its subscriptions cannot be read.
@@ -93,7 +93,7 @@ class ClassicGroup:
         self.subscribed_topics = self.compute_subscribed_topics()
 
     def value(
-        self, *, generation: int, members: Sequence[Member], assignments: dict[str, bytes], now_ms: int
+        self, *, generation: int, members: Sequence[ClassicGroupMember], assignments: dict[str, bytes], now_ms: int
     ) -> GroupMetadataValue:
         """Return the record of the current generation; without members it is that of an Empty group."""
         name = self.protocol_name if members else None
@@ -120,7 +120,7 @@ class ClassicGroup:
 
     # ---- states
 
-    def transition(self, state: GroupState, now_ms: int) -> None:
+    def transition(self, state: ClassicGroupState, now_ms: int) -> None:
         assert state in TRANSITIONS[self.state], f"group {self.group_id} goes from {self.state} to {state}"
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -135,7 +135,7 @@ class ClassicGroup:
 
     # ---- members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         assert member.member_id not in self.members
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
@@ -160,7 +160,7 @@ class ClassicGroup:
         self.pending_members.discard(member_id)
         self.pending_sync_members.discard(member_id)
 
-    def rename(self, old_member_id: str, new_member_id: str) -> Member:
+    def rename(self, old_member_id: str, new_member_id: str) -> ClassicGroupMember:
         """Give a static member the id of its new process. It keeps its assignment, and stays the leader if it was."""
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
@@ -172,7 +172,9 @@ class ClassicGroup:
             self.leader = new_member_id
         return member
 
-    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, +1)
@@ -184,15 +186,10 @@ class ClassicGroup:
 
     def elect_joined_leader(self) -> bool:
         """Ensures that the leader is among the members that joined; returns False if none did."""
-        if self.leader is None:
-            return False
-        if self.members[self.leader].awaiting_join is not None:
-            return True
-        for member in self.members.values():
-            if member.awaiting_join is not None:
-                self.leader = member.member_id
-                return True
-        return False
+        joined = [member.member_id for member in self.members.values() if member.awaiting_join is not None]
+        if joined and self.leader not in joined:
+            self.leader = joined[0]
+        return bool(joined)
 
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
@@ -307,16 +304,13 @@ class ClassicGroup:
         return [group_metadata_record(self.group_id, None)]
 
 
-def select_protocol(members: Iterable[Member]) -> str:
+def select_protocol(members: Iterable[ClassicGroupMember]) -> str:
     """Return the protocol that all members support and most of them prefer; the first member's choice breaks ties."""
     members = list(members)
     candidates = {name for name, _ in members[0].protocols}
     for member in members[1:]:
         candidates.intersection_update(name for name, _ in member.protocols)
-    votes: dict[str, int] = {}
-    for member in members:
-        name = member.vote(candidates)
-        votes[name] = votes.get(name, 0) + 1
+    votes = Counter(member.vote(candidates) for member in members)
     return max(votes, key=lambda name: votes[name])
 
 
@@ -343,8 +337,8 @@ def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     return group
 
 
-def _recorded_member(recorded: MemberMetadata, protocol: str | None) -> Member:
-    return Member(
+def _recorded_member(recorded: MemberMetadata, protocol: str | None) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=recorded.member_id,
         group_instance_id=recorded.group_instance_id,
         client_id=recorded.client_id,

@@ -8,49 +8,120 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.assignment import (
+    NOTHING,
+    Assignment,
+    assignment_of,
+    structs_of,
+    structs_with_epochs,
+    with_epochs,
+)
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.state import commits
-from ottla.broker.groups.state.consumer_member import (
-    Holdings,
-    Member,
-    ResolvedRegex,
-    recorded_assignment,
-    topics_of,
+from ottla.broker.groups.state.group import GroupType, TopicPartition
+from ottla.broker.groups.state.modern_group import (
+    JOINING_EPOCH,
+    UNREVOKED,
+    CommittingGroup,
+    MemberProgress,
+    MemberState,
+    ModernGroupState,
+    ModernRecords,
 )
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.member_state import UNREVOKED
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, GroupState, ModernGroup, ModernRecords
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.internal_topics.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions
 
+#: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
+Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
+
+# Without classic_member_metadata=None the record would be that of a classic member: its default is not null.
+EMPTY_METADATA = group_records.ConsumerGroupMemberMetadataValue(
+    instance_id=None, rack_id=None, server_assignor=None, classic_member_metadata=None
+)
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics of a regular expression in the metadata of `version`, which is an offset in the metadata log."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment(MemberProgress):
+    """The reconciliation state of a member, as in group_records.ConsumerGroupCurrentMemberAssignmentValue."""
+
+    assigned: Holdings = field(default_factory=dict)
+    pending_revocation: Holdings = field(default_factory=dict)
+
+    def value(self) -> group_records.ConsumerGroupCurrentMemberAssignmentValue:
+        return group_records.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state.value,
+            assigned_partitions=structs_with_epochs(self.assigned, group_records.ConsumerGroupTopicPartitions),
+            partitions_pending_revocation=structs_with_epochs(
+                self.pending_revocation, group_records.ConsumerGroupTopicPartitions
+            ),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroupMember:
+    member_id: str
+    metadata: group_records.ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
+    current: CurrentAssignment = CurrentAssignment()
+    # Soft: what it reported last as its own; None if it has reported nothing since the group was loaded.
+    owned: Assignment | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """It speaks the classic protocol, in a group that was upgraded or that it joined."""
+        return self.metadata.classic_member_metadata is not None
+
+
+def recorded_assignment(value: group_records.ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
+    return CurrentAssignment(
+        value.member_epoch,
+        value.previous_member_epoch,
+        MemberState(value.state),
+        _holdings(value.assigned_partitions, value.member_epoch),
+        _holdings(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def topics_of(
+    metadata: group_records.ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]
+) -> Set[str]:
+    names = frozenset(metadata.subscribed_topic_names)
+    resolved = regexes.get(metadata.subscribed_topic_regex or "")
+    if resolved is None:
+        return names
+    return names | resolved.topics if names else resolved.topics
+
+
+def _holdings(topics: list[group_records.ConsumerGroupTopicPartitions], epoch: int) -> Holdings:
+    return with_epochs(((topic.topic_id, topic.partitions, topic.assignment_epochs) for topic in topics), epoch)
+
+
 RECORDS = ModernRecords[Assignment](
-    group=ConsumerGroupMetadataKey,
-    group_value=ConsumerGroupMetadataValue,
-    member=ConsumerGroupMemberMetadataKey,
-    assignment_epoch=ConsumerGroupTargetAssignmentMetadataKey,
-    assignment_epoch_value=ConsumerGroupTargetAssignmentMetadataValue,
-    target=ConsumerGroupTargetAssignmentMemberKey,
-    target_value=lambda target: ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
+    group=group_records.ConsumerGroupMetadataKey,
+    group_value=group_records.ConsumerGroupMetadataValue,
+    member=group_records.ConsumerGroupMemberMetadataKey,
+    assignment_epoch=group_records.ConsumerGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=group_records.ConsumerGroupTargetAssignmentMetadataValue,
+    target=group_records.ConsumerGroupTargetAssignmentMemberKey,
+    target_value=lambda target: group_records.ConsumerGroupTargetAssignmentMemberValue(
+        structs_of(target, TopicIdPartitions)
+    ),
     recorded_target=lambda value: assignment_of(value.topic_partitions),
-    current=ConsumerGroupCurrentMemberAssignmentKey,
+    current=group_records.ConsumerGroupCurrentMemberAssignmentKey,
     recorded_current=recorded_assignment,
 )
 
@@ -58,21 +129,23 @@ RECORDS = ModernRecords[Assignment](
 def regex_record(group_id: str, expression: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
     value = None
     if resolved is not None:
-        value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.timestamp_ms)
-    return ConsumerGroupRegularExpressionKey(group_id, expression), value
+        value = group_records.ConsumerGroupRegularExpressionValue(
+            sorted(resolved.topics), resolved.version, resolved.timestamp_ms
+        )
+    return group_records.ConsumerGroupRegularExpressionKey(group_id, expression), value
 
 
 NEVER_MS = -(2**63)
 
 
-class ConsumerGroup(ModernGroup[Member, Assignment]):
+class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
     """A consumer group; a new one has no members, and epoch 1 without a record of it, as in Kafka 4.3."""
 
     type = GroupType.CONSUMER
-    states = GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE
+    states = ModernGroupState.EMPTY, ModernGroupState.ASSIGNING, ModernGroupState.RECONCILING, ModernGroupState.STABLE
     records = RECORDS
-    other_records = (ConsumerGroupRegularExpressionKey,)
-    new_member = Member
+    other_records = (group_records.ConsumerGroupRegularExpressionKey,)
+    new_member = ConsumerGroupMember
     no_target = NOTHING
 
     def __init__(self, group_id: str) -> None:
@@ -95,14 +168,14 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
 
     # ---- replay
 
-    def replay_other(self, key: ConsumerGroupRegularExpressionKey, value: Any) -> None:
+    def replay_other(self, key: group_records.ConsumerGroupRegularExpressionKey, value: Any) -> None:
         if value is None:
             self.regexes.pop(key.regular_expression, None)
         else:
             resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
             self.regexes[key.regular_expression] = resolved
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: ConsumerGroupMember, by: int) -> None:
         metadata = member.metadata
         expression = metadata.subscribed_topic_regex
         count_names(self.expressions, [expression] if expression else [], by)
@@ -113,7 +186,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
         elif metadata.instance_id is not None and self.static_members.get(metadata.instance_id) == member.member_id:
             del self.static_members[metadata.instance_id]
 
-    def _hold(self, member: Member, by: int) -> None:
+    def _hold(self, member: ConsumerGroupMember, by: int) -> None:
         change = self._take if by > 0 else self._release
         change(member.member_id, member.current.assigned)
         change(member.member_id, member.current.pending_revocation)
@@ -156,14 +229,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
                 names |= regexes[expression].topics
         return names.union(*changed.values())
 
-    def is_narrowed_without(self, member_ids: Iterable[str]) -> bool:
-        """Whether these members have a name or a regular expression that no other member is subscribed to."""
-        leaving = [self.members[member_id].metadata for member_id in member_ids]
-        return narrows(
-            self.names, Counter(name for each in leaving for name in each.subscribed_topic_names)
-        ) or narrows(self.expressions, Counter(each.subscribed_topic_regex or "" for each in leaving))
-
-    def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
+    def topics_of(self, metadata: group_records.ConsumerGroupMemberMetadataValue) -> Set[str]:
         """The names that a member asks for, and what its regular expression was resolved to."""
         return topics_of(metadata, self.regexes)
 
@@ -177,6 +243,18 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.names or any(topic in resolved.topics for resolved in self.regexes.values())
 
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
+        """The member, if it has the instance id; KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another one has."""
+        holder = self.members.get(self.static_members.get(instance_id, ""))
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder.member_id != member_id:
+            raise KafkaError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+            )
+        return holder
+
     def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
         """Whether a classic member with these protocols can be with the other classic ones, who share one with it."""
         if protocol_type != "consumer" or not protocols:
@@ -187,33 +265,44 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
                 common &= {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         return bool(common)
 
-    def _held_since(self, member: Member, partition: commits.TopicPartition) -> int | None:
-        current = member.current
-        since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
-        if since is None:
-            since = current.pending_revocation.get(partition.topic_id, {}).get(partition.partition)
-        return since
+    def _held_since(self, member: ConsumerGroupMember, partition: TopicPartition) -> int | None:
+        held = (member.current.assigned, member.current.pending_revocation)
+        assigned, pending = (each.get(partition.topic_id, {}).get(partition.partition) for each in held)
+        return pending if assigned is None else assigned
 
-    def _is_classic(self, member: Member) -> bool:
+    def _is_classic(self, member: ConsumerGroupMember) -> bool:
         return member.is_classic
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        if self.seen_topics is topics and not self.is_narrowed_without(member_ids):
+        leaving = [self.members[member_id].metadata for member_id in member_ids]
+        names = Counter(name for each in leaving for name in each.subscribed_topic_names)
+        expressions = Counter(each.subscribed_topic_regex or "" for each in leaving)
+        is_narrowed = narrows(self.names, names) or narrows(self.expressions, expressions)
+        if self.seen_topics is topics and not is_narrowed:
             return None
         return self.subscribed_topics(dict.fromkeys(member_ids, ()))
 
-    def session_timeout_ms(self, member: Member, default_ms: int) -> int:
+    def session_timeout_ms(self, member: ConsumerGroupMember, default_ms: int) -> int:
         classic = member.metadata.classic_member_metadata
         return default_ms if classic is None else classic.session_timeout_ms
 
-    def release_timeout_ms(self, member: Member) -> int | None:
+    def release_timeout_ms(self, member: ConsumerGroupMember) -> int | None:
         if member.current.state is not UNREVOKED or member.is_classic:
             return None
         return member.metadata.rebalance_timeout_ms
 
     # ---- records
 
-    def replacement(self, former: Member, member_id: str) -> list[CoordinatorRecord]:
+    def regex_tombstones(self, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
+        """The tombstones of an expression that so many members give up, if no others are subscribed to it."""
+        return [regex_record(self.group_id, expression, None)] if self.expressions.get(expression) == given_up else []
+
+    def tombstones_without(self, member_ids: Collection[str]) -> Iterator[CoordinatorRecord]:
+        leaving = Counter(self.members[member_id].metadata.subscribed_topic_regex or "" for member_id in member_ids)
+        for expression, given_up in leaving.items():
+            yield from self.regex_tombstones(expression, given_up)
+
+    def replacement(self, former: ConsumerGroupMember, member_id: str) -> list[CoordinatorRecord]:
         """The records of a static member's new process, which takes the place of the former one: it has what that one had, at epoch 0."""
         # Each epoch of the new process is after its partitions' assignment, which begins again (KIP-1251).
         assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}

@@ -1,23 +1,100 @@
 """What consumer, share and streams groups have in common (KIP-848): epochs, members, targets, and how their records are replayed.
 
 All of it is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as compaction leaves them.
+A member's state is in the log. A group's state is not: it is read from the epochs (`ModernGroup.state`). A member of a share group has
+its target at once, and stays STABLE.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.state.commits import Commit, TopicPartition, check_epoch
-from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.state.member_state import Progress
+from ottla.broker.groups.state.group import (
+    Commit,
+    GroupType,
+    OffsetExpiration,
+    TopicPartition,
+    check_epoch,
+    commit_time,
+)
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+
+class MemberState(Enum):
+    """Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups. Values are the numbers in a consumer's record."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemberState:
+        """The state in a record of a newer version."""
+        return cls.UNKNOWN
+
+
+STABLE = MemberState.STABLE
+UNREVOKED = MemberState.UNREVOKED
+UNRELEASED = MemberState.UNRELEASED
+UNKNOWN = MemberState.UNKNOWN
+
+TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
+    STABLE: {
+        UNREVOKED: "a newer target takes partitions or tasks away that the member has not given up yet",
+        UNRELEASED: "a newer target gives what other members, or a streams member's own process, still have",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
+    },
+    UNREVOKED: {
+        STABLE: "the member gave up what it had to, and has all of its target",
+        UNRELEASED: "the member gave up what it had to, and waits for what others have",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
+    },
+    UNRELEASED: {
+        STABLE: "the others gave up what the member's target has",
+        UNREVOKED: "a newer target takes partitions or tasks away",
+        UNKNOWN: "a newer coordinator wrote a state that this one does not know",
+    },
+    UNKNOWN: {
+        STABLE: "the member gave everything up that it had in a state of a newer coordinator",
+        UNREVOKED: "as above, and it has something to give up",
+        UNRELEASED: "as above, and it waits for what others have",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberProgress:
+    """How far a member has come; a kind's current assignment adds what the member holds."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = STABLE
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is STABLE and self.epoch == assignment_epoch
+
+    def is_waiting(self, group_epoch: int) -> bool:
+        """Whether it needs the coordinator to go on: for a target of this epoch, or for what other members have still."""
+        return self.state is UNRELEASED or (self.state is STABLE and self.epoch < group_epoch)
+
+
+CurrentT = TypeVar("CurrentT", bound=MemberProgress)
+
+
+def moved(current: CurrentT, state: MemberState, epoch: int, **holdings: Any) -> CurrentT:
+    """Return the next step. The response with the new epoch may be lost, so the previous epoch stays valid."""
+    assert state is current.state or state in TRANSITIONS[current.state], f"{current.state} to {state}"
+    return replace(current, epoch=epoch, previous_epoch=current.epoch, state=state, **holdings)
+
 
 #: The class of a record's key or value.
 RecordClass: TypeAlias = type[Any]
@@ -38,7 +115,7 @@ class ModernRecords(NamedTuple, Generic[TargetT]):
     target_value: Callable[[TargetT], Any]
     recorded_target: Callable[[Any], TargetT]
     current: RecordClass
-    recorded_current: Callable[[Any], Progress]
+    recorded_current: Callable[[Any], MemberProgress]
 
     def group_record(self, group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
         return self.group(group_id), self.group_value(epoch, metadata_hash)
@@ -66,7 +143,7 @@ LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 
 
-class GroupState(Enum):
+class ModernGroupState(Enum):
     """The state of a group, which follows from the epochs. Values are the names on the wire."""
 
     EMPTY = "Empty"
@@ -95,7 +172,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     type: ClassVar[GroupType]
     should_expire: ClassVar[bool] = True
     #: The states that a group of the kind may be in.
-    states: ClassVar[Sequence[GroupState]]
+    states: ClassVar[Sequence[ModernGroupState]]
     records: ClassVar[ModernRecords[Any]]
     #: The keys of the records that this kind alone has (`replay_other`).
     other_records: ClassVar[Sequence[RecordClass]]
@@ -137,7 +214,10 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         if kind is records.current:
             self.replay_current_assignment(key.member_id, value)
         elif kind is records.target:
-            self.replay_target(key.member_id, value)
+            if value is None:
+                self.targets.pop(key.member_id, None)
+            else:
+                self.targets[key.member_id] = records.recorded_target(value)
         elif kind is records.member:
             self.replay_member(key.member_id, value)
         elif kind is records.group:
@@ -163,12 +243,6 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         self._count(member, -1)
         member.metadata = value
         self._count(member, +1)
-
-    def replay_target(self, member_id: str, value: Any) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = self.records.recorded_target(value)
 
     def replay_current_assignment(self, member_id: str, value: Any) -> None:
         if value is None and member_id not in self.members:
@@ -199,16 +273,16 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     # ---- the interface `Group`
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ModernGroupState:
         if not self.members:
-            return GroupState.EMPTY
+            return ModernGroupState.EMPTY
         if not self.is_ready:
-            return GroupState.NOT_READY
+            return ModernGroupState.NOT_READY
         if self.epoch > self.assignment_epoch:
-            return GroupState.ASSIGNING
+            return ModernGroupState.ASSIGNING
         if all(member.current.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return ModernGroupState.STABLE
+        return ModernGroupState.RECONCILING
 
     @property
     def is_ready(self) -> bool:
@@ -232,33 +306,12 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def validate_offset_commit(self, commit: Commit) -> None:
-        """Raise KafkaError where the rules of `commits.py` do not let the member commit."""
-        if commit.names_no_member or (commit.epoch < 0 and not self.members):
-            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
-            return
-        member = self.member(commit.member_id)
-        check_epoch(commit, member.current.epoch, self._is_classic(member), partial(self._held_since, member))
-
-    def _held_since(self, member: MemberT, partition: TopicPartition) -> int | None:
-        """Return the epoch since which the member has the partition; None if it has not."""
-        return None
-
-    def _is_classic(self, member: MemberT) -> bool:
-        return False
-
-    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if epoch != member.current.epoch:
-            raise KafkaError(
-                ErrorCode.ILLEGAL_GENERATION if self._is_classic(member) else ErrorCode.STALE_MEMBER_EPOCH,
-                f"The received member epoch {epoch} does not match the expected member epoch {member.current.epoch}.",
-            )
-
-    def validate_offset_delete(self) -> None:
-        """A group with members may lose the offsets of topics that no member is subscribed to."""
+    @abstractmethod
+    def validate_offset_commit(self, commit: Commit) -> None: ...
+    @abstractmethod
+    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None: ...
+    @abstractmethod
+    def validate_offset_delete(self) -> None: ...
 
     def validate_delete(self) -> None:
         if self.members:
@@ -294,9 +347,45 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
         return None
 
+    def tombstones_without(self, member_ids: Collection[str]) -> Iterable[CoordinatorRecord]:
+        """Return the tombstones of what was these members' alone, besides their own."""
+        return ()
+
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
         """Return the record of the group's next epoch."""
         return self.records.group_record(self.group_id, self.epoch + 1, metadata_hash)
+
+
+class CommittingGroup(ModernGroup[MemberT, TargetT]):
+    """A group whose members commit the offsets of what they hold, with their epoch."""
+
+    def validate_offset_commit(self, commit: Commit) -> None:
+        """Raise KafkaError where the rules of `group.py` do not let the member commit."""
+        if commit.names_no_member or (commit.epoch < 0 and not self.members):
+            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
+            return
+        member = self.member(commit.member_id)
+        check_epoch(commit, member.current.epoch, self._is_classic(member), partial(self._held_since, member))
+
+    @abstractmethod
+    def _held_since(self, member: MemberT, partition: TopicPartition) -> int | None:
+        """Return the epoch since which the member has the partition; None if it has not."""
+
+    def _is_classic(self, member: MemberT) -> bool:
+        return False
+
+    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.current.epoch:
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION if self._is_classic(member) else ErrorCode.STALE_MEMBER_EPOCH,
+                f"The received member epoch {epoch} does not match the expected member epoch {member.current.epoch}.",
+            )
+
+    def validate_offset_delete(self) -> None:
+        """A group with members may lose the offsets of topics that no member is subscribed to."""
 
 
 #: A group of any of the three kinds.

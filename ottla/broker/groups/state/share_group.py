@@ -4,47 +4,85 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of, union, without
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.state.commits import Commit
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.member_state import Progress
-from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
-from ottla.broker.groups.state.state_partitions import StatePartitions, recorded_state_partitions
+from ottla.broker.groups.state.group import Commit, GroupType
+from ottla.broker.groups.state.modern_group import MemberProgress, ModernGroup, ModernGroupState, ModernRecords
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_group_records import (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupCurrentMemberAssignmentValue,
-    ShareGroupMemberMetadataKey,
-    ShareGroupMemberMetadataValue,
-    ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
-    ShareGroupStatePartitionMetadataKey,
-    ShareGroupStatePartitionMetadataValue,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMemberValue,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
-    ShareTopicInfo,
-)
+from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
-
-EMPTY_METADATA = ShareGroupMemberMetadataValue(rack_id=None)
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentAssignment(Progress):
+class StatePartitions:
+    """Which share partitions have state at share coordinators, or get or lose it just now. Its verbs return the state that follows."""
+
+    initializing: Assignment = field(default_factory=dict)
+    initialized: Assignment = field(default_factory=dict)
+    #: Topics whose states are being deleted.
+    deleting: frozenset[bytes] = frozenset()
+    names: Mapping[bytes, str] = field(default_factory=dict)
+
+    def begun(self, partitions: Assignment, names: Mapping[bytes, str]) -> StatePartitions:
+        """These are initialized from now on, or again."""
+        return StatePartitions(
+            union(self.initializing, partitions),
+            without(self.initialized, partitions),
+            self.deleting - partitions.keys(),
+            {**self.names, **names},
+        )
+
+    def ended(self, initialized: Assignment, failed: Assignment, done: Assignment) -> StatePartitions:
+        """The persister has initialized some, of which those that are `done` count, and has failed for others."""
+        return replace(
+            self,
+            initializing=without(without(self.initializing, initialized), failed),
+            initialized=union(self.initialized, done),
+        )
+
+    def deletion_begun(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        """The persister is asked to delete the states of these topics from now on."""
+        gone = frozenset(topic_ids)
+        following = self.without_topics(gone)
+        return replace(following, deleting=following.deleting | gone, names=self.names)
+
+    def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        gone = frozenset(topic_ids)
+        return StatePartitions(
+            {topic_id: partitions for topic_id, partitions in self.initializing.items() if topic_id not in gone},
+            {topic_id: partitions for topic_id, partitions in self.initialized.items() if topic_id not in gone},
+            self.deleting - gone,
+            {topic_id: name for topic_id, name in self.names.items() if topic_id not in gone},
+        )
+
+
+def recorded_state_partitions(value: group_records.ShareGroupStatePartitionMetadataValue) -> StatePartitions:
+    names = {topic.topic_id: topic.topic_name for topic in value.deleting_topics}
+    names |= {topic.topic_id: topic.topic_name for topic in (*value.initializing_topics, *value.initialized_topics)}
+    return StatePartitions(
+        assignment_of(value.initializing_topics),
+        assignment_of(value.initialized_topics),
+        frozenset(topic.topic_id for topic in value.deleting_topics),
+        names,
+    )
+
+
+EMPTY_METADATA = group_records.ShareGroupMemberMetadataValue(rack_id=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment(MemberProgress):
     """The member has its target at once: there is no state between, as in the other kinds."""
 
     assigned: Assignment = field(default_factory=lambda: NOTHING)
 
-    def value(self) -> ShareGroupCurrentMemberAssignmentValue:
-        return ShareGroupCurrentMemberAssignmentValue(
+    def value(self) -> group_records.ShareGroupCurrentMemberAssignmentValue:
+        return group_records.ShareGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             assigned_partitions=structs_of(self.assigned, TopicIdPartitions),
@@ -52,22 +90,24 @@ class CurrentAssignment(Progress):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ShareGroupMember:
     member_id: str
-    metadata: ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
+    metadata: group_records.ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
     current: CurrentAssignment = CurrentAssignment()
 
 
 RECORDS = ModernRecords[Assignment](
-    group=ShareGroupMetadataKey,
-    group_value=ShareGroupMetadataValue,
-    member=ShareGroupMemberMetadataKey,
-    assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
-    assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
-    target=ShareGroupTargetAssignmentMemberKey,
-    target_value=lambda target: ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
+    group=group_records.ShareGroupMetadataKey,
+    group_value=group_records.ShareGroupMetadataValue,
+    member=group_records.ShareGroupMemberMetadataKey,
+    assignment_epoch=group_records.ShareGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=group_records.ShareGroupTargetAssignmentMetadataValue,
+    target=group_records.ShareGroupTargetAssignmentMemberKey,
+    target_value=lambda target: group_records.ShareGroupTargetAssignmentMemberValue(
+        structs_of(target, TopicIdPartitions)
+    ),
     recorded_target=lambda value: assignment_of(value.topic_partitions),
-    current=ShareGroupCurrentMemberAssignmentKey,
+    current=group_records.ShareGroupCurrentMemberAssignmentKey,
     recorded_current=lambda value: CurrentAssignment(
         value.member_epoch, value.previous_member_epoch, assigned=assignment_of(value.assigned_partitions)
     ),
@@ -78,23 +118,23 @@ def state_partitions_record(group_id: str, state: StatePartitions) -> Coordinato
     def info(topic_id: bytes, partitions: list[int]) -> TopicPartitions:
         return TopicPartitions(topic_id, state.names.get(topic_id, ""), partitions)
 
-    value = ShareGroupStatePartitionMetadataValue(
+    value = group_records.ShareGroupStatePartitionMetadataValue(
         structs_of(state.initializing, info),
         structs_of(state.initialized, info),
-        [ShareTopicInfo(topic_id, state.names.get(topic_id, "")) for topic_id in sorted(state.deleting)],
+        [group_records.ShareTopicInfo(topic_id, state.names.get(topic_id, "")) for topic_id in sorted(state.deleting)],
     )
-    return ShareGroupStatePartitionMetadataKey(group_id), value
+    return group_records.ShareGroupStatePartitionMetadataKey(group_id), value
 
 
-class ShareGroup(ModernGroup[Member, Assignment]):
+class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
     """A share group."""
 
     type = GroupType.SHARE
     should_expire = False
-    states = GroupState.EMPTY, GroupState.STABLE
+    states = ModernGroupState.EMPTY, ModernGroupState.STABLE
     records = RECORDS
-    other_records = (ShareGroupStatePartitionMetadataKey,)
-    new_member = Member
+    other_records = (group_records.ShareGroupStatePartitionMetadataKey,)
+    new_member = ShareGroupMember
     no_target = NOTHING
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
@@ -111,20 +151,20 @@ class ShareGroup(ModernGroup[Member, Assignment]):
 
     # ---- replay
 
-    def replay_other(self, key: ShareGroupStatePartitionMetadataKey, value: Any) -> None:
+    def replay_other(self, key: group_records.ShareGroupStatePartitionMetadataKey, value: Any) -> None:
         self.state_partitions = StatePartitions() if value is None else recorded_state_partitions(value)
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: ShareGroupMember, by: int) -> None:
         count_names(self.names, member.metadata.subscribed_topic_names, by)
 
-    def _hold(self, member: Member, by: int) -> None:
+    def _hold(self, member: ShareGroupMember, by: int) -> None:
         """Several members may have one partition, so that none has to be free."""
 
     # ---- what follows
 
     @property
-    def state(self) -> GroupState:
-        return GroupState.STABLE if self.members else GroupState.EMPTY
+    def state(self) -> ModernGroupState:
+        return ModernGroupState.STABLE if self.members else ModernGroupState.EMPTY
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
         """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
@@ -136,11 +176,6 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         )
         return {name for name, number in self.names.items() if number > gone[name]}.union(*changed.values())
 
-    def is_narrowed_without(self, member_ids: Iterable[str]) -> bool:
-        """Whether these members have a name that no other member is subscribed to."""
-        leaving = [self.members[member_id].metadata for member_id in member_ids]
-        return narrows(self.names, Counter(name for each in leaving for name in each.subscribed_topic_names))
-
     def assigned_topics(self) -> dict[bytes, set[int]]:
         """The partitions that the target gives to any member."""
         assigned: dict[bytes, set[int]] = {}
@@ -150,7 +185,9 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         return assigned
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        if self.seen_topics is topics and not self.is_narrowed_without(member_ids):
+        leaving = [self.members[member_id].metadata for member_id in member_ids]
+        is_narrowed = narrows(self.names, Counter(name for each in leaving for name in each.subscribed_topic_names))
+        if self.seen_topics is topics and not is_narrowed:
             return None
         return self.subscribed_topics(dict.fromkeys(member_ids, ()))
 
@@ -177,10 +214,5 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         for member_id in self.members:
             yield from RECORDS.member_tombstones(self.group_id, member_id)
         yield RECORDS.assignment_epoch(self.group_id), None
-        yield ShareGroupStatePartitionMetadataKey(self.group_id), None
+        yield group_records.ShareGroupStatePartitionMetadataKey(self.group_id), None
         yield RECORDS.group(self.group_id), None
-
-
-def new_share_group(group_id: str) -> ShareGroup:
-    """A share group is at the epoch after this one when its first member has joined, as in Kafka."""
-    return ShareGroup(group_id, epoch=1)

@@ -7,48 +7,141 @@ list of fields: it is lost when the coordinator moves, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.state.commits import TopicPartition
-from ottla.broker.groups.state.configured import ConfiguredTopology
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.member_state import UNREVOKED
-from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
-from ottla.broker.groups.state.streams_member import (
-    Holdings,
-    Member,
-    Tasks,
-    recorded_assignment,
-    structs_of,
-    task_set,
+from ottla.broker.groups.modern.assignment import partitions_of, structs_of, structs_with_epochs, with_epochs
+from ottla.broker.groups.state.group import GroupType, TopicPartition
+from ottla.broker.groups.state.modern_group import (
+    UNKNOWN,
+    UNREVOKED,
+    CommittingGroup,
+    MemberProgress,
+    MemberState,
+    ModernGroupState,
+    ModernRecords,
 )
-from ottla.broker.groups.state.topology import Topology
-from ottla.protocol.internal_topics.streams_group_records import (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupMemberMetadataKey,
-    StreamsGroupMetadataKey,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
-    StreamsGroupTopologyKey,
-)
+from ottla.broker.groups.state.topology import ConfiguredTopology, Topology
+from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
 
-RECORDS = ModernRecords[Tasks](
-    group=StreamsGroupMetadataKey,
-    group_value=StreamsGroupMetadataValue,
-    member=StreamsGroupMemberMetadataKey,
-    assignment_epoch=StreamsGroupTargetAssignmentMetadataKey,
-    assignment_epoch_value=StreamsGroupTargetAssignmentMetadataValue,
-    target=StreamsGroupTargetAssignmentMemberKey,
-    target_value=lambda target: StreamsGroupTargetAssignmentMemberValue(
+#: Subtopology id -> partitions. A subtopology without partitions has no entry, so that equal tasks compare equal.
+TaskSet: TypeAlias = Mapping[str, frozenset[int]]
+#: Subtopology id -> partition -> the epoch at which the member got the task.
+HeldTasks: TypeAlias = Mapping[str, Mapping[int, int]]
+
+
+NO_TASKS: TaskSet = {}
+_NONE_HELD: HeldTasks = {}
+
+
+class TasksTuple(NamedTuple):
+    """Tasks without epochs: a target, or those that a member names in its heartbeat."""
+
+    active: TaskSet = NO_TASKS
+    standby: TaskSet = NO_TASKS
+    warmup: TaskSet = NO_TASKS
+
+
+class Holdings(NamedTuple):
+    """The tasks of a member, as the coordinator knows them."""
+
+    active: HeldTasks = _NONE_HELD
+    standby: TaskSet = NO_TASKS
+    warmup: TaskSet = NO_TASKS
+
+    @property
+    def tasks(self) -> TasksTuple:
+        return TasksTuple(partitions_of(self.active), self.standby, self.warmup)
+
+    def has_any_of(self, owned: TasksTuple) -> bool:
+        """Whether the member names one of these."""
+        return any(
+            others.get(subtopology, frozenset()) & partitions
+            for some, others in zip(self.tasks, owned, strict=True)
+            for subtopology, partitions in some.items()
+        )
+
+
+NOTHING_HELD = Holdings()
+
+
+def task_set(structs: Iterable[TaskIds | group_records.CurrentTaskIds]) -> TaskSet:
+    found: dict[str, frozenset[int]] = {}
+    for struct in structs:
+        if struct.partitions:
+            found[struct.subtopology_id] = found.get(struct.subtopology_id, frozenset()).union(struct.partitions)
+    return found
+
+
+#: A member that is new, as Kafka has it: no topology has this epoch.
+NEW_METADATA = group_records.StreamsGroupMemberMetadataValue(instance_id=None, rack_id=None, topology_epoch=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment(MemberProgress):
+    """How far the member has come: group_records.StreamsGroupCurrentMemberAssignmentValue."""
+
+    assigned: Holdings = NOTHING_HELD
+    pending_revocation: Holdings = NOTHING_HELD
+
+    def value(self) -> group_records.StreamsGroupCurrentMemberAssignmentValue:
+        assigned, pending = self.assigned, self.pending_revocation
+        return group_records.StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            # The numbers of the known states in these records begin with 1.
+            state=self.state.value + (self.state is not UNKNOWN),
+            active_tasks=structs_with_epochs(assigned.active, group_records.CurrentTaskIds),
+            standby_tasks=structs_of(assigned.standby, group_records.CurrentTaskIds),
+            warmup_tasks=structs_of(assigned.warmup, group_records.CurrentTaskIds),
+            active_tasks_pending_revocation=structs_with_epochs(pending.active, group_records.CurrentTaskIds),
+            standby_tasks_pending_revocation=structs_of(pending.standby, group_records.CurrentTaskIds),
+            warmup_tasks_pending_revocation=structs_of(pending.warmup, group_records.CurrentTaskIds),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class StreamsGroupMember:
+    member_id: str
+    metadata: group_records.StreamsGroupMemberMetadataValue = field(default_factory=lambda: NEW_METADATA)
+    current: CurrentAssignment = CurrentAssignment()
+
+
+def recorded_assignment(value: group_records.StreamsGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
+    epoch = value.member_epoch
+    return CurrentAssignment(
+        epoch,
+        value.previous_member_epoch,
+        MemberState(value.state - 1),
+        Holdings(_held(value.active_tasks, epoch), task_set(value.standby_tasks), task_set(value.warmup_tasks)),
+        Holdings(
+            _held(value.active_tasks_pending_revocation, epoch),
+            task_set(value.standby_tasks_pending_revocation),
+            task_set(value.warmup_tasks_pending_revocation),
+        ),
+    )
+
+
+def _held(structs: Iterable[group_records.CurrentTaskIds], epoch: int) -> HeldTasks:
+    return with_epochs(((each.subtopology_id, each.partitions, each.assignment_epochs) for each in structs), epoch)
+
+
+RECORDS = ModernRecords[TasksTuple](
+    group=group_records.StreamsGroupMetadataKey,
+    group_value=group_records.StreamsGroupMetadataValue,
+    member=group_records.StreamsGroupMemberMetadataKey,
+    assignment_epoch=group_records.StreamsGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=group_records.StreamsGroupTargetAssignmentMetadataValue,
+    target=group_records.StreamsGroupTargetAssignmentMemberKey,
+    target_value=lambda target: group_records.StreamsGroupTargetAssignmentMemberValue(
         *(structs_of(tasks, TaskIds) for tasks in target)
     ),
-    recorded_target=lambda value: Tasks(*map(task_set, (value.active_tasks, value.standby_tasks, value.warmup_tasks))),
-    current=StreamsGroupCurrentMemberAssignmentKey,
+    recorded_target=lambda value: TasksTuple(
+        *map(task_set, (value.active_tasks, value.standby_tasks, value.warmup_tasks))
+    ),
+    current=group_records.StreamsGroupCurrentMemberAssignmentKey,
     recorded_current=recorded_assignment,
 )
 
@@ -56,25 +149,25 @@ RECORDS = ModernRecords[Tasks](
 def group_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> CoordinatorRecord:
-    value = StreamsGroupMetadataValue(
+    value = group_records.StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_topology_epoch,
         last_assignment_configs=[KeyValue(key, configs[key]) for key in sorted(configs)],
     )
-    return StreamsGroupMetadataKey(group_id), value
+    return group_records.StreamsGroupMetadataKey(group_id), value
 
 
-class StreamsGroup(ModernGroup[Member, Tasks]):
+class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
     """A streams group; a new one has no members and epoch 1: its first member gets epoch 2, if it need not wait for others."""
 
     type = GroupType.STREAMS
-    states = tuple(GroupState)
+    states = tuple(ModernGroupState)
     records = RECORDS
-    other_records = (StreamsGroupTopologyKey,)
+    other_records = (group_records.StreamsGroupTopologyKey,)
     no_assignment_epoch = -1
-    new_member = Member
-    no_target = Tasks()
+    new_member = StreamsGroupMember
+    no_target = TasksTuple()
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, epoch=1, assignment_epoch=1)
@@ -91,7 +184,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
 
     # ---- replay
 
-    def replay_group(self, value: StreamsGroupMetadataValue) -> None:
+    def replay_group(self, value: group_records.StreamsGroupMetadataValue) -> None:
         super().replay_group(value)
         self.validated_topology_epoch = value.validated_topology_epoch
         self.assignment_configs = {config.key: config.value for config in value.last_assignment_configs or ()}
@@ -101,13 +194,13 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
         if not self.members:
             self.shutdown_requested_by = None
 
-    def replay_other(self, key: StreamsGroupTopologyKey, value: Any) -> None:
+    def replay_other(self, key: group_records.StreamsGroupTopologyKey, value: Any) -> None:
         self.topology = None if value is None else Topology(value)
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: StreamsGroupMember, by: int) -> None:
         """The topology has the subscription, whatever the members are."""
 
-    def _hold(self, member: Member, by: int) -> None:
+    def _hold(self, member: StreamsGroupMember, by: int) -> None:
         change = self._take if by > 0 else self._release
         change(member.member_id, member.current.assigned)
         change(member.member_id, member.current.pending_revocation)
@@ -156,18 +249,16 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
         if self.shutdown_requested_by is None:
             self.shutdown_requested_by = member_id
 
-    def _held_since(self, member: Member, partition: TopicPartition) -> int | None:
+    def _held_since(self, member: StreamsGroupMember, partition: TopicPartition) -> int | None:
         """A member holds the partitions of its active tasks."""
-        current = member.current
         subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
         if subtopology is None:
             return None
-        since = current.assigned.active.get(subtopology, {}).get(partition.partition)
-        if since is None:
-            since = current.pending_revocation.active.get(subtopology, {}).get(partition.partition)
-        return since
+        held = (member.current.assigned, member.current.pending_revocation)
+        assigned, pending = (each.active.get(subtopology, {}).get(partition.partition) for each in held)
+        return pending if assigned is None else assigned
 
-    def release_timeout_ms(self, member: Member) -> int | None:
+    def release_timeout_ms(self, member: StreamsGroupMember) -> int | None:
         return member.metadata.rebalance_timeout_ms if member.current.state is UNREVOKED else None
 
     # ---- records
@@ -183,4 +274,4 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
             yield from RECORDS.member_tombstones(self.group_id, member_id)
         yield RECORDS.assignment_epoch(self.group_id), None
         yield RECORDS.group(self.group_id), None
-        yield StreamsGroupTopologyKey(self.group_id), None
+        yield group_records.StreamsGroupTopologyKey(self.group_id), None

@@ -2,7 +2,8 @@
 
 A task goes to the member that had it, then to one that had it as a standby, then to the least loaded process. Standby tasks
 follow in the same way, and never to a process that has the task already: a second copy there would not survive the process.
-A process that runs more stream threads (members) carries more. Warm-up tasks are not assigned, as in Kafka 4.3.1.
+A process that runs more stream threads (members) carries more. Warm-up tasks are not assigned, as in Kafka 4.3.1. The target is in
+records that say what changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from ottla.broker.groups.state.streams_member import Tasks, TaskSet
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.streams_group import StreamsGroup, TaskSet, TasksTuple
+from ottla.broker.groups.target import Plan
 
 
 class ByLoad:
@@ -57,7 +60,7 @@ class ThreadOfProcess(NamedTuple):
     """A member as the assignor sees it: its process, and what the target gave it so far."""
 
     process_id: str
-    current: Tasks = Tasks()
+    current: TasksTuple = TasksTuple()
 
 
 class SubtopologyTasks(NamedTuple):
@@ -69,7 +72,7 @@ class SubtopologyTasks(NamedTuple):
 
 def assign(
     members: Mapping[str, ThreadOfProcess], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
-) -> dict[str, Tasks]:
+) -> dict[str, TasksTuple]:
     """Return each member's target. Without members there is nothing to assign."""
     if not members:
         return {}
@@ -78,7 +81,7 @@ def assign(
     if standby_replicas > 0:
         assignment.assign_standby()
     return {
-        member_id: Tasks(_compact(assignment.active[member_id]), _compact(assignment.standby[member_id]))
+        member_id: TasksTuple(_compact(assignment.active[member_id]), _compact(assignment.standby[member_id]))
         for member_id in members
     }
 
@@ -260,3 +263,23 @@ def _compact(tasks: Iterable[Task]) -> TaskSet:
     for subtopology, partition in tasks:
         found.setdefault(subtopology, set()).add(partition)
     return {subtopology: frozenset(partitions) for subtopology, partitions in found.items()}
+
+
+STANDBY_REPLICAS = "num.standby.replicas"
+
+
+def plan(shard: GroupMetadataManager, group: StreamsGroup) -> Plan:
+    """No member has tasks as long as the topology is not ready."""
+    configured = group.configured
+    members = {
+        member.member_id: ThreadOfProcess(member.metadata.process_id, group.target(member.member_id))
+        for member in group.members.values()
+    }
+    if configured is None or not configured.is_ready or configured.subtopologies is None:
+        return Plan(len(members), "sticky", lambda before: dict.fromkeys(members, TasksTuple()))
+    subtopologies = {
+        name: SubtopologyTasks(each.tasks, each.is_stateful) for name, each in configured.subtopologies.items()
+    }
+    replicas = int(group.assignment_configs.get(STANDBY_REPLICAS, 0))
+    tasks = sum(each.tasks * (1 + each.is_stateful * replicas) for each in subtopologies.values())
+    return Plan(len(members) + tasks, "sticky", lambda before: assign(members, subtopologies, replicas))

@@ -1,47 +1,49 @@
 """StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or keeps its session.
 
-A heartbeat is up to three decisions, each appended and replayed before the next: the member's metadata, the topology and the
-group's epoch; the target of that epoch; the member's next step. Each leaves a state that the next heartbeat can go on from.
-Everything that is wrong with a request is found before the first of them. Most heartbeats decide nothing and only begin the
-session again.
+The decisions are those of each kind (member_sessions.py). Everything that is wrong with a request is found before the first of them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias, TypeVar
+from itertools import chain
+from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups import member_sessions, target
+from ottla.broker.groups import target
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern_heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.member_sessions import (
+    Beat,
+    bump_epoch,
+    check,
+    check_ids,
+    check_size,
+    fenced,
+    keep_alive,
+    remove,
+)
+from ottla.broker.groups.modern.assignment import is_subset
 from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode, configured
 from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH
-from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, group_record
-from ottla.broker.groups.state.streams_member import (
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.state.streams_group import (
     NEW_METADATA,
+    RECORDS,
     CurrentAssignment,
     Holdings,
-    Tasks,
-    is_subset,
+    StreamsGroup,
+    TasksTuple,
+    group_record,
     task_set,
 )
-from ottla.broker.groups.state.topology import Topology, recorded
-from ottla.broker.groups.streams import streams_response
-from ottla.broker.groups.streams.streams_reconcile import reconciled
-from ottla.broker.groups.streams.streams_request import validate
-from ottla.broker.groups.streams.streams_response import Before, StreamsResult
-from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
+from ottla.broker.groups.state.topology import ConfiguredTopology, StatusCode, Topology, configured, recorded
+from ottla.broker.groups.streams.assignor import STANDBY_REPLICAS, plan
+from ottla.broker.groups.streams.streams_step import Before, StreamsResult, reconciled, response_to
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import (
-    StreamsGroupMemberMetadataValue,
-    StreamsGroupTopologyKey,
-)
-from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds
+from ottla.protocol.internal_topics.group_records import StreamsGroupMemberMetadataValue, StreamsGroupTopologyKey
+from ottla.protocol.messages import streams_group_heartbeat as messages
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
@@ -51,7 +53,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 log = logging.getLogger(__name__)
 
 Decision: TypeAlias = Outcome[StreamsResult]
-T = TypeVar("T")
+StreamsBeat: TypeAlias = Beat[StreamsGroupHeartbeatRequest]
 
 
 def heartbeat(
@@ -69,7 +71,7 @@ def heartbeat(
         check_size(group, request.member_id, shard.config.streams_group_max_size)
     else:
         _validate_epoch(group.member(request.member_id).current, request)
-    return _update(shard, now_ms, request, client, group, records)
+    return _update(Beat(shard, now_ms, request, client), group, records)
 
 
 def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
@@ -90,18 +92,16 @@ def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRe
     if epoch == current.epoch:
         return
     owned = _owned(request)
-    is_repeated = epoch == current.previous_epoch and owned is not None and _is_within(owned, current.assigned)
-    if epoch > current.epoch or not is_repeated:
+    is_repeated = epoch == current.previous_epoch and owned is not None
+    if epoch > current.epoch or not (
+        is_repeated and all(map(is_subset, owned or TasksTuple(), current.assigned.tasks))
+    ):
         raise fenced(GroupType.STREAMS, epoch, current.epoch)
 
 
-def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+def _owned(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    return None if any(each is None for each in tasks) else Tasks(*(task_set(each or ()) for each in tasks))
-
-
-def _is_within(owned: Tasks, assigned: Holdings) -> bool:
-    return all(is_subset(some, others) for some, others in zip(owned, assigned.tasks, strict=True))
+    return None if any(each is None for each in tasks) else TasksTuple(*(task_set(each or ()) for each in tasks))
 
 
 def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Decision:
@@ -115,21 +115,15 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return member_sessions.removal(shard, group, [member_id], StreamsResult(response))
+    return remove(shard, group, {member_id}, StreamsResult(response))
 
 
 # ---- 1: the member, the topology, and the group's epoch
 
 
-def _update(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: StreamsGroupHeartbeatRequest,
-    client: Client,
-    group: StreamsGroup,
-    records: list[CoordinatorRecord],
-) -> Decision:
+def _update(beat: StreamsBeat, group: StreamsGroup, records: list[CoordinatorRecord]) -> Decision:
     """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    shard, _, request, client = beat
     group_id, member_id = request.group_id, request.member_id
     member = group.members.get(member_id)
     metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
@@ -168,7 +162,7 @@ def _update(
             _delay_first_assignment(shard, known)
         if request.shutdown_application:
             known.request_shutdown(member_id)
-        return _assign(shard, now_ms, request, known, before, statuses)
+        return _assign(beat, known, before, statuses)
 
     return Outcome(records, then=updated)
 
@@ -215,8 +209,8 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, record
             value.epoch,
         )
         return Topology(value)
-    if group.topology.epoch <= value.epoch and not group.topology.has_same_content(value):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    is_behind = value.epoch < group.topology.epoch
+    check(is_behind or group.topology.has_same_content(value), "Topology updates are not supported yet.")
     return group.topology
 
 
@@ -224,24 +218,15 @@ def _check_tasks(topology: ConfiguredTopology, request: StreamsGroupHeartbeatReq
     """The member's tasks have to be in the topology, once it is ready."""
     if not topology.is_ready:
         return
-    owned: list[TaskIds] = [
-        *(request.active_tasks or ()),
-        *(request.standby_tasks or ()),
-        *(request.warmup_tasks or ()),
-    ]
-    for task in owned:
-        subtopology = (topology.subtopologies or {}).get(task.subtopology_id)
-        if subtopology is None:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Subtopology {task.subtopology_id} does not exist in the topology."
-            )
+    for task in chain(request.active_tasks or (), request.standby_tasks or (), request.warmup_tasks or ()):
+        name, subtopology = task.subtopology_id, (topology.subtopologies or {}).get(task.subtopology_id)
+        tasks = 0 if subtopology is None else subtopology.tasks
+        check(subtopology is not None, f"Subtopology {name} does not exist in the topology.")
         for partition in task.partitions:
-            if not 0 <= partition < subtopology.tasks:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this"
-                    f" subtopology: {subtopology.tasks}",
-                )
+            check(
+                0 <= partition < tasks,
+                f"Task {partition} for subtopology {name} is invalid. Number of tasks for this subtopology: {tasks}",
+            )
 
 
 # ---- 2: the target
@@ -264,17 +249,7 @@ def _assign_unasked(shard: GroupMetadataManager, group_id: str) -> Unasked:
     is_wanted = group is not None and group.members and group.configured is not None
     if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
         return Outcome()
-    return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
-
-
-def _assign_now(
-    shard: GroupMetadataManager, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]
-) -> Outcome[T]:
-    def plan() -> target.Plan:
-        given = input_of(group)
-        return target.Plan(work_of(given), partial(new_target, given, now_ms))
-
-    return target.assign(shard, group, plan, go_on)
+    return target.assign(shard, now_ms, group, plan, Outcome) if group.epoch > group.assignment_epoch else Outcome()
 
 
 def _is_too_early(shard: GroupMetadataManager, now_ms: int, group: StreamsGroup) -> bool:
@@ -282,20 +257,14 @@ def _is_too_early(shard: GroupMetadataManager, now_ms: int, group: StreamsGroup)
     return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
 
 
-def _assign(
-    shard: GroupMetadataManager,
-    now_ms: int,
-    request: StreamsGroupHeartbeatRequest,
-    group: StreamsGroup,
-    before: Before,
-    statuses: list[Status],
-) -> Decision:
+def _assign(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: list[Status]) -> Decision:
+    shard, now_ms, _, _ = beat
     is_waiting = _delay_key(group.group_id) in shard.timers
-    step = partial(_step, shard, request, group, before, statuses, is_waiting)
+    step = partial(_step, beat, group, before, statuses, is_waiting)
     why_not = "initial rebalance delay" if is_waiting else None
     if not is_waiting and group.epoch > group.assignment_epoch:
         if not _is_too_early(shard, now_ms, group):
-            return _assign_now(shard, now_ms, group, step)
+            return target.assign(shard, now_ms, group, plan, step)
         why_not = "assignment interval"
     if why_not is not None:
         text = f"Assignment delayed due to the configured {why_not}."
@@ -306,21 +275,15 @@ def _assign(
 # ---- 3: the member's next step
 
 
-def _step(
-    shard: GroupMetadataManager,
-    request: StreamsGroupHeartbeatRequest,
-    group: StreamsGroup,
-    before: Before,
-    statuses: list[Status],
-    is_waiting: bool,
-) -> Decision:
+def _step(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: list[Status], is_waiting: bool) -> Decision:
     """While a group waits for its first assignment, a former one does not count."""
+    shard, _, request, _ = beat
     member = group.members[request.member_id]
     process_id = member.metadata.process_id
     current = reconciled(
         member.current,
         group.assignment_epoch,
-        Tasks() if is_waiting else group.target(member.member_id),
+        TasksTuple() if is_waiting else group.target(member.member_id),
         partial(group.is_free_active, process_id),
         partial(group.is_free_copy, process_id),
         _owned(request),
@@ -329,8 +292,8 @@ def _step(
     records = [RECORDS.current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
-        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
-        found = streams_response.response_to(group, member, request, before, statuses, shard.cluster.topics())
+        keep_alive(shard, group, member, has_moved=has_moved)
+        found = response_to(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.settings_of(group)
         found.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
             settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
@@ -338,3 +301,53 @@ def _step(
         return Outcome(response=found)
 
     return Outcome(records, then=stepped)
+
+
+# ---- the form of a request
+
+
+def validate(request: StreamsGroupHeartbeatRequest) -> None:
+    """What Kafka 4.3.1 does not serve is refused first, then what contradicts itself: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
+    _check_supported(request)
+    check_ids(request)
+    if request.member_epoch == JOINING_EPOCH:
+        _check_joining(request)
+    elif request.member_epoch == STATIC_LEAVING_EPOCH:
+        check(request.instance_id is not None, "InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVING_EPOCH:
+        check(False, f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(each is not None for each in tasks):
+        check(all(each is not None for each in tasks), "If one task-type is non-null, all must be non-null.")
+    if request.member_epoch != JOINING_EPOCH:
+        check(request.topology is None, "Topology can only be provided when (re-)joining.")
+
+
+def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
+    check(request.instance_id is None, "Static membership is not yet supported.")
+    check(request.task_offsets is None, "TaskOffsets are not supported yet.")
+    check(request.task_end_offsets is None, "TaskEndOffsets are not supported yet.")
+    check(not request.warmup_tasks, "WarmupTasks are not supported yet.")
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
+        check(not subtopology.source_topic_regex, "Regular expressions for source topics are not supported yet.")
+
+
+def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
+    check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+    check(request.active_tasks == [], "ActiveTasks must be empty when (re-)joining.")
+    check(request.standby_tasks == [], "StandbyTasks must be empty when (re-)joining.")
+    check(request.warmup_tasks == [], "WarmupTasks must be empty when (re-)joining.")
+    check(request.topology is not None, "Topology must be non-null when (re-)joining.")
+    if request.topology is not None:
+        _check_changelogs(request.topology)
+
+
+def _check_changelogs(topology: messages.Topology) -> None:
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
+                    f" {topic.partitions}.",
+                )

@@ -1,34 +1,45 @@
-"""The share coordinator as handlers and the persister see it: finds the shard of each share partition of a request.
+"""The share coordinator as handlers and the persister see it: finds the shard of each share partition of a request, and decides.
 
 A request may name share partitions of several shards: each is decided, appended and committed by itself, and the response has a
 result for each.
+
+    INVALID_REQUEST             a negative partition or state epoch, a batch that ends before it begins, or no state to read or write:
+                                the group coordinator initializes a share partition before a leader may use it
+    FENCED_LEADER_EPOCH         a leader of a later epoch has read the state: this one is deposed
+    FENCED_STATE_EPOCH          the state was initialized again since: the leader has to read the new one
+    UNKNOWN_TOPIC_OR_PARTITION  the metadata does not have the partition
+
+A read raises the leader epoch, an initialization the state epoch; a write changes neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.share.coordinator import requests
 from ottla.broker.share.coordinator.share_shard import (
+    NO_STATE,
+    PartitionState,
     ShareCoordinatorConfig,
     ShareRecordCodec,
     ShareShard,
     delete_of_topics,
     snapshot_cold,
+    snapshot_record,
 )
-from ottla.broker.share.share_state import SharePartitionKey
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
+from ottla.broker.share.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey
+from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.coordinator_records import ShareUpdateKey, ShareUpdateValue
 from ottla.protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -36,57 +47,177 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
-from ottla.protocol.messages.shared_structs import SharePartitionResult, ShareStateResult
+from ottla.protocol.messages.shared_structs import (
+    ReadStatePartition,
+    SharePartitionResult,
+    ShareStateResult,
+    StateBatch,
+)
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.network.reply import Answer, gather, then
+from ottla.server.network.context import Answer, gather, then
+
+T = TypeVar("T")
+
+#: An epoch of a request that is not to be compared.
+ANY_EPOCH = -1
+
+
+def initialize(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: initialize_share_group_state.PartitionData
+) -> Outcome[SharePartitionResult]:
+    """The new state keeps the leader epoch: a deposed leader stays fenced."""
+    _check_partition(key)
+    _check(data.state_epoch >= 0, "The state epoch cannot be a negative number.")
+    known = shard.states.get(key)
+    if known is not None and known.state_epoch > data.state_epoch:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+    _check_topic(shard, key)
+    if known is not None and known.state_epoch == data.state_epoch and data.start_offset == UNINITIALIZED_START_OFFSET:
+        # Of a group coordinator that has been deposed since, and whose persister has tried again: members may have acknowledged.
+        return Outcome(response=SharePartitionResult(key.partition))
+    before = NO_STATE._replace(snapshot_epoch=-1, leader_epoch=0) if known is None else known
+    state = before._replace(
+        state_epoch=data.state_epoch,
+        start_offset=data.start_offset,
+        delivery_complete_count=UNKNOWN_COUNT if data.start_offset == UNINITIALIZED_START_OFFSET else 0,
+        batches=(),
+        created_ms=now_ms,
+    )
+    return Outcome([snapshot_record(key, state.snapshot(now_ms))], SharePartitionResult(key.partition))
+
+
+def read(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
+) -> Outcome[read_share_group_state.PartitionResult]:
+    state = _state(shard, key, "Read")
+    if data.leader_epoch != ANY_EPOCH and data.leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    _check_topic(shard, key)
+    result = read_share_group_state.PartitionResult(
+        partition=key.partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=[StateBatch(*batch) for batch in state.batches],
+    )
+    if data.leader_epoch in (ANY_EPOCH, state.leader_epoch):
+        return Outcome(response=result)
+    update = ShareUpdateValue(
+        state.snapshot_epoch, data.leader_epoch, UNINITIALIZED_START_OFFSET, state.delivery_complete_count
+    )
+    return _changed(shard, now_ms, key, state, update, result)
+
+
+def write(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: write_share_group_state.PartitionData
+) -> Outcome[SharePartitionResult]:
+    state = _state(shard, key, "Write")
+    if data.leader_epoch != ANY_EPOCH and data.leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if data.state_epoch != ANY_EPOCH and data.state_epoch < state.state_epoch:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+    for batch in data.state_batches:
+        _check(0 <= batch.first_offset <= batch.last_offset, "A state batch cannot end before it begins.")
+    _check_topic(shard, key)
+    update = ShareUpdateValue(
+        state.snapshot_epoch,
+        state.leader_epoch,
+        data.start_offset,
+        data.delivery_complete_count,
+        data.state_batches,
+    )
+    result = SharePartitionResult(key.partition)
+    return _changed(shard, now_ms, key, state, update, result)
+
+
+def delete(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: delete_share_group_state.PartitionData
+) -> Outcome[SharePartitionResult]:
+    _check_partition(key)
+    result = SharePartitionResult(key.partition)
+    if key not in shard.states and key not in shard.unreadable:
+        _check_topic(shard, key)
+        return Outcome(response=result)
+    return Outcome([snapshot_record(key, None)], result)
+
+
+def summarize(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
+) -> Outcome[read_share_group_state_summary.PartitionResult]:
+    """The response has no start offset where there is no state."""
+    _check_partition(key)
+    shard.check_readable(key)
+    _check_topic(shard, key)
+    state = shard.states.get(key, NO_STATE._replace(leader_epoch=0))
+    return Outcome(
+        response=read_share_group_state_summary.PartitionResult(
+            partition=key.partition,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+        )
+    )
+
+
+def _state(shard: ShareShard, key: SharePartitionKey, what: str) -> PartitionState:
+    _check_partition(key)
+    shard.check_readable(key)
+    state = shard.states.get(key)
+    _check(state is not None, f"{what} operation on uninitialized share partition not allowed.")
+    assert state is not None
+    return state
+
+
+def _changed(
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, state: PartitionState, update: ShareUpdateValue, result: T
+) -> Outcome[T]:
+    """An update, or a snapshot if there were enough of them: a coordinator that loads replays all since the oldest snapshot."""
+    if state.updates < shard.config.updates_per_snapshot:
+        return Outcome([(ShareUpdateKey(*key), update)], result)
+    return Outcome([snapshot_record(key, state.updated(update)._replace(created_ms=now_ms).snapshot(now_ms))], result)
+
+
+def _check_partition(key: SharePartitionKey) -> None:
+    _check(key.partition >= 0, "The partition id cannot be a negative number.")
+
+
+def _check_topic(shard: ShareShard, key: SharePartitionKey) -> None:
+    if shard.topics().partition(key.topic_id, key.partition) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _check(is_right: bool, message: str) -> None:
+    if not is_right:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
 
 TOPIC = SHARE_GROUP_STATE_TOPIC
 #: The log's beginning: no record is redundant.
 NOTHING = 0
 
 
-class Api(NamedTuple):
-    """The decision about one share partition of a request, and the structs of its result, of a topic's results and of the response."""
+class StateApi(NamedTuple):
+    """The decision about one share partition of a request, and the structs of its result and of a topic's results."""
 
     decide: Callable[[ShareShard, int, SharePartitionKey, Any], Outcome[Any]]
-    result: Callable[..., Any]
-    topic_result: Callable[[bytes, list[Any]], object]
-    response: Callable[[list[Any]], Any]
+    result: Callable[..., Any] = SharePartitionResult
+    topic_result: Callable[[bytes, list[Any]], object] = ShareStateResult
 
 
-#: By the class of the request. The five requests have the same shape.
-APIS: Mapping[type, Api] = {
-    initialize_share_group_state.InitializeShareGroupStateRequest: Api(
-        requests.initialize,
-        SharePartitionResult,
-        ShareStateResult,
-        initialize_share_group_state.InitializeShareGroupStateResponse,
+#: The five requests have the same shape.
+STATE_APIS = {
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: StateApi(initialize),
+    ApiKey.READ_SHARE_GROUP_STATE: StateApi(
+        read, read_share_group_state.PartitionResult, read_share_group_state.ReadStateResult
     ),
-    read_share_group_state.ReadShareGroupStateRequest: Api(
-        requests.read,
-        read_share_group_state.PartitionResult,
-        read_share_group_state.ReadStateResult,
-        read_share_group_state.ReadShareGroupStateResponse,
-    ),
-    write_share_group_state.WriteShareGroupStateRequest: Api(
-        requests.write,
-        SharePartitionResult,
-        ShareStateResult,
-        write_share_group_state.WriteShareGroupStateResponse,
-    ),
-    delete_share_group_state.DeleteShareGroupStateRequest: Api(
-        requests.delete,
-        SharePartitionResult,
-        ShareStateResult,
-        delete_share_group_state.DeleteShareGroupStateResponse,
-    ),
-    read_share_group_state_summary.ReadShareGroupStateSummaryRequest: Api(
-        requests.summarize,
-        read_share_group_state_summary.PartitionResult,
-        read_share_group_state_summary.ReadStateSummaryResult,
-        read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
+    ApiKey.WRITE_SHARE_GROUP_STATE: StateApi(write),
+    ApiKey.DELETE_SHARE_GROUP_STATE: StateApi(delete),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: StateApi(
+        summarize, read_share_group_state_summary.PartitionResult, read_share_group_state_summary.ReadStateSummaryResult
     ),
 }
+#: With the class of the response, by that of the request.
+BY_REQUEST = {APIS[key].request: (api, APIS[key].response) for key, api in STATE_APIS.items()}
 
 
 class ShareCoordinator(Coordinator[ShareShard]):
@@ -124,7 +255,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         super().on_elected(partition, leader_epoch)
         if not self._timers:
-            self._schedule(self._snapshot_cold, self.config.cold_snapshot_interval_ms)
+            self._schedule(partial(self.runtime.write_all, snapshot_cold), self.config.cold_snapshot_interval_ms)
             self._schedule(self._prune_all, self.config.prune_interval_ms)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -149,9 +280,6 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
         self._timers[work] = self._clock.call_later(interval_ms, run)
 
-    def _snapshot_cold(self) -> None:
-        self.runtime.write_all(snapshot_cold)
-
     def _prune_all(self) -> None:
         """Snapshots count once they are committed: the records before them are all that a new leader may have."""
         for partition in self.runtime.active_partitions():
@@ -166,10 +294,10 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     def respond(self, request: Any) -> Answer[Any]:
         """A request without a group gets a response without results, as in Kafka."""
-        api = APIS[request.__class__]
-        self.writes += api.decide is requests.write
+        api, response = BY_REQUEST[request.__class__]
+        self.writes += api.decide is write
         if not request.group_id:
-            return api.response([])
+            return response([])
 
         def ask(topic_id: bytes, data: Any) -> Answer[object]:
             def on_error(error: KafkaError) -> object:
@@ -192,5 +320,5 @@ class ShareCoordinator(Coordinator[ShareShard]):
                 )
                 for topic in request.topics
             ],
-            api.response,
+            response,
         )

@@ -16,6 +16,7 @@ from ottla.controller.raft.messages import (
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
+    LeaderReply,
     RemoveVoter,
     RequestBody,
     UpdateVoter,
@@ -26,7 +27,6 @@ from ottla.controller.raft.messages import (
 from ottla.controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
 from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints, ReplicaKey, Voter
 from ottla.protocol.api import ApiKey
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import begin_quorum_epoch as begin_api
 from ottla.protocol.messages import end_quorum_epoch as end_api
 from ottla.protocol.messages import fetch as fetch_api
@@ -38,8 +38,7 @@ from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftV
 from ottla.protocol.messages.quorum_structs import NodeEndpoint, PartitionDataResponse, TopicDataResponse
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.protocol.messages.shared_structs import CurrentLeader
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply, RequestContext
 
 #: The first version of each API whose response may carry the leader's endpoint.
 _ENDPOINTS_SINCE = {
@@ -51,7 +50,7 @@ _ENDPOINTS_SINCE = {
 }
 
 
-class PendingResponse:
+class PendingRaftResponse:
     """A pending response; the core has it as `reply_to`."""
 
     __slots__ = ("api_key", "listener_name", "reply", "version")
@@ -128,10 +127,8 @@ def read_end(request: end_api.EndQuorumEpochRequest) -> EndQuorumEpoch | None:
 
 
 def read_fetch_snapshot(request: snapshot_api.FetchSnapshotRequest) -> FetchSnapshot | None:
-    if len(request.topics) != 1 or request.topics[0].name != TOPIC or len(request.topics[0].partitions) != 1:
-        return None
-    part = request.topics[0].partitions[0]
-    if part.partition != PARTITION:
+    part = _only_partition(request, "name", "partition")
+    if part is None:
         return None
     return FetchSnapshot(
         request.cluster_id,
@@ -176,12 +173,12 @@ def _endpoints(listeners: list[Any]) -> QuorumEndpoints:
     return tuple(QuorumEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 
-def _only_partition(request: Any) -> Any:
+def _only_partition(request: Any, name: str = "topic_name", index: str = "partition_index") -> Any:
     topics = request.topics
-    if len(topics) != 1 or topics[0].topic_name != TOPIC or len(topics[0].partitions) != 1:
+    if len(topics) != 1 or getattr(topics[0], name) != TOPIC or len(topics[0].partitions) != 1:
         return None
     partition = topics[0].partitions[0]
-    return partition if partition.partition_index == PARTITION else None
+    return partition if getattr(partition, index) == PARTITION else None
 
 
 #: The reader of each API's requests. It returns None if the request is not for the metadata log, or not for it alone.
@@ -195,39 +192,43 @@ READERS: dict[ApiKey, Callable[[Any], RequestBody | None]] = {
     ApiKey.REMOVE_RAFT_VOTER: read_remove,
     ApiKey.UPDATE_RAFT_VOTER: read_update,
 }
-#: The response to a request that is not for the metadata log; the other APIs name no partition.
-INVALID: dict[ApiKey, Callable[[], Any]] = {
-    ApiKey.FETCH: lambda: fetch_api.FetchResponse(error_code=ErrorCode.INVALID_REQUEST),
-    ApiKey.VOTE: lambda: vote_api.VoteResponse(ErrorCode.INVALID_REQUEST),
-    ApiKey.BEGIN_QUORUM_EPOCH: lambda: begin_api.BeginQuorumEpochResponse(ErrorCode.INVALID_REQUEST),
-    ApiKey.END_QUORUM_EPOCH: lambda: end_api.EndQuorumEpochResponse(ErrorCode.INVALID_REQUEST),
-    ApiKey.FETCH_SNAPSHOT: lambda: snapshot_api.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST),
+#: The response of each API that names partitions. A request that is not for the metadata log, and a reply without an epoch, is an
+#: error of the whole request.
+RESPONSES: dict[ApiKey, Callable[..., Any]] = {
+    ApiKey.FETCH: fetch_api.FetchResponse,
+    ApiKey.VOTE: vote_api.VoteResponse,
+    ApiKey.BEGIN_QUORUM_EPOCH: begin_api.BeginQuorumEpochResponse,
+    ApiKey.END_QUORUM_EPOCH: end_api.EndQuorumEpochResponse,
+    ApiKey.FETCH_SNAPSHOT: snapshot_api.FetchSnapshotResponse,
 }
 
 
-# Replies. A reply without an epoch is an error of the whole request.
+# Replies.
 
 
-def reply_to_wire(reply: Any, pending: PendingResponse, records: Any = None) -> Any:
+def reply_to_wire(reply: Any, pending: PendingRaftResponse, records: Any = None) -> Any:
+    if isinstance(reply, VoterChangeReply):
+        return _voter_change_response(reply, pending)
+    if reply.epoch < 0:
+        return RESPONSES[pending.api_key](error_code=reply.error)
     match reply:
         case FetchReply():
             return _fetch_response(reply, pending, records)
-        case VoteReply():
-            return _vote_response(reply, pending)
-        case BeginQuorumEpochReply():
-            return _epoch_response(reply, pending, begin_api.BeginQuorumEpochResponse)
-        case EndQuorumEpochReply():
-            return _epoch_response(reply, pending, end_api.EndQuorumEpochResponse)
         case FetchSnapshotReply():
             return _snapshot_response(reply, pending)
-        case VoterChangeReply():
-            return _voter_change_response(reply, pending)
-    raise AssertionError(f"no reply on the wire: {reply}")
+        case VoteReply():
+            part = vote_api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch, reply.granted)
+            topic: Any = vote_api.TopicDataResponse(TOPIC, [part])
+        case BeginQuorumEpochReply() | EndQuorumEpochReply():
+            topic = TopicDataResponse(
+                TOPIC, [PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)]
+            )
+        case _:
+            raise AssertionError(f"no reply on the wire: {reply}")
+    return RESPONSES[pending.api_key](topics=[topic], node_endpoints=_leader_nodes(reply, pending))
 
 
-def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -> fetch_api.FetchResponse:
-    if reply.epoch < 0:
-        return fetch_api.FetchResponse(error_code=reply.error)
+def _fetch_response(reply: FetchReply, pending: PendingRaftResponse, records: Any) -> fetch_api.FetchResponse:
     part = fetch_api.PartitionData(
         partition_index=PARTITION,
         error_code=reply.error,
@@ -242,29 +243,11 @@ def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -
     if reply.snapshot is not None:
         part.snapshot_id = fetch_api.SnapshotId(reply.snapshot.offset, reply.snapshot.epoch)
     topic = fetch_api.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[part])
-    nodes = [shared_structs.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    nodes = _leader_nodes(reply, pending, shared_structs.NodeEndpoint)
     return fetch_api.FetchResponse(responses=[topic], node_endpoints=nodes)
 
 
-def _vote_response(reply: VoteReply, pending: PendingResponse) -> vote_api.VoteResponse:
-    if reply.epoch < 0:
-        return vote_api.VoteResponse(reply.error)
-    part = vote_api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch, reply.granted)
-    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
-    return vote_api.VoteResponse(ErrorCode.NONE, [vote_api.TopicDataResponse(TOPIC, [part])], nodes)
-
-
-def _epoch_response(reply: Any, pending: PendingResponse, response: Any) -> Any:
-    if reply.epoch < 0:
-        return response(reply.error)
-    part = PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)
-    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
-    return response(ErrorCode.NONE, [TopicDataResponse(TOPIC, [part])], nodes)
-
-
-def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> snapshot_api.FetchSnapshotResponse:
-    if reply.epoch < 0:
-        return snapshot_api.FetchSnapshotResponse(error_code=reply.error)
+def _snapshot_response(reply: FetchSnapshotReply, pending: PendingRaftResponse) -> snapshot_api.FetchSnapshotResponse:
     snapshot = reply.snapshot or OffsetAndEpoch(0, 0)
     part = snapshot_api.PartitionSnapshotResponse(
         PARTITION,
@@ -275,12 +258,11 @@ def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> s
         reply.position,
         reply.data,
     )
-    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     topic = snapshot_api.TopicSnapshotResponse(TOPIC, [part])
-    return snapshot_api.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)
+    return snapshot_api.FetchSnapshotResponse(topics=[topic], node_endpoints=_leader_nodes(reply, pending))
 
 
-def _voter_change_response(reply: VoterChangeReply, pending: PendingResponse) -> Any:
+def _voter_change_response(reply: VoterChangeReply, pending: PendingRaftResponse) -> Any:
     message = reply.message or (reply.error.message if reply.error else None)
     if pending.api_key is ApiKey.ADD_RAFT_VOTER:
         return AddRaftVoterResponse(0, reply.error, message)
@@ -293,12 +275,14 @@ def _voter_change_response(reply: VoterChangeReply, pending: PendingResponse) ->
     return response
 
 
-def _leader_endpoint(reply: Any, pending: PendingResponse) -> QuorumEndpoints:
+def _leader_nodes(
+    reply: LeaderReply, pending: PendingRaftResponse, node: Callable[..., Any] = NodeEndpoint
+) -> list[Any]:
     if reply.leader_id < 0 or pending.version < _ENDPOINTS_SINCE[pending.api_key]:
-        return ()
-    return _endpoint_named(reply.leader_endpoints, pending)
+        return []
+    return [node(reply.leader_id, each.host, each.port) for each in _endpoint_named(reply.leader_endpoints, pending)]
 
 
-def _endpoint_named(endpoints: QuorumEndpoints, pending: PendingResponse) -> QuorumEndpoints:
+def _endpoint_named(endpoints: QuorumEndpoints, pending: PendingRaftResponse) -> QuorumEndpoints:
     """Returns the endpoint of the listener on which the request arrived, because the sender can reach that one."""
     return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

@@ -1,10 +1,23 @@
-"""Quotas, policies, metrics and telemetry."""
+"""Quotas, policies, metrics and telemetry; remote (tiered) storage, which is accepted, so that configurations can be shared with Kafka."""
 
 from __future__ import annotations
 
-from ottla.server.config.columns import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
-from ottla.server.config.key import ConfigKey, table
-from ottla.server.config.validators import at_least, names
+from ottla.server.config.key import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    ConfigKey,
+    table,
+)
+from ottla.server.config.validators import at_least, between, names, not_empty
 
 # fmt: off
 OPERATIONS = table(
@@ -38,5 +51,62 @@ OPERATIONS = table(
         "Accepted for compatibility: metrics are read at a scrape.", at_least(1)),
     ConfigKey("telemetry.max.bytes", INT, 1_048_576, LOW, "The largest push of client metrics.", at_least(1)),
     ConfigKey("config.providers", LIST, [], LOW, "Names of providers that values may refer to.", names(), CLUSTER_WIDE),
+)
+
+REMOTE = table(
+    ConfigKey("remote.log.storage.system.enable", BOOLEAN, False, MEDIUM, "Whether this broker has remote storage."),
+    ConfigKey("remote.log.storage.manager.class.name", STRING, None, MEDIUM,
+        "What keeps segments remotely, by class name.", not_empty),
+    ConfigKey("remote.log.storage.manager.class.path", STRING, None, MEDIUM, "Where that class is found."),
+    ConfigKey("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", MEDIUM,
+        "The prefix of configurations handed to the storage manager.", not_empty),
+    ConfigKey("remote.log.metadata.manager.class.name", STRING,
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", MEDIUM,
+        "What keeps the metadata of remote segments, by class name.", not_empty),
+    ConfigKey("remote.log.metadata.manager.class.path", STRING, None, MEDIUM, "Where that class is found."),
+    ConfigKey("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", MEDIUM,
+        "The prefix of configurations handed to the metadata manager.", not_empty),
+    ConfigKey("remote.log.metadata.manager.listener.name", STRING, None, MEDIUM,
+        "The listener that the metadata manager connects to.", not_empty),
+    ConfigKey("remote.log.metadata.custom.metadata.max.bytes", INT, 128, LOW,
+        "The largest custom metadata of a remote segment.", at_least(0)),
+    ConfigKey("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, LOW,
+        "Room for indexes of remote segments on the local disk.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.index.file.cache.ttl.ms", LONG, 900_000, LOW,
+        "How long an unused index of a remote segment is kept.", at_least(-1), internal=True),
+    ConfigKey("remote.log.manager.thread.pool.size", INT, 2, MEDIUM,
+        "Workers that plan the copying of segments.", at_least(1)),
+    ConfigKey("remote.log.manager.copier.thread.pool.size", INT, 10, MEDIUM,
+        "Workers that copy segments.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.manager.expiration.thread.pool.size", INT, 10, MEDIUM,
+        "Workers that delete expired remote segments.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.manager.follower.thread.pool.size", INT, 2, MEDIUM,
+        "Workers that follow remote segments of led-elsewhere partitions.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.manager.task.interval.ms", LONG, 30_000, LOW,
+        "How often copying and expiry are looked over.", at_least(1)),
+    ConfigKey("remote.log.manager.task.retry.backoff.ms", LONG, 500, LOW,
+        "The pause after a failed task, at first.", at_least(1), internal=True),
+    ConfigKey("remote.log.manager.task.retry.backoff.max.ms", LONG, 30_000, LOW,
+        "The pause after a failed task, at most.", at_least(1), internal=True),
+    ConfigKey("remote.log.manager.task.retry.jitter", DOUBLE, 0.2, LOW,
+        "The most by which that pause is changed at random.", between(0, 0.5), internal=True),
+    ConfigKey("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, MEDIUM,
+        "What is copied to remote storage per second at most.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.manager.copy.quota.window.num", INT, 11, MEDIUM, "Samples of the copy quota.", at_least(1)),
+    ConfigKey("remote.log.manager.copy.quota.window.size.seconds", INT, 1, MEDIUM,
+        "The time of one sample of the copy quota.", at_least(1)),
+    ConfigKey("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, MEDIUM,
+        "What is read from remote storage per second at most.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.manager.fetch.quota.window.num", INT, 11, MEDIUM, "Samples of the fetch quota.", at_least(1)),
+    ConfigKey("remote.log.manager.fetch.quota.window.size.seconds", INT, 1, MEDIUM,
+        "The time of one sample of the fetch quota.", at_least(1)),
+    ConfigKey("remote.log.reader.threads", INT, 10, MEDIUM,
+        "Workers that read from remote storage.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.log.reader.max.pending.tasks", INT, 100, MEDIUM,
+        "Reads from remote storage that may wait.", at_least(1)),
+    ConfigKey("remote.fetch.max.wait.ms", INT, 500, MEDIUM,
+        "How long a fetch waits for remote storage.", at_least(1), CLUSTER_WIDE),
+    ConfigKey("remote.list.offsets.request.timeout.ms", LONG, 30_000, MEDIUM,
+        "How long a search by timestamp waits for remote storage.", at_least(1), CLUSTER_WIDE),
 )
 # fmt: on

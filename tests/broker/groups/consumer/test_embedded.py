@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.consumer import embedded
+from ottla.broker.groups.modern import assignment as embedded
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription

@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups import target
 from ottla.broker.groups.consumer import (
     classic_members,
     consumer_heartbeat,
-    consumer_reconcile,
     regexes,
     subscribe,
 )
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.consumer_member import Member
-from ottla.broker.groups.state.modern_group import GroupState
+from ottla.broker.groups.state.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.state.modern_group import ModernGroupState
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -176,7 +175,7 @@ class History:
         self.check()
         group = self.group
         if group is not None:
-            assert group.state is (GroupState.STABLE if self.members else GroupState.EMPTY)
+            assert group.state is (ModernGroupState.STABLE if self.members else ModernGroupState.EMPTY)
         wanted = {topic for member in self.members for topic in self.topics_of(member)}
         owned = [(t, p) for member in self.members for t, partitions in member.owned.items() for p in partitions]
         assert sorted(owned) == sorted((t, p) for t in wanted for p in range(self.harness.topics.get(t, 0)))
@@ -201,16 +200,18 @@ def view(group: ConsumerGroup) -> dict[str, Any]:
 _replacement = ConsumerGroup.replacement
 
 
-def replacement_without_tombstones(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:
+def replacement_without_tombstones(
+    group: ConsumerGroup, former: ConsumerGroupMember, member_id: str
+) -> list[CoordinatorRecord]:
     return [(key, value) for key, value in _replacement(group, former, member_id) if value is not None]
 
 
 MUTANTS: dict[str, Patch] = {
     "a partition is given before it is given up": (ConsumerGroup, "is_free", lambda self, topic_id, partition: True),
-    "a member is believed to have given everything up": (consumer_reconcile, "_has_any", lambda owned, revoked: False),
+    "a member is believed to have given everything up": (subscribe, "_has_any", lambda owned, revoked: False),
     "a heartbeat of any epoch is served": (consumer_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is computed once": (subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),
+    "a target is computed once": (target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),
     "a regular expression is resolved once": (regexes, "REFRESH_MIN_INTERVAL_MS", 10**9),
     "a classic member is never sent to join again": (classic_members, "_has_to_join", lambda group, member: False),
     "a static member's former id stays": (ConsumerGroup, "replacement", replacement_without_tombstones),

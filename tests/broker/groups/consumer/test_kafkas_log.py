@@ -10,10 +10,10 @@ from typing import Any
 
 from ottla.broker.groups.group_descriptions import CONSUMER_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.modern.assignment import assignment_of, partitions_of
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.shared_map import Map
-from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.records.batch import iter_batches
@@ -83,6 +83,7 @@ def test_members_go_on_in_their_epochs_with_what_they_have() -> None:
             else:
                 beat = ConsumerGroupHeartbeatRequest(group.group_id, member.member_id, member.current.epoch)
                 answer = harness.coordinator.consumer_heartbeat(beat, Client(1, "wire", "/127.0.0.1"))
-                assert (answer.member_epoch, answer.assignment) == (member.current.epoch, None)
+                assert answer.member_epoch == member.current.epoch
+                assert assignment_of(answer.assignment.topic_partitions) == partitions_of(member.current.assigned)
             assert not answer.error_code, answer
     assert harness.says() == harness.said

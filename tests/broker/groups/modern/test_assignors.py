@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.groups.modern import range as by_range
-from ottla.broker.groups.modern import uniform
 from ottla.broker.groups.modern.assignment import Assignment, Assignor, Subscriber
+from ottla.broker.groups.modern.assignors import assign_range, assign_uniform
 
 TOPICS = [bytes([n]) * 16 for n in range(5)]
-ASSIGNORS = pytest.mark.parametrize("assign", [uniform.assign, by_range.assign])
+ASSIGNORS = pytest.mark.parametrize("assign", [assign_uniform, assign_range])
 
 counts = st.fixed_dictionaries({topic_id: st.integers(0, 9) for topic_id in TOPICS})
 member_ids = st.lists(st.sampled_from("abcdefghij"), min_size=1, unique=True)
@@ -76,21 +75,21 @@ def test_whatever_was_before_the_uniform_assignor_is_complete_balanced_and_then_
     counts: dict[bytes, int],
     later_counts: dict[bytes, int],
 ) -> None:
-    targets = uniform.assign({m: Subscriber(topics) for m, topics in first.items()}, counts)
+    targets = assign_uniform({m: Subscriber(topics) for m, topics in first.items()}, counts)
     members = after({m: Subscriber(topics) for m, topics in second.items()}, targets)
-    targets = uniform.assign(members, later_counts)
+    targets = assign_uniform(members, later_counts)
     check_complete(members, later_counts, targets)
     check_balanced(members, targets)
-    assert uniform.assign(after(members, targets), later_counts) == targets
+    assert assign_uniform(after(members, targets), later_counts) == targets
 
 
 @given(member_ids, member_ids, subscriptions, counts)
 def test_members_of_one_subscription_give_up_only_what_others_need(
     before: list[str], now: list[str], topics: frozenset[bytes], counts: dict[bytes, int]
 ) -> None:
-    old = uniform.assign({m: Subscriber(topics) for m in before}, counts)
+    old = assign_uniform({m: Subscriber(topics) for m in before}, counts)
     members = after({m: Subscriber(topics) for m in now}, old)
-    new = uniform.assign(members, counts)
+    new = assign_uniform(members, counts)
     check_complete(members, counts, new)
     load = loads(new)
     assert max(load.values()) - min(load.values()) <= 1
@@ -106,7 +105,7 @@ def test_members_of_one_subscription_give_up_only_what_others_need(
 
 def test_range_gives_members_the_same_partitions_of_topics_alike() -> None:
     members = {m: Subscriber(frozenset(TOPICS[:2])) for m in "abc"}
-    targets = by_range.assign(members, {TOPICS[0]: 7, TOPICS[1]: 7})
+    targets = assign_range(members, {TOPICS[0]: 7, TOPICS[1]: 7})
     assert targets["a"] == {TOPICS[0]: {0, 1, 2}, TOPICS[1]: {0, 1, 2}}
     assert targets["c"] == {TOPICS[0]: {5, 6}, TOPICS[1]: {5, 6}}
 
@@ -116,7 +115,7 @@ def test_a_static_member_keeps_its_range_under_another_member_id() -> None:
     members = {"x": Subscriber(topics, instance_id="1"), "y": Subscriber(topics, instance_id="2")}
     again = {"z": Subscriber(topics, instance_id="1"), "y": Subscriber(topics, instance_id="2")}
     counts = {TOPICS[0]: 4}
-    assert by_range.assign(members, counts)["x"] == by_range.assign(again, counts)["z"]
+    assert assign_range(members, counts)["x"] == assign_range(again, counts)["z"]
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
@@ -124,12 +123,12 @@ def test_5000_partitions_and_500_members_take_50_ms(kinds: int) -> None:
     topics = [n.to_bytes(16, "big") for n in range(50)]
     counts = dict.fromkeys(topics, 100)
     members = {f"m{n:03}": Subscriber(frozenset(topics[: 50 - n % kinds])) for n in range(500)}
-    targets = uniform.assign(members, counts)
+    targets = assign_uniform(members, counts)
     half = {m: member for n, (m, member) in enumerate(after(members, targets).items()) if n % 2}
     seconds = []
     for _ in range(5):  # the best of them counts: other processes take the caches, and processor time grows with that
         began = time.process_time()
-        uniform.assign(members, counts)
-        uniform.assign(half, counts)
+        assign_uniform(members, counts)
+        assign_uniform(half, counts)
         seconds.append((time.process_time() - began) / 2)
     assert min(seconds) < 0.1, "twice what is promised"

@@ -6,9 +6,8 @@ import pytest
 
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX, Racks, TopicHashes, topic_hash
-from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.shared_map import Map
-from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.groups.cluster import topics_image

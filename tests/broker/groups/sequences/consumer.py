@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from ottla.broker.groups.modern.assignment import assignment_of
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.shared_structs import TopicIdPartitions
@@ -31,7 +32,7 @@ class ConsumerPlayer(ClassicPlayer):
         owned: str = "none",
     ) -> Any:
         member.instance = instance or None
-        member.epoch, member.previous_epoch, member.held = 0, 0, None
+        member.epoch, member.previous_epoch, member.held, member.named = 0, 0, None, None
         return await self._beat(
             member,
             0,
@@ -97,8 +98,16 @@ class ConsumerPlayer(ClassicPlayer):
         answer = await self.side.request(request, 1)
         if not answer.error_code and remembers:
             member.advance(answer.member_epoch)
+            if request.topic_partitions is not None:
+                member.named = assignment_of(request.topic_partitions)
             if answer.assignment is not None:
-                member.held = [(each.topic_id, each.partitions) for each in answer.assignment.topic_partitions]
+                held = [(each.topic_id, each.partitions) for each in answer.assignment.topic_partitions]
+                has_named = member.named == assignment_of(answer.assignment.topic_partitions)
+                is_full = "rebalance_timeout_ms" in fields
+                if self.side.sends_again and held == member.held and not has_named and not is_full:
+                    # It has not reported that it owns just that, and gets it again (docs/DIFFERENCES.md).
+                    answer.assignment = None
+                member.held = held
         if fields.get("subscribed_topic_regex"):
             await self.settle()
         return answer

@@ -37,6 +37,8 @@ class Side(Protocol):
 
     settle_seconds: float
     topic_names: dict[bytes, str]
+    #: It is ours, and sends a member of a consumer group its assignment until that has reported it as its own.
+    sends_again: bool
     #: Another connection, of a client with this id.
     again: Callable[[str], Any]
 
@@ -58,13 +60,14 @@ class NoAnswer(Exception):
 
 
 class Member:
-    """What a client remembers. `epoch` is the last one it was given, `held` the assignment."""
+    """What a client remembers. `epoch` is the last one it was given, `held` the assignment, `named` what it reported last."""
 
     def __init__(self, name: str) -> None:
         self.id = member_id(name)
         self.epoch = self.previous_epoch = 0
         self.instance: str | None = None
         self.held: Any = None
+        self.named: Any = None
 
     def epoch_of(self, word: str) -> int:
         """`same`, `prev`, or a number: with a sign it is a distance."""

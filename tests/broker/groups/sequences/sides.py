@@ -96,6 +96,7 @@ class Broker:
     ) -> None:
         self.settle_seconds = settle_seconds
         self.channel = Channel(world, host, port, client_id)
+        self.sends_again = known is not None and known.sends_again
         self.topic_names: dict[bytes, str] = {} if known is None else known.topic_names
         self.ids: dict[str, bytes] = {} if known is None else known.ids
         self.again = lambda client_id="wire": Broker(world, host, port, settle_seconds, self, client_id)
@@ -248,4 +249,5 @@ async def of_simulation(
     assert await cluster.all_serve(20)
     client = SimHost("client", cluster.hub, random.Random(2)).boot()
     side = Broker(client, "n1", BROKER_PORT, settle_seconds=0.5)
+    side.sends_again = True
     return await played(side, sequences, at_once=16)

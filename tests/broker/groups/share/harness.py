@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.server.network.reply import Reply
+from ottla.server.network.context import Reply
 from tests.broker.groups.harness import GroupCoordinatorHarness
 
 CLIENT = Client(1, "client", "/127.0.0.1")
@@ -44,8 +43,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
         )
         self.states.on_elected(0, self.epoch)
         persister = StatePersister(self.clock, lambda key: 1 if self.is_persisting else -1, self._send, lambda: None)
-        self.deletion = GroupDeletion(self.coordinator, persister)
-        self.share = ShareGroupCoordinator(self.coordinator, persister, Cluster(self.topics_image, self._end_offsets))
+        self.share = ShareGroupCoordinator(self.coordinator, persister, self.topics_image, self._end_offsets)
 
     def _send(self, node_id: int, request: Any) -> Reply[Any]:
         reply: Reply[Any] = Reply()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.share.harness import CLIENT, ShareGroupHarness
@@ -79,6 +79,19 @@ def test_a_member_that_falls_silent_gives_its_partitions_to_the_others(groups: S
     assert list(groups.group.members) == ["m1"]
     assert first.assigned == {"orders": [0, 1, 2]}
     assert second.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_whose_removal_cannot_be_written_is_removed_after_another_session(
+    groups: ShareGroupHarness,
+) -> None:
+    member = groups.join("m")
+    groups.log.refuse = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    groups.advance(MINUTE_MS)
+    assert "m" in groups.group.members
+    groups.log.refuse = None
+    groups.advance(MINUTE_MS)
+    assert not groups.group.members
+    assert groups.heartbeat("m", member.epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_leaves_is_gone_at_once(groups: ShareGroupHarness) -> None:
@@ -192,3 +205,14 @@ def test_a_new_coordinator_finishes_an_initialization_that_the_former_one_began(
     groups.advance()
     member.beat()
     assert member.assigned == {"orders": [0, 1, 2]}
+
+
+def test_the_topics_of_a_member_that_has_left_are_not_in_the_hash_of_the_group() -> None:
+    """Else the heartbeat after the next change of any topic would begin one more rebalance."""
+    groups = ShareGroupHarness({"orders": 3, "other": 1})
+    groups.join("a")
+    alone = groups.group.metadata_hash
+    other = groups.join("b", "other")
+    assert groups.group.metadata_hash not in (0, alone)
+    other.leave()
+    assert groups.group.metadata_hash == alone

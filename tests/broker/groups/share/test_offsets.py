@@ -110,7 +110,7 @@ def test_a_group_with_members_keeps_its_offsets(groups: ShareGroupHarness) -> No
     groups.join("m")
     assert alter(groups, {0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP
     assert delete(groups, "orders").error_code == ErrorCode.NON_EMPTY_GROUP
-    (result,) = groups.answered(groups.deletion.delete(["g"]))
+    (result,) = groups.answered(groups.share.delete_groups(["g"]))
     assert result.error_code == ErrorCode.NON_EMPTY_GROUP
     assert "g" in groups.shard.groups
 
@@ -142,10 +142,38 @@ def test_unknown_groups_and_the_empty_id(groups: ShareGroupHarness) -> None:
     assert describe(groups) == {}
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_offsets_of_consumers_are_neither_committed_to_a_share_group_nor_deleted_from_it(
+    groups: ShareGroupHarness, is_empty: bool
+) -> None:
+    member = groups.join("m")
+    epoch = member.epoch
+    if is_empty:
+        member.leave()
+    consumer = groups.client("c")
+    before = groups.log.end_offset(groups.tp)
+    for who, generation in (("", -1), ("m", epoch)):
+        for version in (2, 8, 9):
+            answer = consumer.commit(offsets={("orders", 0): 7}, member=who, generation=generation, version=version)
+            assert [row.error_code for row in answer.topics[0].partitions] == [ErrorCode.GROUP_ID_NOT_FOUND]
+    for topic in ("orders", "no"):
+        assert consumer.delete_offsets(partitions=[(topic, 0)]).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert [row.committed_offset for row in consumer.fetch(partitions=[("orders", 0)]).topics[0].partitions] == [-1]
+    assert groups.log.end_offset(groups.tp) == before
+
+
+def test_a_topic_is_in_use_by_a_share_group_as_long_as_a_member_is_subscribed_to_it(groups: ShareGroupHarness) -> None:
+    members = [groups.join(name, "orders") for name in "ab"]
+    members[0].leave()
+    assert groups.group.is_subscribed_to("orders") and not groups.group.is_subscribed_to("no")
+    members[1].leave()
+    assert not groups.group.is_subscribed_to("orders")
+
+
 def test_a_deleted_group_leaves_no_state_behind(empty: ShareGroupHarness) -> None:
     _, listed = empty.answered(empty.coordinator.list([], ["share"]))
     assert [(group.group_id, group.group_state) for group in listed] == [("g", "Empty")]
-    results = empty.answered(empty.deletion.delete(["g", "no"]))
+    results = empty.answered(empty.share.delete_groups(["g", "no"]))
     assert {result.group_id: result.error_code for result in results} == {
         "g": ErrorCode.NONE,
         "no": ErrorCode.GROUP_ID_NOT_FOUND,

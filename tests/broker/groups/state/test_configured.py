@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.state.configured import (
+from ottla.broker.groups.state.topology import (
     NAMED_TOPICS_MAX,
     ConfiguredTopology,
     StatusCode,
+    Topology,
     configured,
+    recorded,
 )
-from ottla.broker.groups.state.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import streams_group_heartbeat as messages
 from ottla.protocol.messages.shared_structs import CopartitionGroup, KeyValue, Subtopology, TopicInfo

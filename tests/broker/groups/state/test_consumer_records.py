@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.state.consumer_member import recorded_assignment
-from ottla.broker.groups.state.group_records import GroupRecordCodec
-from ottla.protocol.internal_topics.consumer_group_records import (
+from ottla.broker.groups.state.consumer_group import recorded_assignment
+from ottla.broker.groups.state.group import GroupRecordCodec
+from ottla.protocol.internal_topics.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,

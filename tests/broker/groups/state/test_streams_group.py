@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from ottla.broker.groups.group_config import GroupSettings
-from ottla.broker.groups.state.group_records import GroupRecordCodec
-from ottla.broker.groups.state.member_state import STABLE, UNKNOWN, UNRELEASED
-from ottla.broker.groups.state.streams_group import StreamsGroup
-from ottla.broker.groups.state.streams_member import CurrentAssignment, Holdings, Tasks, recorded_assignment
-from ottla.broker.groups.streams.streams_reconcile import reconciled
+from ottla.broker.groups.state.group import GroupRecordCodec
+from ottla.broker.groups.state.modern_group import STABLE, UNKNOWN, UNRELEASED
+from ottla.broker.groups.state.streams_group import (
+    CurrentAssignment,
+    Holdings,
+    StreamsGroup,
+    TasksTuple,
+    recorded_assignment,
+)
+from ottla.broker.groups.streams.streams_step import reconciled
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import (
+from ottla.protocol.internal_topics.group_records import (
     CurrentTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -68,17 +73,19 @@ def test_commits_of_an_earlier_epoch_are_taken_for_tasks_held_since_then() -> No
 def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:
     current = CurrentAssignment(5, 4, UNKNOWN, Holdings({"0": {0: 3}}))
 
-    def step(owned: Tasks | None) -> CurrentAssignment:
-        return reconciled(current, 7, Tasks({"0": frozenset({1})}), lambda *task: False, lambda *task: False, owned)
+    def step(owned: TasksTuple | None) -> CurrentAssignment:
+        return reconciled(
+            current, 7, TasksTuple({"0": frozenset({1})}), lambda *task: False, lambda *task: False, owned
+        )
 
-    for owned in (None, Tasks({"0": frozenset({0})})):
+    for owned in (None, TasksTuple({"0": frozenset({0})})):
         try:
             step(owned)
         except KafkaError as error:
             assert error.code == ErrorCode.FENCED_MEMBER_EPOCH
         else:
             raise AssertionError("the member was served")
-    following = step(Tasks())
+    following = step(TasksTuple())
     assert (following.epoch, following.state, following.assigned) == (7, UNRELEASED, Holdings())
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.state.streams_member import Tasks, structs_of, task_set
+from ottla.broker.groups.modern.assignment import structs_of
+from ottla.broker.groups.state.streams_group import TasksTuple, task_set
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,17 +39,17 @@ class StreamsMember:
         self.process = name if process is None else process
         self.rebalance = rebalance
         self.epoch = 0
-        self.owned = Tasks()
-        self._sent: Tasks | None = None
+        self.owned = TasksTuple()
+        self._sent: TasksTuple | None = None
         #: Internal topics that the last answer found missing.
         self.missing: dict[str, int] = {}
 
-    def beat(self, epoch: int | None = None, owned: Tasks | None = None, full: bool = False) -> Any:
+    def beat(self, epoch: int | None = None, owned: TasksTuple | None = None, full: bool = False) -> Any:
         """The first one, at epoch 0, says everything; later ones only what changed."""
         self.epoch = self.epoch if epoch is None else epoch
         request = StreamsGroupHeartbeatRequest("g", self.name, self.epoch)
         if self.epoch == 0:
-            self.owned, self._sent = Tasks(), None
+            self.owned, self._sent = TasksTuple(), None
             request.rebalance_timeout_ms = self.rebalance
             request.topology = self.topology
             request.process_id = self.process
@@ -74,7 +75,7 @@ class StreamsMember:
             self.epoch = response.member_epoch
             if response.active_tasks is not None:
                 kinds = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
-                self.owned = Tasks(*(task_set(kind) for kind in kinds))
+                self.owned = TasksTuple(*(task_set(kind) for kind in kinds))
         return response
 
     def commit(self, topic: str, partition: int, epoch: int | None = None) -> Any:

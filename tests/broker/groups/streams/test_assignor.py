@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.groups.state.streams_member import Tasks, TaskSet
+from ottla.broker.groups.state.streams_group import TaskSet, TasksTuple
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
 
 STATEFUL, STATELESS = True, False
@@ -17,7 +17,7 @@ def tasks_of(tasks: TaskSet) -> set[tuple[str, int]]:
     return {(name, partition) for name, partitions in tasks.items() for partition in partitions}
 
 
-def loads(targets: dict[str, Tasks]) -> list[int]:
+def loads(targets: dict[str, TasksTuple]) -> list[int]:
     return sorted(len(tasks_of(target.active)) for target in targets.values())
 
 
@@ -25,8 +25,8 @@ def threads(**process_of: str) -> dict[str, ThreadOfProcess]:
     return {member_id: ThreadOfProcess(process) for member_id, process in process_of.items()}
 
 
-def after(members: dict[str, ThreadOfProcess], targets: dict[str, Tasks]) -> dict[str, ThreadOfProcess]:
-    return {m: each._replace(current=targets.get(m, Tasks())) for m, each in members.items()}
+def after(members: dict[str, ThreadOfProcess], targets: dict[str, TasksTuple]) -> dict[str, ThreadOfProcess]:
+    return {m: each._replace(current=targets.get(m, TasksTuple())) for m, each in members.items()}
 
 
 def test_ranges_of_each_subtopology_are_shared_evenly() -> None:
@@ -65,7 +65,7 @@ def test_the_standby_takes_over_from_a_member_that_is_gone() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_changes_each_task_has_one_owner_and_its_copies_are_in_other_processes(seed: int) -> None:
     chance = Random(seed)
-    targets: dict[str, Tasks] = {}
+    targets: dict[str, TasksTuple] = {}
     for step in range(10):
         processes = {f"m{index}": chance.choice("pqrs") for index in range(chance.randint(1, 8))}
         topology = {
@@ -91,7 +91,7 @@ def test_whatever_changes_each_task_has_one_owner_and_its_copies_are_in_other_pr
 def test_a_copy_goes_to_the_one_of_equally_loaded_processes_that_kafka_chooses() -> None:
     """Apache Kafka 4.3.1 gave these targets (streams groups with one standby replica, members that join one after another)."""
     topology = {"0": SubtopologyTasks(4, STATELESS), "1": SubtopologyTasks(4, STATEFUL)}
-    targets: dict[str, Tasks] = {}
+    targets: dict[str, TasksTuple] = {}
     for members in ("a", "ac", "acb"):
         targets = assign(after(threads(**{m: f"process-{m}" for m in members}), targets), topology, 1)
     assert {m: set(target.standby.get("1", ())) for m, target in targets.items()} == {"a": {2}, "b": {0}, "c": {1, 3}}

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups import target
 from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.state.modern_group import GroupState
-from ottla.broker.groups.state.streams_group import StreamsGroup
-from ottla.broker.groups.state.streams_member import Holdings, Tasks
-from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
+from ottla.broker.groups.state.modern_group import ModernGroupState
+from ottla.broker.groups.state.streams_group import Holdings, StreamsGroup, TasksTuple
+from ottla.broker.groups.streams import streams_heartbeat, streams_step
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed
@@ -70,14 +70,14 @@ class History:
         answer = member.beat(full=self.chance.random() < 0.4)
         self.missing |= member.missing
         if answer.error_code in REJOIN:
-            member.epoch, member.owned = 0, Tasks()
+            member.epoch, member.owned = 0, TasksTuple()
             return
         assert answer.error_code == ErrorCode.NONE, answer
         assert answer.member_epoch >= self.epochs.get(member.name, 0), "an epoch fell"
         self.epochs[member.name] = answer.member_epoch
         if late:
             # It still has what it had: no other member may get that.
-            member.owned = Tasks(*map(_union, before, member.owned))
+            member.owned = TasksTuple(*map(_union, before, member.owned))
 
     def leave(self) -> None:
         if self.members:
@@ -179,7 +179,7 @@ class History:
             for member in self.members:
                 self.send(member)
         self.check()
-        assert group.state is GroupState.STABLE, group.state
+        assert group.state is ModernGroupState.STABLE, group.state
         owned = [(s, p) for member in self.members for s, ps in member.owned.active.items() for p in ps]
         count = self.harness.topics["t"]
         assert sorted(owned) == sorted((s, p) for s in "01" for p in range(count)), "a task has no owner"
@@ -205,11 +205,11 @@ MUTANTS: dict[str, Patch] = {
     "a member is believed to have closed everything": (Holdings, "has_any_of", lambda self, owned: False),
     "a heartbeat of any epoch is served": (streams_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member closes stays its own": (StreamsGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is never computed": (streams_heartbeat, "new_target", lambda group, now_ms: []),
+    "a target is never computed": (target, "target_records", lambda *given: []),
     "what others closed is never given": (
-        streams_reconcile,
+        streams_step,
         "_given",
-        lambda target, kept, active, copy: (Tasks(), True),
+        lambda target, kept, active, copy: (TasksTuple(), True),
     ),
     "the metadata's changes are not seen": (TopicHashes, "of_group", lambda self, topics, names: 1),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.streams_group_heartbeat import NAMED_ERRORS_MAX
+from ottla.broker.api.streams_groups import NAMED_ERRORS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import STREAMS_VERSION
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -17,6 +17,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.shared_structs import KeyValue, Subtopology, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -52,6 +53,7 @@ def wait_for_coordinator(wire: Wire, group: str) -> None:
         lambda: described(wire, group).error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         "the coordinator to be loaded",
     )
+    eventually(lambda: not wire.request(ListGroupsRequest()).error_code, "those of all other groups to be loaded")
 
 
 def beat(wire: Wire, group: str, epoch: int, **fields: Any) -> Any:

@@ -18,7 +18,7 @@ import pytest
 
 from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.group_descriptions import STREAMS_GROUPS
-from ottla.broker.groups.state.streams_member import Tasks, TaskSet
+from ottla.broker.groups.state.streams_group import TaskSet, TasksTuple
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts
 from tests.broker.groups.streams.member import StreamsMember
@@ -72,7 +72,7 @@ class StreamsTranscript(GroupTranscript):
     def beat(
         self, name: str, epoch: str | None = None, active: str | None = None, standby: str = "", full: str = ""
     ) -> list[str]:
-        owned = None if active is None else Tasks(tasks_of(active), tasks_of(standby))
+        owned = None if active is None else TasksTuple(tasks_of(active), tasks_of(standby))
         member = self._member(name)
         answer = member.beat(None if epoch is None else int(epoch), owned, bool(full))
         self.missing = member.missing

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.share.coordinator.combine import combine
+from ottla.broker.share.coordinator.share_shard import combine
 from ottla.broker.share.share_state import StateBatch
 
 OFFSETS = 24

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.batches import build
 from ottla.broker.share.coordinator.share_shard import ShareRecordCodec
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.internal_topics.coordinator_records import ShareSnapshotValue, ShareUpdateValue
 from tests.broker.share.coordinator.harness import ShareCoordinatorHarness
 
 AVAILABLE, ACKNOWLEDGED = 0, 2
@@ -140,7 +139,7 @@ def test_every_so_many_updates_a_snapshot_is_written() -> None:
 
 
 def test_a_coordinator_that_is_not_elected_refuses(share: ShareCoordinatorHarness) -> None:
-    share.coordinator.on_resigned(0)
+    share.coordinator.unload(0)
     assert share.read().error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -175,5 +174,5 @@ def _damage_newest_value(share: ShareCoordinatorHarness) -> None:
             encoded, body = super().encode(key, value)
             return encoded, b"\0\x09" + (body or b"")[2:]
 
-    ((batch, _),) = build(Newer(), [(key, value)], 0, None)
+    ((batch, _),) = Newer().batches([(key, value)], 0, None)
     share.log.append(share.tp, batch)

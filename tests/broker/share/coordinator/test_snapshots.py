@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.share.coordinator.share_shard import snapshot_record
 from ottla.broker.share.share_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
+from ottla.protocol.internal_topics.coordinator_records import ShareSnapshotValue
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.share.coordinator.harness import ORDERS, ShareCoordinatorHarness
 

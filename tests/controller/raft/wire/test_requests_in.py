@@ -129,7 +129,7 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
             if partition is not None:
                 topics = response.responses if hasattr(response, "responses") else response.topics
                 assert topics[0].partitions[0].error_code == partition, f"{case}: {response}"
-            assert (node.raft.is_leader, node.raft.epoch, node.raft.log_end_offset) == (True, EPOCH, 1), case
+            assert (node.raft.is_leader, node.raft.state.epoch, node.raft.log_end_offset) == (True, EPOCH, 1), case
         channel.close()
 
 
@@ -140,7 +140,7 @@ async def test_a_vote_meant_for_another_replica_is_not_given(tmp_path: Path, mea
         channel = Channel(node.real.world, "127.0.0.1", node.config.endpoints[0].port)
         own = {"voter": node.config.node_id} | meant_for
         other = node.config.node_id % 3 + 1
-        request = a_vote(replica_epoch=node.raft.epoch, last_offset_epoch=0, replica_id=other, **own)
+        request = a_vote(replica_epoch=node.raft.state.epoch, last_offset_epoch=0, replica_id=other, **own)
         response = await channel.request(request)
         part = response.topics[0].partitions[0]
         assert (part.error_code, part.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)

@@ -7,12 +7,18 @@ from typing import cast
 import pytest
 
 from ottla.cli.client.connection_hints import NOTHING_THERE, connection_hint
-from ottla.server.network.channel_protocol import AnotherProtocol, ChannelClosed, RequestLost, SecurityRejected
+from ottla.server.network.channel_protocol import (
+    AnotherProtocol,
+    ChannelClosed,
+    HandshakeLost,
+    RequestLost,
+    SecurityRejected,
+)
 from ottla.server.network.peer_security import PLAINTEXT, ClientLogin, ClientTls, PeerSecurity
 
 TLS = cast(ClientTls, object())
 LOGIN = cast(ClientLogin, object())
-LOST = RequestLost("the connection to b:1 was closed")
+LOST = HandshakeLost("the connection to b:1 was closed")
 REJECTED = "the login at b:1 failed: "
 
 
@@ -21,6 +27,7 @@ REJECTED = "the login at b:1 failed: "
     [
         (ChannelClosed("cannot connect to b:1: Connection refused"), PLAINTEXT, False, NOTHING_THERE),
         (LOST, PLAINTEXT, True, NOTHING_THERE),
+        (RequestLost("the connection to b:1 was closed"), PeerSecurity(TLS, None), False, "expects a login"),
         (LOST, PLAINTEXT, False, "expects TLS or a login: --config FILE has security.protocol"),
         (LOST, PeerSecurity(None, LOGIN), False, "expects TLS: security.protocol=SASL_SSL"),
         (LOST, PeerSecurity(TLS, None), False, "expects a login: security.protocol=SASL_SSL"),

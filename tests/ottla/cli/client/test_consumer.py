@@ -8,7 +8,7 @@ from typing import cast
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, Batches, Consumer
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from tests.manual_clock import ManualClock
 

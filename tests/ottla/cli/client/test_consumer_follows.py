@@ -22,7 +22,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from tests.manual_clock import ManualClock
 
 NOW = 1_700_000_000_000

@@ -117,5 +117,5 @@ def test_a_mirrors_transaction_goes_on_at_the_coordinator_that_its_id_has_moved_
         await producer.begin([("t", 0)])
         await producer.end(commit=True)
 
-    asyncio.run(asyncio.wait_for(run(), 4))
+    asyncio.run(asyncio.wait_for(run(), 30))
     assert brokers.asked == [OLD, NEW, NEW]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.client.node_properties import client_properties
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import ConfigError
 
 PLAIN = {
     "process.roles": "broker,controller",

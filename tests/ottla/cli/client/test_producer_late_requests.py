@@ -27,9 +27,9 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records import NewRecord, iter_batches
-from ottla.storage.producers.producer_state import Origin
-from ottla.storage.producers.producer_states import ProducerStates
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.record import NewRecord
+from ottla.storage.producers.producer_states import Origin, ProducerStates
 from tests.effort import examples
 from tests.manual_clock import ManualClock
 

@@ -26,7 +26,8 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records import BatchView, NewRecord, iter_batches
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.protocol.records.record import NewRecord
 from tests.manual_clock import ManualClock
 
 NOW = 1_700_000_000_000

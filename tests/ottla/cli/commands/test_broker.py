@@ -10,13 +10,15 @@ import pytest
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE
 from ottla.testing import Cluster
+from tests.broker.conftest import eventually
+from tests.cluster.shared import STEADY
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as nodes:
+    with Cluster(3, **STEADY) as nodes:
         yield nodes
 
 
@@ -31,18 +33,34 @@ def rows(run: Run, *words: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.out.splitlines()]
 
 
-def test_a_partition_moves_and_its_preferred_replica_is_elected(three: Run) -> None:
-    assert three("topic", "create", "moves", "-p", "2", "-r", "2").code == OK
+def create(cluster: Cluster, run: Run, topic: str, *words: str) -> None:
+    """Create a topic, and wait until every broker has replayed that: a command may ask any of them."""
+    assert run("topic", "create", topic, *words).code == OK
+    eventually(
+        lambda: not any(cluster.metadata([topic], node).topics[0].error_code for node in cluster.nodes),
+        f"{topic} everywhere",
+    )
+
+
+def _held(run: Run, broker: int) -> object:
+    """How many replicas the broker holds, as one that is asked knows."""
+    return {row["broker"]: row["replicas"] for row in rows(run, "broker", "list")}[broker]
+
+
+def test_a_partition_moves_and_its_preferred_replica_is_elected(cluster: Cluster, three: Run) -> None:
+    create(cluster, three, "moves", "-p", "2", "-r", "2")
     assert three("partition", "move", "moves", "--to", "3,1").code == OK
-    assert [row["replicas"] for row in rows(three, "topic", "describe", "moves")] == [[3, 1], [3, 1]]
+    eventually(
+        lambda: [row["replicas"] for row in rows(three, "topic", "describe", "moves")] == [[3, 1], [3, 1]], "the move"
+    )
     assert rows(three, "partition", "moves") == []
     elected = rows(three, "partition", "elect", "moves:0", "moves:1")
     assert {row["result"] for row in elected} <= {"elected", "not needed"}
-    assert {row["leader"] for row in rows(three, "topic", "describe", "moves")} == {3}
+    eventually(lambda: {row["leader"] for row in rows(three, "topic", "describe", "moves")} == {3}, "the election")
 
 
-def test_what_cannot_move_is_refused_with_the_reason(three: Run) -> None:
-    assert three("topic", "create", "stays", "-p", "1").code == OK
+def test_what_cannot_move_is_refused_with_the_reason(cluster: Cluster, three: Run) -> None:
+    create(cluster, three, "stays", "-p", "1")
     assert three("partition", "move", "stays", "--to", "one").code == USAGE
     unknown = three("partition", "move", "stays", "--to", "9")
     assert unknown.code == FAILED and "stays-0" in unknown.err and "INVALID_REPLICA_ASSIGNMENT" in unknown.err
@@ -51,26 +69,39 @@ def test_what_cannot_move_is_refused_with_the_reason(three: Run) -> None:
 
 
 def test_a_broker_is_drained_before_it_is_removed_and_only_after_it_has_stopped(cluster: Cluster, three: Run) -> None:
-    assert three("topic", "create", "drained", "-p", "6", "-r", "2").code == OK
-    held = {row["broker"]: row for row in rows(three, "broker", "list")}
-    directories = rows(three, "broker", "log-dirs", "2")
-    assert [row["replicas"] for row in directories] == [held[2]["replicas"]]
+    create(cluster, three, "drained", "-p", "6", "-r", "2")
+    eventually(
+        lambda: [row["replicas"] for row in rows(three, "broker", "log-dirs", "2")] == [_held(three, 2)],
+        "the directories of what the broker holds",
+    )
     assert three("broker", "remove", "2").code == FAILED
     everywhere = three("broker", "drain", "2")
     assert everywhere.code == FAILED and "such as stays-0" in everywhere.err
     assert three("topic", "delete", "stays").code == OK
-    held = {row["broker"]: row for row in rows(three, "broker", "list")}
+    eventually(lambda: three("broker", "drain", "2", "--dry-run").code == OK, "the end of the topic")
+    eventually(lambda: len(rows(three, "broker", "drain", "2", "--dry-run")) == _held(three, 2), "the plan")
     planned = rows(three, "broker", "drain", "2", "--dry-run")
-    assert len(planned) == held[2]["replicas"] and all(2 not in row["new_replicas"] for row in planned)
+    assert planned and all(2 not in row["new_replicas"] for row in planned)
     assert three("broker", "drain", "2").code == OK
-    assert {row["broker"]: row["replicas"] for row in rows(three, "broker", "list")}[2] == 0
+    eventually(lambda: _held(three, 2) == 0, "the end of the moves")
     running = three("broker", "remove", "2")
     assert running.code == FAILED and "is running" in running.err
     cluster.stop(2)
     removed = three("broker", "remove", "2")
     assert removed.code == OK, removed.err
-    assert [row["broker"] for row in rows(three, "broker", "list")] == [1, 3]
+    eventually(lambda: [row["broker"] for row in rows(three, "broker", "list")] == [1, 3], "its removal")
     assert three("broker", "drain", "9").code == USAGE
+
+
+def test_a_broker_that_was_killed_is_removed_as_soon_as_the_controller_has_fenced_it(
+    cluster: Cluster, three: Run
+) -> None:
+    cluster.restart(2)
+    eventually(lambda: [row["broker"] for row in rows(three, "broker", "list")] == [1, 2, 3], "its registration")
+    cluster.kill(2)
+    removed = three("broker", "remove", "2")
+    assert removed.code == OK, removed.err
+    eventually(lambda: [row["broker"] for row in rows(three, "broker", "list")] == [1, 3], "its removal")
 
 
 def test_a_drain_prefers_other_racks_then_brokers_with_few_replicas() -> None:

@@ -11,13 +11,19 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from ottla.cli.doctor import findings
+from ottla.cli.doctor import connection, findings
 from ottla.cli.doctor.record import PREFIX
 from tests.ottla.conftest import Cli, run_here
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy for seconds is no broker that cannot be reached."""
+    monkeypatch.setattr(connection, "STEP_S_MAX", 30.0)
+
+
 def found(*arguments: str) -> tuple[int, list[str]]:
-    done = run_here("doctor", "-o", "json", "--timeout", "5", *arguments)
+    done = run_here("doctor", "-o", "json", *arguments)
     return done.code, [json.loads(line)["finding"] for line in done.out.splitlines()]
 
 
@@ -29,11 +35,11 @@ def listening(reply: bytes) -> Iterator[str]:
         def serve() -> None:
             while True:
                 try:
-                    connection, _ = server.accept()
+                    client, _ = server.accept()
                 except OSError:
                     return
-                with connection:
-                    connection.sendall(reply)
+                with client:
+                    client.sendall(reply)
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"127.0.0.1:{server.getsockname()[1]}"

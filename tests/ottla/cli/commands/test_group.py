@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer
 
 from ottla.cli.errors import FAILED
+from tests.broker.conftest import eventually
 from tests.ottla.conftest import Cli
 
 JOIN_SECONDS_MAX = 30
@@ -46,6 +47,8 @@ def test_a_group_is_listed_described_reset_and_deleted(cli: Cli) -> None:
         for arguments in (["reset", group, "-t", topic, "--to", "earliest"], ["delete", group]):
             done = cli("group", *arguments)
             assert done.code == FAILED and "ottla group describe" in done.err, arguments
+    # librdkafka closes after five seconds without an answer to its LeaveGroup; at the latest its session ends, after 45 s.
+    eventually(lambda: cli.rows("group", "describe", group)[0]["state"] == "Empty", "the member to have left", 60)
     (row,) = cli.rows("group", "describe", group)
     assert (row["state"], row["member"], row["committed"]) == ("Empty", None, 6)
     cli.ok("group", "delete", group)

@@ -18,7 +18,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     UserScramCredentialRecord,
     encode_record,
 )
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 
 NOW = 1_700_000_000_000

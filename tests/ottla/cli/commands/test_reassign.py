@@ -14,6 +14,7 @@ import pytest
 from ottla.cli.client.throttles import LEADERS, RATES
 from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from ottla.testing import Cluster
+from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, command
 
 MB = 1_000_000
@@ -25,7 +26,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     if given := os.environ.get("OTTLA_TEST_BOOTSTRAP_OF_THREE"):
         yield Cli(given)
         return
-    with Cluster(3) as cluster:
+    with Cluster(3, **STEADY) as cluster:
         yield Cli(cluster.bootstrap)
 
 

@@ -10,7 +10,7 @@ from cryptography import x509
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.properties_file import read_properties
 from ottla.server.tls.contexts import server_context
-from ottla.server.tls.properties import TlsProperties
+from ottla.server.tls.stores import TlsProperties
 from ottla.storage.files import OsFiles
 from tests.ottla.conftest import command
 

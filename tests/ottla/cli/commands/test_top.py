@@ -40,6 +40,14 @@ sys.exit(main())
 """
 
 
+@pytest.fixture(autouse=True)
+def hang_ups() -> Iterator[None]:
+    """They end a process, also where the tests run below nohup: what is ignored is inherited."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @dataclass
 class Terminal:
     """A terminal that a process runs on, and what it has shown. `alive` has its end when the process has ended."""

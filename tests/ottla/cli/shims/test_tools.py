@@ -15,7 +15,7 @@ import pytest
 from ottla.cli.shims.__main__ import TOOLS
 from ottla.cli.shims.console_producer import Reader
 from ottla.cli.shims.record_text import formatter
-from ottla.protocol.records import Record
+from ottla.protocol.records.record import Record
 from tests.ottla.cli.shims.recorded import SESSIONS
 from tests.ottla.conftest import ROOT, Cli, Finished
 
@@ -140,7 +140,8 @@ def test_the_console_consumer_joins_by_the_protocol_that_its_properties_name(
         assert read.out.splitlines() == ["v1", "v2"]
         listed = [line.split() for line in tool("kafka-groups", "--list").out.splitlines()]
         assert [way[1], kind, "consumer"] in listed
-    tool("kafka-console-consumer", "--topic", name, "--timeout-ms", "2000", "--command-config", str(config))
+    first = ("--from-beginning", "--max-messages", "1")
+    tool("kafka-console-consumer", "--topic", name, *first, "--command-config", str(config))
     assert ["of-a-file", "Consumer", "consumer"] in [
         line.split() for line in tool("kafka-groups", "--list").out.splitlines()
     ]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ottla.cli.errors import CommandFailed
@@ -24,8 +25,10 @@ lock = OsFiles().lock(sys.argv[1] + "/.lock")
 print("held", flush=True)
 time.sleep(60)
 """
-TAKER = """
+TAKER = f"""
 import sys, time
+from ottla.cli.snapshots import fence as fences
+fences.LIMIT_S = {SECONDS_MAX}
 from ottla.cli.snapshots.fence import fence
 with fence([sys.argv[1]]):
     print("fenced", flush=True)
@@ -45,6 +48,13 @@ def ended(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no snapshot that takes too long."""
+    monkeypatch.setattr(fences, "LIMIT_S", SECONDS_MAX)
+    monkeypatch.setattr(fences, "STOPPED_WITHIN_S", SECONDS_MAX)
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = started(HOLDER, tmp_path)
@@ -60,6 +70,12 @@ def wait_until_it_runs(pid: int) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while state(pid) == "T":
         assert time.monotonic() < deadline, "it stands still for ever"
+        time.sleep(0.01)
+
+
+def wait_until_the_guard_has_ended() -> None:
+    guard = fences.GUARD.encode()
+    while any(guard in Path(f"/proc/{each.pid}/cmdline").read_bytes() for each in psutil.Process().children()):
         time.sleep(0.01)
 
 
@@ -98,3 +114,24 @@ def test_a_snapshot_that_takes_too_long_is_none_and_the_nodes_run_meanwhile(
     monkeypatch.setattr(fences, "LIMIT_S", 0.05)
     with pytest.raises(CommandFailed, match="were let go"), fence([str(tmp_path)]):
         wait_until_it_runs(node.pid)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_nodes_that_were_let_go_while_they_were_being_stopped_are_no_fence(
+    tmp_path: Path, node: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """On a machine that stood still: the guard would not let them go a second time, however long the snapshot takes."""
+    send = fences._signal
+
+    def late(pid: int, number: int) -> None:
+        if number == signal.SIGSTOP and before:
+            wait_until_the_guard_has_ended()
+        send(pid, number)
+        if number == signal.SIGSTOP and not before:
+            wait_until_the_guard_has_ended()
+
+    monkeypatch.setattr(fences, "_signal", late)
+    monkeypatch.setattr(fences, "LIMIT_S", 0.05)
+    with pytest.raises(CommandFailed, match="were let go"), fence([str(tmp_path)]):
+        pytest.fail("it is no fence")
+    wait_until_it_runs(node.pid)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import html
+import itertools
 import json
 import os
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 
 from ottla.console.sampler import MoveRates
 from ottla.testing import Cluster
+from tests.broker import conftest as known
+from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli
-from tests.ottla.console.conftest import Open, csrf_of, eventually
+from tests.ottla.console.conftest import PATIENCE_S, Open, csrf_of, eventually
 
 PAGE, PLAN = "/reassignments", "/reassignments/plan"
 
@@ -26,7 +30,7 @@ def two() -> Iterator[Cli]:
     if given := os.environ.get("OTTLA_TEST_BOOTSTRAP_OF_THREE"):
         yield Cli(given)
         return
-    with Cluster(2) as cluster:
+    with Cluster(2, **STEADY) as cluster:
         yield Cli(cluster.bootstrap)
 
 
@@ -34,13 +38,20 @@ def filled_topic(cli: Cli) -> tuple[str, int, int]:
     """A topic whose one partition has 5 MB at a broker; that broker and another one."""
     one, two, *_ = (int(str(row["broker"])) for row in cli.rows("broker", "list"))
     name = cli.topic()
-    cli.ok("partition", "move", name, "--to", f"{one}")
+    # Each command asks any broker, and a change is at the others a moment later than at one.
+    known.eventually(lambda: cli("partition", "move", name, "--to", f"{one}").code == 0, f"{name} to be known")
+    known.eventually(lambda: replicas(cli, name) == [one], f"{name} at broker {one}")
     cli.ok("produce", name, stdin=("x" * 100_000 + "\n") * 50)
     return name, one, two
 
 
 def replicas(cli: Cli, topic: str) -> object:
+    """Return the replicas of the partition, by the metadata of any one of the brokers."""
     return json.loads(cli.ok("topic", "describe", topic, "-o", "json"))["replicas"]
+
+
+async def has_replicas(cli: Cli, topic: str, broker: int) -> None:
+    await asyncio.to_thread(known.eventually, lambda: replicas(cli, topic) == [broker], f"{topic} at {broker}")
 
 
 async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_console: Open, two: Cli) -> None:
@@ -48,8 +59,8 @@ async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_cons
     client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
     assert "Nothing moves." in (await client.get(PAGE)).text
     link = {"topics": name, "brokers": str(target)}
-    shown = (await client.get(PLAN, params=link)).text
-    assert f"<td>{source}</td><td>{target}</td>" in shown and "1 partition(s) change" in shown
+    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition(s) change")
+    assert f"<td>{source}</td><td>{target}</td>" in shown
     text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
     fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "10000", "confirm": name}
     for wrong in (
@@ -75,25 +86,34 @@ async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_cons
     assert (await client.post(f"{PAGE}/cancel", params=cancel, data=fields)).status_code == 422, "not its name"
     done = await client.post(f"{PAGE}/cancel", params=cancel, data=fields | {"confirm": f"{name}-0"})
     assert done.status_code == 303
-    assert "Throttled" not in await eventually(client, PAGE, "Nothing moves.")
-    assert await asyncio.to_thread(replicas, two, name) == [source]
+    await eventually(client, PAGE, "Nothing moves.")
+    await eventually(client, PAGE, "Throttled", there=False)
+    await has_replicas(two, name, source)
 
 
 async def test_a_plan_is_carried_out_and_its_throttle_is_taken_off(open_console: Open, two: Cli) -> None:
     name, _, target = await asyncio.to_thread(filled_topic, two)
     client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
-    shown = (await client.get(PLAN, params={"topics": f"{name}, {name}:0", "brokers": str(target)})).text
+    link = {"topics": f"{name}, {name}:0", "brokers": str(target)}
+    shown = await eventually(client, f"{PLAN}?{urlencode(link)}", "1 partition(s) change")
     text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
     fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "100000000", "confirm": name}
     assert (await client.post(PLAN, data=fields)).status_code == 303
-    assert "Throttled" in await eventually(client, PAGE, "Nothing moves.")
-    assert await asyncio.to_thread(replicas, two, name) == [target]
-    nothing = await client.post(PLAN, data=fields)
+    await eventually(client, PAGE, "Nothing moves.")
+    await eventually(client, PAGE, "Throttled")
+    await has_replicas(two, name, target)
+    async with asyncio.timeout(PATIENCE_S):
+        for _ in itertools.count():
+            nothing = await client.post(PLAN, data=fields)
+            if nothing.status_code != 303:
+                break
+            await asyncio.sleep(0.1)  # a broker was asked that does not know yet that it has moved
     assert nothing.status_code == 422 and "nothing to move" in nothing.text
     for verb, confirm in (("unthrottle", "throttles"), ("elect", "leaders"), ("cancel", "all")):
         done = await client.post(f"{PAGE}/{verb}", data=fields | {"confirm": confirm})
         assert done.status_code == (422 if verb == "cancel" else 303), done.text
-    assert "Throttled" not in await eventually(client, PAGE, "Nothing moves.")
+    await eventually(client, PAGE, "Throttled", there=False)
+    assert "Nothing moves." in (await client.get(PAGE)).text
 
 
 async def test_what_is_no_plan_says_why(open_console: Open, two: Cli) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.controller.raft.snapshots import write_bootstrap
-from ottla.node.adoption.check import Checked, check
+from ottla.controller.metadata.snapshots import writing_snapshot
+from ottla.controller.raft.log_state import OffsetAndEpoch
+from ottla.controller.raft.snapshots import SnapshotWriter, file_name, write_bootstrap
+from ottla.node.adoption.check import Checked, changes, check, facts
 from ottla.node.adoption.directories import CannotAdopt
-from ottla.node.adoption.report import changes, facts
 from ottla.protocol.internal_topics.metadata_records import (
     AccessControlEntryRecord,
     FeatureLevelRecord,
@@ -21,10 +22,12 @@ from ottla.protocol.internal_topics.metadata_records import (
     ZkMigrationStateRecord,
     encode_record,
 )
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.work import do_now
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.files import OsFiles
+from tests.controller.images import same_content
 from tests.ottla.node.adoption.recorded import CLUSTER_ID, KILLED, STOPPED, contents, unpacked
 
 NOW = 1_800_000_000_000
@@ -126,6 +129,30 @@ def test_files_that_kafka_creates_empty_are_no_damage(tmp_path: Path) -> None:
     (directory / "t-1" / "leader-epoch-checkpoint").write_text("")
     assert (directory / "recovery-point-offset-checkpoint").read_bytes() == b""
     assert not [line for line in changes(checked(directory)) if line.startswith("recovery:")]
+
+
+def test_a_metadata_log_that_begins_with_a_snapshot_says_the_same_as_the_whole_log(tmp_path: Path) -> None:
+    """The metadata log of a cluster begins with a snapshot once retention has deleted the segments before it."""
+    directory = unpacked(tmp_path)
+    whole = checked(directory)
+    metadata, end = whole.metadata, whole.metadata.log_end_offset
+    snapshot = OffsetAndEpoch(end, metadata.image.epoch)
+    path = directory / "__cluster_metadata-0" / file_name(snapshot)
+    writer = SnapshotWriter(OsFiles(), str(path), snapshot, now_ms=NOW)
+    do_now(writing_snapshot(metadata.image, writer))
+    writer.freeze()
+    for segment_file in path.parent.glob("0*0.*"):
+        segment_file.unlink()
+    (path.parent / f"{end:020d}.log").touch()
+    before = contents(directory)
+    found = checked(directory)
+    assert contents(directory) == before
+    at_snapshot = {"metadata_log": [end, end], "last_snapshot": f"{end}-{metadata.image.epoch}"}
+    assert facts(found) == facts(whole) | at_snapshot
+    assert same_content(found.metadata.image, metadata.image) and found.properties == whole.properties
+
+    path.write_bytes(path.read_bytes()[:-10])
+    assert "the metadata log in" in refused(directory)
 
 
 # -- What a kill and a medium leave ------------------------------------------------------------------------------------

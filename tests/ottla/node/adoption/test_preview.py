@@ -12,7 +12,7 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files, OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log_config import LogConfig
-from tests.storage.logs_for_tests import append, batch, offsets, open_at
+from tests.storage.logs_for_tests import append, batch, filled, offsets, open_at, read_all
 
 
 def names_and_contents(directory: Path) -> dict[str, bytes]:
@@ -25,6 +25,9 @@ def seen(files: Files, directory: str) -> dict[str, bytes | None]:
     found = {name: files.read(f"{directory}/{name}") for name in files.list_dir(directory) if name in sizes}
     assert sizes == {name: len(data or b"") for name, data in found.items()}
     assert all(files.size(f"{directory}/{name}") == size for name, size in sizes.items())
+    for name, data in found.items():
+        for offset, count in ((0, 1), (1, 3), (2, 100), (50, 1)):
+            assert files.pread(f"{directory}/{name}", offset, count) == (data or b"")[offset : offset + count]
     return found
 
 
@@ -105,3 +108,10 @@ def test_recovery_comes_to_the_same_end_in_a_preview_and_on_the_disk(tmp_path: P
     found = offsets(opened(PreviewFiles()))
     assert names_and_contents(tmp_path) == before
     assert found == offsets(opened(OsFiles())) and len(found) < 20
+
+
+def test_records_are_read_in_a_preview_as_from_the_disk(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0")
+    expected = read_all(open_at(tmp_path / "t-0", clean=True))
+    assert len(expected) > 4_000
+    assert read_all(open_at(tmp_path / "t-0", clean=True, files=PreviewFiles())) == expected

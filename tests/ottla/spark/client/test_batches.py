@@ -8,7 +8,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow")
 
-from ottla.protocol.records import build_batch
+from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.spark.client.batches import BatchFilter
 from ottla.spark.errors import ConnectorError

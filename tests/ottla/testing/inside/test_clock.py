@@ -8,6 +8,8 @@ import time
 from ottla.testing.inside.clock import NodeClock, SessionClock
 
 DAY_MS = 86_400_000
+#: Much less than a day, and no pause of a busy machine is as long.
+MINUTE_MS = 60_000
 
 
 async def clocks() -> tuple[NodeClock, SessionClock]:
@@ -18,17 +20,23 @@ async def clocks() -> tuple[NodeClock, SessionClock]:
 async def test_days_pass_by_the_session_clock_and_none_by_the_clock_that_keeps_nodes_in_touch() -> None:
     node, sessions = await clocks()
     sessions.advance_to(10 * DAY_MS)
-    assert 0 <= sessions.mono_ms() - node.mono_ms() - 10 * DAY_MS < 1000
-    assert 0 <= sessions.mono_ns() // 1_000_000 - node.mono_ms() - 10 * DAY_MS < 1000
-    assert abs(node.mono_ms() - time.monotonic_ns() // 1_000_000) < 1000
+    readings = [
+        time.monotonic_ns() // 1_000_000,
+        node.mono_ms(),
+        sessions.mono_ms() - 10 * DAY_MS,
+        sessions.mono_ns() // 1_000_000 - 10 * DAY_MS,
+        node.mono_ms(),
+        time.monotonic_ns() // 1_000_000,
+    ]
+    assert readings == sorted(readings), "they are of one clock, each read after the one before"
 
 
 async def test_a_wall_clock_that_is_wrong_moves_no_timer_and_is_the_same_for_both_clocks() -> None:
     node, sessions = await clocks()
     node.ahead_ms = -3 * DAY_MS
-    assert abs(node.wall_ms() - time.time() * 1000 + 3 * DAY_MS) < 1000
-    assert abs(sessions.wall_ms() - node.wall_ms()) < 1000
-    assert abs(sessions.mono_ms() - node.mono_ms()) < 1000
+    assert abs(node.wall_ms() - time.time() * 1000 + 3 * DAY_MS) < MINUTE_MS
+    assert abs(sessions.wall_ms() - node.wall_ms()) < MINUTE_MS
+    assert abs(sessions.mono_ms() - node.mono_ms()) < MINUTE_MS
 
 
 async def test_timers_that_are_due_after_the_advance_run_in_their_order_and_the_others_wait() -> None:

@@ -115,9 +115,12 @@ def write_session(path: Path, steps: Iterable[Step]) -> None:
 
 
 def _letters(steps: Iterable[Step]) -> str:
-    """Returns letters that are no word of the session: "ids" would be replaced wherever it stands."""
-    words = {word for step in steps for word in re.findall("[a-z]+", step.text().lower())}
-    while (letters := "".join(Random().choices(string.ascii_lowercase, k=RUN_LETTERS))) in words:
+    """Returns letters that are no word of the session: "ids" would be replaced wherever it stands, and "min" in "minValue".
+
+    None of them is a digit of a UUID.
+    """
+    words = {word for step in steps for word in re.findall("[a-z]+", step.text() + step.text().lower())}
+    while (letters := "".join(Random().choices(string.ascii_lowercase[6:], k=RUN_LETTERS))) in words:
         continue
     return letters
 

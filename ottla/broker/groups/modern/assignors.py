@@ -1,0 +1,256 @@
+"""The assignors of consumer and share groups: functions of the members, their subscriptions and targets, and of the partitions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TypeAlias
+
+from ottla.broker.groups.modern.assignment import Assignment, Subscriber, without_empty
+
+Owned = dict[str, dict[bytes, set[int]]]
+Partition: TypeAlias = tuple[bytes, int]
+
+
+def _subscribers(members: Mapping[str, Subscriber], in_order: Iterable[str]) -> dict[bytes, list[str]]:
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id in in_order:
+        for topic_id in members[member_id].topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    return subscribers
+
+
+# ---- range
+
+
+def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Each topic is divided into one range per subscriber, in the order of the members.
+
+    Topics with the same subscribers and the same number of partitions are divided alike, so that a member has the same
+    partitions of each (co-partitioning). The order of members is that of their instance ids, or member ids where they have none:
+    a static member keeps its ranges across restarts.
+    """
+    assigned: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
+    # Static members come before dynamic ones.
+    in_order = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or "", m))
+    for topic_id, member_ids in _subscribers(members, in_order).items():
+        each, extra = divmod(partition_counts[topic_id], len(member_ids))
+        start = 0
+        for index, member_id in enumerate(member_ids):
+            end = start + each + (index < extra)
+            if end > start:
+                assigned[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(assigned)
+
+
+# ---- simple
+
+
+def assign_simple(
+    members: Mapping[str, Subscriber], assignable: Mapping[bytes, Collection[int]]
+) -> dict[str, Assignment]:
+    """The simple assignor of share groups: every partition has as many members as any other, and every member as many partitions.
+
+        sharing   members of a partition: members / partitions, rounded up
+        quota     partitions of a member: sharing * partitions / members, rounded up for some and down for others
+
+    A member keeps what it has within its quota. With one subscription all topics are divided together; with several each topic is
+    divided among its own subscribers, and members of many topics get more. `assignable` are the partitions whose share state is
+    initialized.
+    """
+    owned: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
+    subscriptions = {member.topics for member in members.values()}
+    topics = sorted(topic_id for topic_id in frozenset[bytes]().union(*subscriptions) if assignable.get(topic_id))
+    parts = [topics] if len(subscriptions) == 1 else [[topic_id] for topic_id in topics]
+    subscribers_of = _subscribers(members, sorted(members))
+    for part in parts:
+        subscribers = subscribers_of[part[0]] if part else []
+        partitions = [(topic_id, partition) for topic_id in part for partition in sorted(assignable[topic_id])]
+        current = {member_id: members[member_id].current for member_id in subscribers}
+        for member_id, its_partitions in _divide(partitions, subscribers, current).items():
+            for topic_id, partition in its_partitions:
+                owned[member_id].setdefault(topic_id, set()).add(partition)
+    return {member_id: without_empty(its_topics) for member_id, its_topics in owned.items()}
+
+
+def _divide(
+    partitions: Sequence[Partition], member_ids: Sequence[str], current: Mapping[str, Assignment]
+) -> dict[str, set[Partition]]:
+    if not partitions:
+        return {}
+    sharing = -(-len(member_ids) // len(partitions))
+    quotas = _quotas(sharing * len(partitions), member_ids)
+    places = dict.fromkeys(partitions, sharing)
+    owned: dict[str, set[Partition]] = {}
+    for member_id in member_ids:
+        owned[member_id] = kept = set[Partition]()
+        for topic_id, indexes in current[member_id].items():
+            for index in sorted(indexes):
+                if places.get((topic_id, index), 0) > 0 and len(kept) < quotas[member_id]:
+                    kept.add((topic_id, index))
+                    places[(topic_id, index)] -= 1
+    unfilled = deque(member_id for member_id in member_ids if len(owned[member_id]) < quotas[member_id])
+    for partition, free in places.items():
+        _fill(partition, free, unfilled, owned, quotas)
+    return owned
+
+
+def _quotas(total: int, member_ids: Sequence[str]) -> dict[str, int]:
+    """The differences of a rounded series, so that they add up to `total`."""
+    count = len(member_ids)
+    return {
+        member_id: -(-total * (index + 1) // count) + (-total * index // count)
+        for index, member_id in enumerate(member_ids)
+    }
+
+
+def _fill(
+    partition: Partition,
+    free: int,
+    unfilled: deque[str],
+    owned: Mapping[str, set[Partition]],
+    quotas: Mapping[str, int],
+) -> None:
+    """Members take turns. If all that have room have the partition already, it stays with fewer members, as in Kafka."""
+    passed = 0
+    while free and passed < len(unfilled):
+        member_id = unfilled.popleft()
+        if partition in owned[member_id]:
+            passed += 1
+            unfilled.append(member_id)
+            continue
+        owned[member_id].add(partition)
+        free -= 1
+        passed = 0
+        if len(owned[member_id]) < quotas[member_id]:
+            unfilled.append(member_id)
+
+
+# ---- uniform
+
+
+def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Balances the partitions among the members and moves as few of them as possible.
+
+    Members of one subscription each get the whole number of partitions per member, and some one more: those that have more
+    already are the first to keep it. With different subscriptions no subscriber of a partition has two partitions less than the
+    member that has it.
+    """
+    if not members:
+        return {}
+    owned, free = _kept(members, partition_counts)
+    if len({member.topics for member in members.values()}) == 1:
+        _divide_equally(owned, free)
+    else:
+        _give_to_the_least_loaded(members, owned, free)
+        _balance(members, owned)
+    return {member_id: without_empty(topics) for member_id, topics in owned.items()}
+
+
+def _kept(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> tuple[Owned, list[Partition]]:
+    """Returns the partitions that each member keeps, and those without an owner."""
+    subscribed = frozenset[bytes]().union(*{member.topics for member in members.values()})
+    free = {topic_id: set(range(partition_counts[topic_id])) for topic_id in subscribed}
+    owned: Owned = {}
+    for member_id, member in members.items():
+        owned[member_id] = kept = {}
+        for topic_id, partitions in member.current.items():
+            if topic_id in member.topics and topic_id in free:
+                kept[topic_id] = free[topic_id] & partitions
+                free[topic_id] -= partitions
+    return owned, [(topic_id, partition) for topic_id in sorted(free) for partition in sorted(free[topic_id])]
+
+
+# ---- uniform: one subscription
+
+
+def _divide_equally(owned: Owned, free: list[Partition]) -> None:
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    each, extra = divmod(sum(loads.values()) + len(free), len(owned))
+    quotas = {}
+    # Members that own most come first and keep their extra partition, so that it does not move.
+    for index, member_id in enumerate(sorted(owned, key=lambda member_id: (-loads[member_id], member_id))):
+        quotas[member_id] = each + (index < extra)
+        _take_surplus(owned[member_id], loads[member_id] - quotas[member_id], free)
+    unassigned = iter(free)
+    for member_id, quota in quotas.items():
+        for _ in range(quota - loads[member_id]):
+            topic_id, partition = next(unassigned)
+            owned[member_id].setdefault(topic_id, set()).add(partition)
+
+
+def _take_surplus(topics: dict[bytes, set[int]], surplus: int, free: list[Partition]) -> None:
+    """Takes partitions from a member above its quota; the last ones first, as in Kafka."""
+    for topic_id in reversed(topics):
+        if surplus <= 0:
+            return
+        gone = sorted(topics[topic_id])[-surplus:]
+        topics[topic_id].difference_update(gone)
+        free.extend((topic_id, partition) for partition in gone)
+        surplus -= len(gone)
+
+
+def _load(topics: Mapping[bytes, set[int]]) -> int:
+    return sum(map(len, topics.values()))
+
+
+# ---- uniform: different subscriptions
+
+
+def _give_to_the_least_loaded(members: Mapping[str, Subscriber], owned: Owned, free: list[Partition]) -> None:
+    """Assigns the partitions without an owner. Topics with few subscribers come first, because they have fewer candidates."""
+    subscribers = _subscribers(members, members)
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    unowned: dict[bytes, list[int]] = {}
+    for topic_id, partition in free:
+        unowned.setdefault(topic_id, []).append(partition)
+    for topic_id in sorted(unowned, key=lambda topic_id: (len(subscribers[topic_id]), topic_id)):
+        heap = [(loads[member_id], member_id) for member_id in subscribers[topic_id]]
+        heapify(heap)
+        for partition in unowned[topic_id]:
+            load, member_id = heap[0]
+            owned[member_id].setdefault(topic_id, set()).add(partition)
+            loads[member_id] = load + 1
+            heapreplace(heap, (load + 1, member_id))
+
+
+def _balance(members: Mapping[str, Subscriber], owned: Owned) -> None:
+    """Move partitions of each topic from the most to the least loaded of its subscribers while that helps.
+
+    Each move lowers the sum of the squares of the loads, so it comes to an end.
+    """
+    subscribers = _subscribers(members, members)
+    loads = {member_id: _load(topics) for member_id, topics in owned.items()}
+    moved = True
+    while moved:
+        moved = False
+        for topic_id in sorted(subscribers):
+            moved = _balance_topic(topic_id, subscribers[topic_id], owned, loads) or moved
+
+
+def _balance_topic(topic_id: bytes, subscribers: list[str], owned: Owned, loads: dict[str, int]) -> bool:
+    givers = [(-loads[member_id], member_id) for member_id in subscribers if owned[member_id].get(topic_id)]
+    takers = [(loads[member_id], member_id) for member_id in subscribers]
+    heapify(givers)
+    heapify(takers)
+    moved = False
+    while givers:
+        giver = heappop(givers)[1]
+        while takers[0][0] != loads[takers[0][1]]:
+            # The member's load has changed, so its position in the heap changes.
+            heapreplace(takers, (loads[takers[0][1]], takers[0][1]))
+        taker = takers[0][1]
+        partitions = owned[giver].get(topic_id)
+        if loads[giver] - loads[taker] < 2:
+            break
+        assert partitions
+        owned[taker].setdefault(topic_id, set()).add(partitions.pop())
+        loads[giver] -= 1
+        loads[taker] += 1
+        moved = True
+        heapreplace(takers, (loads[taker], taker))
+        if partitions:
+            heappush(givers, (-loads[giver], giver))
+    return moved

@@ -1,0 +1,376 @@
+"""Configurations of topics, of groups, and of client-metrics subscriptions (KIP-714): tables, the broker's values for them, and rules between them.
+
+If a topic does not set a configuration, it has its broker's value of the synonym, converted if the units differ; the three
+without a synonym have a default of their own. A group's default is a broker's configuration, too, and lies within the broker's bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server import extras
+from ottla.server.config.key import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LOW,
+    MEDIUM,
+    STRING,
+    ConfigError,
+    ConfigKey,
+    Values,
+    table,
+)
+from ottla.server.config.validators import (
+    at_least,
+    between,
+    gzip_level,
+    names,
+    one_of,
+    share_offset_reset,
+    throttled_replicas,
+)
+from ottla.server.extras import Pattern
+
+# fmt: off
+TOPIC_CONFIGS = table(
+    ConfigKey("cleanup.policy", LIST, ["delete"], MEDIUM,
+        "What happens to old records: delete, compact, or both; neither when empty.", names("compact", "delete")),
+    ConfigKey("compression.type", STRING, "producer", MEDIUM,
+        "How batches are compressed on disk; producer keeps what the producer sent.",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    ConfigKey("compression.gzip.level", INT, -1, MEDIUM, "The gzip level, when compression.type is gzip.", gzip_level),
+    ConfigKey("compression.lz4.level", INT, 9, MEDIUM, "The lz4 level, when compression.type is lz4.", between(1, 17)),
+    ConfigKey("compression.zstd.level", INT, 3, MEDIUM,
+        "The zstd level, when compression.type is zstd.", between(-131_072, 22)),
+    ConfigKey("delete.retention.ms", LONG, 86_400_000, MEDIUM,
+        "How long tombstones of a compacted topic are kept.", at_least(0)),
+    ConfigKey("errors.deadletterqueue.group.enable", BOOLEAN, False, MEDIUM,
+        "Whether share groups may use the topic as their dead-letter queue."),
+    ConfigKey("file.delete.delay.ms", LONG, 60_000, MEDIUM,
+        "The pause before files of a deleted segment are removed.", at_least(0)),
+    ConfigKey("flush.messages", LONG, LONG_MAX, MEDIUM,
+        "Records written to a partition before it is flushed to disk.", at_least(1)),
+    ConfigKey("flush.ms", LONG, LONG_MAX, MEDIUM, "The longest time a record stays unflushed.", at_least(0)),
+    ConfigKey("follower.replication.throttled.replicas", LIST, [], MEDIUM,
+        "Replicas whose replication is throttled on the follower, as partition:broker pairs; * means all.", throttled_replicas),
+    ConfigKey("index.interval.bytes", INT, 4096, MEDIUM, "Bytes of records between two index entries.", at_least(0)),
+    ConfigKey("internal.segment.bytes", INT, None, MEDIUM, "The size of a segment, for tests.", internal=True),
+    ConfigKey("leader.replication.throttled.replicas", LIST, [], MEDIUM,
+        "Replicas whose replication is throttled on the leader, as partition:broker pairs; * means all.", throttled_replicas),
+    ConfigKey("local.retention.bytes", LONG, -2, MEDIUM,
+        "How much is kept on the broker's own disk when there is remote storage; -2 means as retention.bytes.", at_least(-2)),
+    ConfigKey("local.retention.ms", LONG, -2, MEDIUM,
+        "How long records are kept on the broker's own disk when there is remote storage; -2 means as retention.ms.", at_least(-2)),
+    ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, MEDIUM,
+        "How long a record stays uncompacted at most.", at_least(1)),
+    ConfigKey("max.decompressed.message.bytes", INT, 2_147_483_639, MEDIUM,
+        "The largest batch of records after it has been decompressed.", between(1, 2_147_483_639)),
+    ConfigKey("max.message.bytes", INT, 1_048_588, MEDIUM,
+        "The largest batch of records, after compression.", at_least(0)),
+    ConfigKey("message.timestamp.after.max.ms", LONG, 3_600_000, MEDIUM,
+        "How far a producer's timestamp may be ahead of the broker's clock.", at_least(0)),
+    ConfigKey("message.timestamp.before.max.ms", LONG, LONG_MAX, MEDIUM,
+        "How far a producer's timestamp may be behind the broker's clock.", at_least(0)),
+    ConfigKey("message.timestamp.type", STRING, "CreateTime", MEDIUM,
+        "Whether records keep the producer's time (CreateTime) or get the broker's (LogAppendTime).", one_of("CreateTime", "LogAppendTime")),
+    ConfigKey("min.cleanable.dirty.ratio", DOUBLE, 0.5, MEDIUM,
+        "The part of a log that has to be uncleaned before it is cleaned.", between(0, 1)),
+    ConfigKey("min.compaction.lag.ms", LONG, 0, MEDIUM, "How long a record stays uncompacted at least.", at_least(0)),
+    ConfigKey("min.insync.replicas", INT, 1, MEDIUM,
+        "Replicas that must have a record before acks=all is answered; fewer in sync refuse it.", at_least(1)),
+    ConfigKey("preallocate", BOOLEAN, False, MEDIUM, "Reserve a segment's whole size when it is created."),
+    ConfigKey("remote.copy.lag.bytes", LONG, -1, MEDIUM,
+        "How much has to follow a segment before it is copied to remote storage; -1 means as local retention.", at_least(-1)),
+    ConfigKey("remote.copy.lag.ms", LONG, 0, MEDIUM,
+        "How old a full segment is before it is copied to remote storage; -1 means as local retention.", at_least(-1)),
+    ConfigKey("remote.log.copy.disable", BOOLEAN, False, MEDIUM,
+        "Whether copying to remote storage is off while what is there can still be read."),
+    ConfigKey("remote.log.delete.on.disable", BOOLEAN, False, MEDIUM,
+        "Whether switching remote storage off deletes what is there."),
+    ConfigKey("remote.storage.enable", BOOLEAN, False, MEDIUM,
+        "Whether segments are copied to remote storage; not to be switched off by itself."),
+    ConfigKey("retention.bytes", LONG, -1, MEDIUM,
+        "How large a partition may grow before its oldest segments go; -1 means no limit."),
+    ConfigKey("retention.ms", LONG, 604_800_000, MEDIUM, "How long records are kept; -1 means for ever.", at_least(-1)),
+    ConfigKey("segment.bytes", INT, 1_073_741_824, MEDIUM, "The size at which a segment is full.", at_least(1_048_576)),
+    ConfigKey("segment.index.bytes", INT, 10_485_760, MEDIUM, "The largest index of a segment.", at_least(4)),
+    ConfigKey("segment.jitter.ms", LONG, 0, MEDIUM,
+        "The most by which the age of a segment is shortened at random.", at_least(0)),
+    ConfigKey("segment.ms", LONG, 604_800_000, MEDIUM, "The age at which a segment is full.", at_least(1)),
+    ConfigKey("unclean.leader.election.enable", BOOLEAN, False, MEDIUM,
+        "Let a replica that is not in sync lead when no other is left; loses records."),
+)
+# fmt: on
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
+#: the topic's.
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
+    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+
+
+def topic_defaults(broker_values: Values) -> Values:
+    """Returns the default of every topic configuration, from the broker's parsed values."""
+    defaults = {}
+    for name, key in TOPIC_CONFIGS.items():
+        defaults[name] = key.default
+        for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+            value = broker_values.get(synonym)
+            if value is not None:
+                # Retention in hours may be -1 (unlimited), which is not converted.
+                defaults[name] = -1 if factor > 1 and value < 0 else value * factor if factor > 1 else value
+                break
+    return defaults
+
+
+def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
+    """Returns every topic configuration's parsed value. The overrides were checked before they were stored."""
+    values = dict(topic_defaults(broker_values))
+    for name, text in overrides.items():
+        key = TOPIC_CONFIGS.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+    return values
+
+
+def check_topic_configs(configs: Mapping[str, str], broker_values: Values) -> None:
+    """Raises ConfigError if these configurations of a topic are invalid."""
+    for name in configs:
+        if name not in TOPIC_CONFIGS:
+            raise ConfigError(name, configs[name], "", message=f"Unknown topic config name: {name}")
+    values = topic_values(configs, broker_values)
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if low > high:
+        text = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        raise ConfigError("min.compaction.lag.ms", low, text, message=text)
+    if values["remote.storage.enable"]:
+        # remote.log.storage.system.enable is rejected at start (`REJECTED` in broker.py): there is no tiered storage.
+        text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        raise ConfigError("remote.storage.enable", "true", text, message=text)
+
+
+# fmt: off
+GROUP_CONFIGS = table(
+    ConfigKey("consumer.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("consumer.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("share.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("share.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("share.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("share.record.lock.duration.ms", INT, 30_000, MEDIUM,
+        "How long an acquired record stays locked.", at_least(1000)),
+    ConfigKey("share.delivery.count.limit", INT, 5, MEDIUM,
+        "How often a record is delivered before it is given up.", at_least(2)),
+    ConfigKey("share.partition.max.record.locks", INT, 2000, MEDIUM,
+        "Records of a partition that may be acquired at once.", at_least(100)),
+    ConfigKey("share.auto.offset.reset", STRING, "latest", MEDIUM,
+        "Where the group begins in a partition: earliest, latest, or by_duration: and an ISO 8601 duration before now.", share_offset_reset),
+    ConfigKey("share.isolation.level", STRING, "read_uncommitted", MEDIUM,
+        "Whether records of open and aborted transactions are delivered.", one_of("read_committed", "read_uncommitted")),
+    ConfigKey("share.renew.acknowledge.enable", BOOLEAN, True, MEDIUM,
+        "Whether members may renew the lock of a record."),
+    ConfigKey("streams.session.timeout.ms", INT, 45_000, MEDIUM, "How long a member may be silent.", at_least(1)),
+    ConfigKey("streams.heartbeat.interval.ms", INT, 5000, MEDIUM, "How often members send heartbeats.", at_least(1)),
+    ConfigKey("streams.assignment.interval.ms", INT, 1000, MEDIUM,
+        "The least time between two assignments.", at_least(0)),
+    ConfigKey("streams.num.standby.replicas", INT, 0, MEDIUM, "Standby replicas of each task.", at_least(0)),
+    ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, MEDIUM,
+        "How long a new group waits for more members before its first assignment.", at_least(0)),
+    ConfigKey("streams.assignor.name", STRING, None, MEDIUM,
+        "The assignor of a streams group; the first of group.streams.assignors if it is not set."),
+    ConfigKey("streams.rack.aware.assignment.tags", LIST, [], LOW,
+        "Tags of clients by which standby tasks are spread; without effect here."),
+    ConfigKey("consumer.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("share.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("streams.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("streams.num.warmup.replicas", INT, 2, MEDIUM, "Warm-up tasks; without effect here.", at_least(0), internal=True),
+    ConfigKey("streams.acceptable.recovery.lag", LONG, 10_000, MEDIUM,
+        "The lag at which a task counts as caught up; without effect here.", at_least(0), internal=True),
+    ConfigKey("streams.task.offset.interval.ms", INT, 60_000, MEDIUM,
+        "How often members report their tasks' offsets; without effect here.", at_least(1), internal=True),
+    ConfigKey("errors.deadletterqueue.topic.name", STRING, "", MEDIUM,
+        "The topic that gets the dead letters of a share group; none if it is empty."),
+    ConfigKey("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, MEDIUM,
+        "Whether dead letters have the key, the value and the headers of their record."),
+)
+# fmt: on
+
+#: Configurations without a default on the broker.
+WITHOUT_BROKER_DEFAULT = frozenset(
+    {
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+        "errors.deadletterqueue.topic.name",
+        "errors.deadletterqueue.copy.record.enable",
+    }
+)
+
+
+#: Its broker's default is a list, whose first name counts.
+ASSIGNOR = "streams.assignor.name"
+ASSIGNORS = "group.streams.assignors"
+RACK_TAGS = "streams.rack.aware.assignment.tags"
+
+
+def broker_default(name: str) -> str | None:
+    """Returns the broker's configuration that is the default of a group's."""
+    if name == ASSIGNOR:
+        return ASSIGNORS
+    return None if name in WITHOUT_BROKER_DEFAULT else f"group.{name}"
+
+
+def _bound(name: str, which: str) -> str:
+    """group.share.session.timeout.ms -> group.share.min.session.timeout.ms"""
+    protocol, _, rest = name.partition(".")
+    return f"group.{protocol}.{which}.{rest.removeprefix('num.')}"
+
+
+def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
+    """Returns every configuration's parsed value for a group."""
+    values: dict[str, Any] = {}
+    for name, key in GROUP_CONFIGS.items():
+        default = broker_default(name)
+        values[name] = key.default if default is None else broker_values.get(default, key.default)
+        if name == ASSIGNOR:
+            values[name] = broker_values[ASSIGNORS][0]
+        if name in overrides:
+            values[name] = key.parse(overrides[name])
+    return values
+
+
+def effective_group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
+    """Values of a group like `group_values`, but each value that a group has of its own lies within the broker's bounds, which may be newer."""
+    values = dict(group_values(overrides, broker_values))
+    for name in overrides:
+        low, high = (broker_values.get(_bound(name, which)) for which in ("min", "max"))
+        values[name] = values[name] if low is None else max(low, values[name])
+        values[name] = values[name] if high is None else min(high, values[name])
+    return values
+
+
+def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> None:
+    """Raises ConfigError if these configurations of a group are invalid."""
+    for name in configs:
+        if name not in GROUP_CONFIGS:
+            raise ConfigError(name, configs[name], "", message=f"Unknown group config name: {name}")
+    values = group_values(configs, broker_values)
+    for name in configs:
+        for which, word, fails in (("min", "greater", int.__lt__), ("max", "less", int.__gt__)):
+            bound = broker_values.get(_bound(name, which))
+            if bound is not None and fails(values[name], bound):
+                text = f"{name} must be {word} than or equal to {_bound(name, which)}"
+                raise ConfigError(name, values[name], text, message=text)
+    if ASSIGNOR in configs and values[ASSIGNOR] not in (registered := broker_values[ASSIGNORS]):
+        text = f"{ASSIGNOR} '{values[ASSIGNOR]}' is not a registered task assignor. Registered assignors are: [{', '.join(registered)}]."
+        raise ConfigError(ASSIGNOR, values[ASSIGNOR], text, message=text)
+    if len(set(values[RACK_TAGS])) < len(values[RACK_TAGS]):
+        text = f"{RACK_TAGS} must not contain duplicate tag keys."
+        raise ConfigError(RACK_TAGS, configs.get(RACK_TAGS), text, message=text)
+    for protocol in ("consumer", "share", "streams"):
+        heartbeat, session = f"{protocol}.heartbeat.interval.ms", f"{protocol}.session.timeout.ms"
+        if values[session] <= values[heartbeat]:
+            text = f"{session} must be greater than {heartbeat}"
+            raise ConfigError(session, values[session], text, message=text)
+
+
+# fmt: off
+CLIENT_METRICS_CONFIGS = table(
+    ConfigKey("metrics", LIST, [], MEDIUM, "Prefixes of the metrics that clients push; * means all.", names()),
+    ConfigKey("interval.ms", INT, 300_000, MEDIUM, "How often clients push their metrics."),
+    ConfigKey("match", LIST, [], MEDIUM, "Which clients, as selector=pattern; all when empty.", names()),
+)
+# fmt: on
+
+INTERVAL_MS_MIN = 100
+INTERVAL_MS_MAX = 3_600_000
+SELECTORS = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+def check_client_metrics(configs: Mapping[str, str]) -> None:
+    """Raises ConfigError if these configurations of a subscription are invalid."""
+    for name, text in configs.items():
+        key = CLIENT_METRICS_CONFIGS.get(name)
+        if key is None:
+            message = f"Unknown client metrics configuration: {name}"
+            raise ConfigError(name, text, "", message=message, code=ErrorCode.INVALID_REQUEST)
+        value = key.parse(text)
+        if name == "interval.ms" and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+            message = f"Invalid value {value} for interval.ms, interval must be between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX} (1 hour)"
+            raise ConfigError(name, value, "", message=message, code=ErrorCode.INVALID_REQUEST)
+        if name == "match":
+            match_patterns(value)
+
+
+def match_patterns(entries: Sequence[str]) -> dict[str, Pattern]:
+    """Returns selector -> pattern; the pattern must match the client's whole value.
+
+    The patterns are RE2's, which take linear time: a broker compares them with what clients say of themselves.
+    """
+    patterns: dict[str, Pattern] = {}
+    for entry in entries:
+        selector, _, pattern = entry.partition("=")
+        try:
+            # Kafka splits the entry at each "=", so a pattern has none; nor is it empty.
+            if not pattern or "=" in pattern or selector.strip() not in SELECTORS:
+                raise ValueError(entry)
+            patterns[selector.strip()] = extras.compiled(pattern.strip())
+        except ValueError as error:
+            message = f"Illegal client matching pattern: {entry}"
+            if str(error) == extras.NO_ENGINE:
+                message += f"; {error}"
+            raise ConfigError("match", entry, "", message=message) from None
+    return patterns
