@@ -4,6 +4,7 @@ fails because the machine was busy (its limit is 200 ms of wall time by default)
 With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files
 of most tests, which are short ones. Files that keep the processor busy alternate with those that mostly wait for processes.
 Files that share a fixture of the session are one worker's, where each worker would make its own (a Spark session is a Java).
+Which files share a process is chance, so none may leave its process changed (tests/left_behind.py).
 
 A shell without job control starts background commands with SIGINT ignored, and what is ignored is inherited.
 """
@@ -42,6 +43,10 @@ class SharedFixtures(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         return "one Spark session" if file in ONE_SPARK else file
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("tests.left_behind")
 
 
 @pytest.hookimpl(optionalhook=True)  # the tests of mutants run without xdist

@@ -131,13 +131,12 @@ def run(
     """Sends for so long at that rate, or until Ctrl-C; returns how many of each kind were acknowledged.
 
     Whatever ends it, all acknowledgements are waited for: a truth file that lacks what is in the topic is none."""
-    stop = stopped_by_signals()
     topics.ensure(config)
     recipe = Recipe(mix, config.kafka.events, config, seed)
     producer = Producer({**topics.client_settings(config), **PRODUCER_SETTINGS})
     counts: Counter[str] = Counter()
     Path(truth_path).parent.mkdir(parents=True, exist_ok=True)
-    with open(truth_path, "a") as file:
+    with open(truth_path, "a") as file, stopped_by_signals() as stop:
         begin = shown = time.monotonic()
         made, total = 0, max(int(rate * seconds), 1)
         while made < total and not stop.is_set():

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipeline import config as configuration
@@ -32,45 +33,52 @@ BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 
 
-def stopped_by_signals() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once."""
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once.
+
+    A Spark session has to be there before: it sets a handler of its own, by which Ctrl-C cuts micro-batches short.
+    """
     stop = threading.Event()
 
     def on_signal(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
         stop.set()
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
-    return stop
+    is_ours = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM) if is_ours}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(config: Config, stages: Sequence[Stage]) -> None:
     """Run the queries until a signal stops them; raises the first failure of a query."""
-    stop = stopped_by_signals()
     topics.ensure(config)
     spark = session.start(config)
     watcher = progress.listener(config.path(), sys.stdout)
     spark.streams.addListener(watcher)
     queries: list[StreamingQuery] = []
-    try:
-        if config.pipeline.trigger == "once":
-            run_once(spark, config, stages, queries)
-        else:
-            run_on(spark, config, stages, queries, stop)
-    except PipelineError:
-        raise
-    except Exception as error:
-        raise explained(error, config) from None
-    finally:
-        for query in queries:
-            end(query)
-        await_events(watcher, queries)
-        spark.streams.removeListener(watcher)
+    run_stages = run_once if config.pipeline.trigger == "once" else run_on
+    with stopped_by_signals() as stop:
+        try:
+            run_stages(spark, config, stages, queries, stop)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise explained(error, config) from None
+        finally:
+            for query in queries:
+                end(query)
+            await_events(watcher, queries)
+            spark.streams.removeListener(watcher)
 
 
-def run_once(spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery]) -> None:
+def run_once(
+    spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery], stop: threading.Event
+) -> None:
     for stage in stages:
         if not stage.is_ready(config):
             print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)
@@ -78,7 +86,9 @@ def run_once(spark: SparkSession, config: Config, stages: Sequence[Stage], queri
         started = stage.start(spark, config)
         queries += started
         for query in started:
-            query.awaitTermination()
+            while not query.awaitTermination(POLL_SECONDS):
+                if stop.is_set():
+                    return
 
 
 def run_on(

@@ -98,8 +98,10 @@ class Judge:
 
     def watch(self, on: bool = True) -> None:
         """From now on inputs that hang are interrupted."""
-        signal.signal(signal.SIGVTALRM, self._tick if on else signal.SIG_IGN)
-        signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S if on else 0, TICK_S)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, self._tick if on else signal.SIG_DFL)
+        if on:
+            signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S, TICK_S)
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
         if self._running and not APART.now and self._number == self._number_at_tick:

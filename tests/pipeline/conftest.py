@@ -137,6 +137,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     skip_because(why_not())
     # A session reused by the stages keeps the first one's settings.
     output = f"pipeline.output={tmp_path_factory.mktemp('spark')}"
+    before = signal.getsignal(signal.SIGINT)
     found = session.start(configuration.load(None, (*SHORT_LIVED, output)))
+    signal.signal(signal.SIGINT, before)  # Spark's own handler would be that of all tests which this process runs later
     yield found
     found.stop()

@@ -6,6 +6,7 @@ One file, so that one worker runs it all with one JVM.
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
-from ottla.pipeline import backfill, bronze, generate, gold, read_topic, silver, tables, topics, verify
+from ottla.pipeline import backfill, bronze, generate, gold, read_topic, session, silver, tables, topics, verify
 from ottla.pipeline import run as stages
 from ottla.pipeline.config import Config, changed, load
 from ottla.pipeline.errors import PipelineError
@@ -123,6 +124,38 @@ def assert_backfill_agrees(config: Config) -> None:
         assert {tuple(row[c] for c in columns) for row in at_once} == {
             tuple(row[c] for c in columns) for row in streamed
         }
+
+
+@pytest.mark.parametrize("trigger, number", [("once", signal.SIGINT), ("1 second", signal.SIGTERM)])
+def test_a_signal_ends_the_stages_after_their_micro_batch_also_where_spark_would_cut_it_short(
+    spark: Any, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trigger: str, number: signal.Signals
+) -> None:
+    """A new session has a handler by which Ctrl-C cancels all jobs and is a KeyboardInterrupt; ours has to come after it."""
+
+    def cut_short(number: int, frame: Any) -> None:
+        spark.sparkContext.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    def started(config: Config) -> Any:
+        signal.signal(signal.SIGINT, cut_short)
+        return spark
+
+    def interrupted(running: Any, config: Config) -> list[Any]:
+        queries = bronze.STAGE.start(running, config)
+        signal.raise_signal(number)
+        return queries
+
+    config = node.config(tmp_path, f"pipeline.trigger={trigger}")
+    topics.ensure(config)
+    node.send(config.kafka.events, 100)
+    monkeypatch.setattr(session, "start", started)
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        stages.run(config, [bronze.STAGE._replace(start=interrupted)])
+        after = {each: signal.getsignal(each) for each in before}
+    finally:
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+    assert after == before | {signal.SIGINT: cut_short}
 
 
 def test_an_empty_topic_is_no_failure(spark: Any, node: Node, tmp_path: Path) -> None:

@@ -54,8 +54,11 @@ def main(arguments: list[str]) -> int:
     for name, value in FIXED.items():
         if getattr(options, name) != value:
             parser.error(f"argument --{name.replace('_', '-')}: {getattr(options, name)} is not served here")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return run_for_long(options, lambda cluster: _Run(cluster, options).run())
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run_for_long(options, lambda cluster: _Run(cluster, options).run())
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Run:
