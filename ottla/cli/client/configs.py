@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,7 +59,7 @@ async def describe_configs(
 
 
 async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], key: str) -> dict[str, str]:
-    """Return the value of one setting for each topic."""
+    """Return the value of one setting for each topic that is still there."""
     values: dict[str, str] = {}
     for first in range(0, len(topics), _TOPICS_AT_ONCE):
         resources = [
@@ -68,6 +69,8 @@ async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], 
         cluster.doing = f"reading {key} of the topics"
         response: DescribeConfigsResponse = await cluster.request(DescribeConfigsRequest(resources=resources))
         for result in response.results:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
             check(f"settings of topic {result.resource_name}", result.error_code, result.error_message)
             values[result.resource_name] = str(result.configs[0].value)
     return values

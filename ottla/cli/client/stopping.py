@@ -16,6 +16,7 @@ from ottla.cli.client.configs import describe_topics_config
 from ottla.cli.client.failures import check
 from ottla.cli.client.health import Problem
 from ottla.cli.client.quorum import describe_quorum
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 
@@ -39,6 +40,9 @@ async def effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
         check(f"topic {topic.name}", topic.error_code)
     concerned = [each for each in topics if any(node_id in part.replica_nodes for part in each.partitions)]
     min_isr = await describe_topics_config(cluster, [str(topic.name) for topic in concerned], MIN_ISR)
+    for topic in concerned:
+        if topic.name not in min_isr:  # deleted, or too new for this broker: who wants to stop a node asks again
+            check(f"topic {topic.name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     of_topics = of_partitions(concerned, {name: int(text) for name, text in min_isr.items()}, node_id)
     of_voters = of_quorum(await describe_quorum(cluster), node_id)
     return Stop(of_voters.now + of_topics.now, of_voters.always + of_topics.always)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from ottla.cli.client.stopping import VOTER_SILENT_MS_MAX, of_partitions, of_quorum
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.stopping import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
+from ottla.cli.errors import CommandFailed
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse, ReplicaState
-from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
 def topic(replicas: list[int], isr: list[int]) -> MetadataResponseTopic:
@@ -54,3 +66,17 @@ def test_a_stop_of_voter_3(ages_ms: list[int], now: bool, always: bool) -> None:
 def test_the_only_voter_is_missed_in_any_case() -> None:
     quorum = PartitionDataResponse(current_voters=[ReplicaState(replica_id=1, last_fetch_timestamp=5)])
     assert [each.place for each in of_quorum(quorum, 1).always] == ["quorum"]
+
+
+def test_a_topic_that_is_too_new_for_the_broker_that_is_asked_lets_no_node_stop() -> None:
+    async def metadata(names: None) -> MetadataResponse:
+        return MetadataResponse(topics=[topic([1, 2, 3], [1, 2, 3])])
+
+    async def request(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        result = DescribeConfigsResult(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, resource_name="orders")
+        return DescribeConfigsResponse(results=[result])
+
+    cluster = cast(ClusterClient, SimpleNamespace(metadata=metadata, request=request))
+    with pytest.raises(CommandFailed) as refused:
+        asyncio.run(effects_of_stop(cluster, 3))
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -7,12 +7,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.doctor import connection, findings
 from ottla.cli.doctor.record import PREFIX
+from ottla.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from tests.ottla.conftest import Cli, run_here
 
 
@@ -64,6 +71,24 @@ def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
     assert {"quorum-of-one", "one-replica"} <= {row["finding"] for row in rows}
     assert "transaction-open" not in {row["finding"] for row in rows}
     assert not [row for row in cli.rows("topic", "list") if str(row["topic"]).startswith(PREFIX)]
+
+
+def test_a_topic_that_is_deleted_while_the_doctor_reads_is_no_finding(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It advised to look at its own topic of the moment before, which the broker still had in its metadata."""
+    metadata = ClusterClient.metadata
+
+    async def a_moment_ago(cluster: ClusterClient, *arguments: Any, **options: Any) -> MetadataResponse:
+        response = await metadata(cluster, *arguments, **options)
+        part = MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+        response.topics.append(MetadataResponseTopic(name="just-deleted", partitions=[part]))
+        return response
+
+    monkeypatch.setattr(ClusterClient, "metadata", a_moment_ago)
+    rows = cli.rows("doctor", "--read-only")
+    assert "not-known" not in {row["finding"] for row in rows}
+    assert not [row for row in rows if "just-deleted" in str(row["place"])]
 
 
 def test_the_way_to_a_cluster_ends_at_the_step_that_fails(cli: Cli) -> None:
