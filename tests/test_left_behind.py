@@ -34,16 +34,6 @@ def test_a_file_that_brings_back_what_it_changes_passes(tmp_path: Path) -> None:
 def run_test(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     file = folder / "test_one.py"
     file.write_text(text)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.left_behind",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        folder,
-        file,
-    ]
+    options = ["-p", "tests.left_behind", "-p", "no:cacheprovider", "--rootdir", folder]
+    command = [sys.executable, "-m", "pytest", *options, file]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)

@@ -159,9 +159,8 @@ def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(mon
         steps.append("closed")
 
     monkeypatch.setattr(asyncio.Runner, "close", interrupted)
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # as in a process that runs nothing but the command
+    # As in a process that runs nothing but the command.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["topic", "list", "-b", "127.0.0.1:1"]) == INTERRUPTED
         assert steps == ["closed"]
