@@ -84,9 +84,12 @@ class RangeMember:
     interval_ms = HEARTBEAT_MS
     is_due = False
 
-    def __init__(self, cluster: ClusterClient, group: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str, session_ms: int | None = None) -> None:
+        """Make a member that has not joined; `session_ms` is its session.timeout.ms."""
         self._cluster = cluster
-        self._member = ClassicMember(cluster, group, PROTOCOL)
+        self._member = ClassicMember(
+            cluster, group, PROTOCOL if session_ms is None else PROTOCOL._replace(session_ms=session_ms)
+        )
 
     @property
     def id(self) -> str:
@@ -205,10 +208,17 @@ class HeartbeatMember:
             await self._beat(ConsumerGroupHeartbeatRequest(self._group, self.id, LEAVE_EPOCH))
 
 
-def member_of(protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None) -> Member:
-    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER. `assignor` is for the latter (HeartbeatMember)."""
+def member_of(
+    protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
+) -> Member:
+    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
+
+    `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
+    """
     assert protocol in (CLASSIC, CONSUMER), protocol
-    return HeartbeatMember(cluster, group, assignor) if protocol == CONSUMER else RangeMember(cluster, group)
+    return (
+        HeartbeatMember(cluster, group, assignor) if protocol == CONSUMER else RangeMember(cluster, group, session_ms)
+    )
 
 
 def assign_ranges(

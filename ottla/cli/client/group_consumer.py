@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
+from ottla.cli.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.cli.client.consumer_members import Member, RangeMember
 from ottla.cli.client.coordinator_requests import until_answered
 from ottla.cli.client.failures import check
@@ -37,6 +37,7 @@ class GroupConsumer:
         isolation_level: int = READ_UNCOMMITTED,
         reset: int = EARLIEST,
         member: Member | None = None,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
     ) -> None:
         """Make a member that has not joined, by the classic protocol unless `member` is another one.
 
@@ -44,7 +45,9 @@ class GroupConsumer:
         """
         self.group = group
         self.topics = sorted(set(topics))
-        self.consumer = Consumer(cluster, {}, isolation_level=isolation_level, reset=reset)
+        self.consumer = Consumer(
+            cluster, {}, isolation_level=isolation_level, reset=reset, partition_bytes_max=partition_bytes_max
+        )
         self._cluster = cluster
         self._reset = reset
         self._member = member or RangeMember(cluster, group)

@@ -10,7 +10,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import TreeParser, connected, table, with_cluster
+from ottla.cli.shims.tool import TreeParser, connected, int32, table, with_cluster
 
 COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         command.prog = parser.prog
         command.add_bootstrap()
         if name == "unregister":
-            command.add_argument("--id", "-i", type=int, required=True, metavar="ID")
+            command.add_argument("--id", "-i", type=int32, required=True, metavar="ID")
         if name == "list-endpoints":
             command.add_argument("--include-fenced-brokers", action="store_true")
     options = connected(parser.parse_args(arguments))

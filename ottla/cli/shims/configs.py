@@ -38,6 +38,7 @@ QUOTA_ENTITIES = {"users": "user", "clients": "client-id", "ips": "ip"}
 QUOTA_TEXTS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 TYPES = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers")
 #: The short options, and the entity types that they stand for.
+WITHOUT_EFFECT = {"force": "The tool asks nothing, so that there is no question to suppress."}
 FLAGS = {
     "topic": "topics",
     "client": "clients",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from ottla.cli.client import topics
@@ -17,8 +16,9 @@ from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import PACKAGE, exception
-from ottla.cli.shims.record_text import Write, formatter
-from ottla.cli.shims.tool import Parser, Unusable, deprecated, given, key_values, with_cluster
+from ottla.cli.shims.record_text import Unreadable, Write, formatter
+from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
+from ottla.cli.shims.topic_filter import java_pattern
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 #: Options that Kafka deprecates, and what it says is to be used.
@@ -28,6 +28,12 @@ OLD = {
     "consumer.config": "command-config",
     "whitelist": "include",
 }
+
+
+#: Kafka's consumer looks for new topics at each refresh of its metadata; a person who waits for the first one gets it sooner.
+PATTERN_POLL_S = 1.0
+CONSUMER_PACKAGE = "org.apache.kafka.clients.consumer."
+RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST, "none": None}
 
 
 class Counted:
@@ -42,15 +48,59 @@ class Counted:
         return 0 <= self.limit <= self.count
 
 
+class Output:
+    """Prints records to standard output until there are enough of them, or none has come for --timeout-ms."""
+
+    def __init__(self, write: Write, counted: Counted, timeout_ms: int, *, skip: bool) -> None:
+        """`skip`: a record that cannot be deserialized is counted and passed over in place of ending the tool."""
+        self.wait_s = timeout_ms / 1000 if timeout_ms >= 0 else None
+        self._write = write
+        self._counted = counted
+        self._skip = skip
+
+    async def write_all(self, consumed: AsyncIterator[Consumed]) -> tuple[TopicPartition, int] | None:
+        """Print the records. Returns the place and the offset after the last one.
+
+        Raises:
+            Unusable: a record cannot be deserialized.
+        """
+        out, last = sys.stdout.buffer, None
+        while not self._counted.is_enough:
+            try:
+                topic, index, records = await asyncio.wait_for(anext(consumed), self.wait_s)
+            except TimeoutError:
+                self.time_is_up()
+                break
+            for record in records:
+                self._counted.count += 1
+                try:
+                    out.write(self._write(topic, index, record))
+                except Unreadable as wrong:
+                    out.write(wrong.written)
+                    if not self._skip:
+                        out.flush()
+                        raise
+                    print(f"ERROR Error processing message, skipping this message: {wrong}", file=sys.stderr)
+                last = (topic, index), record.offset + 1
+                if self._counted.is_enough:
+                    break
+            out.flush()
+        return last
+
+    def time_is_up(self) -> None:
+        print(f"{PACKAGE}TimeoutException", file=sys.stderr)
+
+
 def main(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse(arguments)
     deprecated(options, OLD, "Option")
     _check(parser, options)
     counted, failed = Counted(options.max_messages), None
+    configs = client_properties(options.formatter_config)
     try:
         write = formatter(
-            key_values([*options.property, *options.formatter_property]),
+            configs | key_values([*options.property, *options.formatter_property]),
             options.formatter,
             options.key_deserializer,
             options.value_deserializer,
@@ -62,6 +112,8 @@ def main(arguments: list[str]) -> int:
         failed = exception(failure)
     finally:
         print(f"Processed a total of {counted.count} messages", file=sys.stderr)
+        if options.enable_systest_events:
+            print("shutdown_complete")
     if failed is not None:
         print(failed, file=sys.stderr)
     return 0 if failed is None else 1
@@ -75,8 +127,8 @@ def _parser() -> Parser:
     parser.texts("key-deserializer", "value-deserializer")
     parser.numbers("partition")
     parser.lists("property", "formatter-property", "consumer-property", "command-property")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--timeout-ms", type=int, default=-1)
+    parser.add_argument("--max-messages", type=int64, default=-1)
+    parser.add_argument("--timeout-ms", type=int64, default=-1)
     parser.add_argument("--isolation-level", choices=tuple(LEVELS), default="read_uncommitted")
     return parser
 
@@ -91,8 +143,7 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
             parser.usage_error("The partition is required when offset is specified.")
         if options.from_beginning:
             parser.usage_error("Options from-beginning and offset cannot be specified together.")
-        is_number = options.offset.isdecimal()
-        if not is_number and options.offset.lower() not in ("earliest", "latest"):
+        if not _is_offset(options.offset) and options.offset.lower() not in ("earliest", "latest"):
             parser.usage_error(
                 f"The provided offset value '{options.offset}' is incorrect. Valid values are 'earliest', 'latest', or a "
                 "non-negative long."
@@ -101,28 +152,36 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
         parser.usage_error("Options group and partition cannot be specified together.")
 
 
+def _is_offset(text: str) -> bool:
+    try:
+        return int64(text) >= 0
+    except ValueError:
+        return False
+
+
 async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Write, counted: Counted) -> int:
     properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
     group = options.group or properties.get("group.id")
     level = _isolation_level(properties.get("isolation.level", options.isolation_level))
     protocol = _group_protocol(properties.get("group.protocol", CLASSIC))
-    wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
+    reset = _reset(properties, from_beginning=options.from_beginning)
+    output = Output(write, counted, options.timeout_ms, skip=options.skip_message_on_error)
     async with AsyncExitStack() as stack:
-        async with cluster.limit():
-            names = await _topics(cluster, options)
+        names = await _topics(cluster, options, properties, output)
+        if not names:
+            return 0
         if group and options.partition is None:
-            reset = topics.EARLIEST if options.from_beginning else topics.LATEST
             membership = member_of(protocol, cluster, group, properties.get("group.remote.assignor"))
             member = GroupConsumer(cluster, group, names, isolation_level=level, reset=reset, member=membership)
             await stack.enter_async_context(member)
-            last = await _print(member.fetch(), write, counted, wait_s)
+            last = await output.write_all(member.fetch())
             if last is not None:
                 member.processed(*last)
             return 0
         async with cluster.limit():
-            positions = await _positions(cluster, options, names)
-        consumer = Consumer(cluster, positions, isolation_level=level, reset=topics.EARLIEST)
-        await _print(consumer.fetch(), write, counted, wait_s)
+            positions = await _positions(cluster, options, names, reset)
+        consumer = Consumer(cluster, positions, isolation_level=level, reset=reset)
+        await output.write_all(consumer.fetch())
     return 0
 
 
@@ -135,6 +194,27 @@ def _isolation_level(value: str) -> int:
     if value not in LEVELS:
         raise _invalid("isolation.level", value, "String must be one of: read_committed, read_uncommitted")
     return LEVELS[value]
+
+
+def _reset(properties: Mapping[str, str], *, from_beginning: bool) -> int | None:
+    """Returns where a partition begins without an offset, a value of RESETS.
+
+    Raises:
+        Unusable: auto.offset.reset has another value than these, or contradicts --from-beginning.
+    """
+    value = properties.get("auto.offset.reset")
+    if value is None:
+        return topics.EARLIEST if from_beginning else topics.LATEST
+    if from_beginning and value != "earliest":
+        both = f"--from-beginning and 'auto.offset.reset={value}', please remove one option"
+        raise Unusable(f"Can't simultaneously specify {both}")
+    if value not in RESETS:
+        name = "auto.offset.reset"
+        if value.startswith("by_duration:"):
+            raise Unusable(f"{name}=by_duration (KIP-1106) is not served by this stand-in of the tool")
+        rule = "The value must be either 'earliest', 'latest', 'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+        raise _invalid(name, value, f"Invalid value `{value}` for configuration {name}. {rule}")
+    return RESETS[value]
 
 
 def _group_protocol(value: str) -> str:
@@ -152,44 +232,54 @@ def _invalid(name: str, value: str, rule: str) -> Unusable:
     return Unusable(f"Invalid value {value} for configuration {name}: {rule}")
 
 
-async def _print(
-    consumed: AsyncIterator[Consumed], write: Write, counted: Counted, wait_s: float | None
-) -> tuple[TopicPartition, int] | None:
-    """Print records until there are enough, or none came for `wait_s`. Returns the place and the offset after the last one."""
-    out, last = sys.stdout.buffer, None
-    while not counted.is_enough:
-        try:
-            topic, index, records = await asyncio.wait_for(anext(consumed), wait_s)
-        except TimeoutError:
-            print(f"{PACKAGE}TimeoutException", file=sys.stderr)
-            break
-        for record in records:
-            counted.count += 1
-            out.write(write(topic, index, record))
-            last = (topic, index), record.offset + 1
-            if counted.is_enough:
-                break
-        out.flush()
-    return last
+async def _topics(
+    cluster: ClusterClient, options: argparse.Namespace, properties: Mapping[str, str], output: Output
+) -> list[str]:
+    """Returns the topics to read. Where no topic matches a pattern yet, it waits for one, as a subscription does; none if time is up.
 
-
-async def _topics(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
+    Raises:
+        Unusable: the pattern is not a regular expression.
+    """
     if options.topic:
         return [options.topic]
-    pattern = re.compile(options.include or options.whitelist)
-    return [name for name in await cluster.topic_names() if pattern.fullmatch(name)]
+    try:
+        pattern = java_pattern(options.include or options.whitelist)
+    except CommandFailed as wrong:
+        raise Unusable(wrong.cause) from None
+    with_internal = properties.get("exclude.internal.topics", "true").strip().lower() == "false"
+    clock = cluster.world.clock
+    end_ms = None if output.wait_s is None else clock.mono_ms() + output.wait_s * 1000
+    while True:
+        async with cluster.limit():
+            found = (await cluster.metadata(None)).topics
+        names = sorted(topic.name or "" for topic in found if with_internal or not topic.is_internal)
+        if matching := [name for name in names if pattern.fullmatch(name)]:
+            return matching
+        if end_ms is not None and clock.mono_ms() >= end_ms:
+            output.time_is_up()
+            return []
+        await asyncio.sleep(PATTERN_POLL_S)
 
 
 async def _positions(
-    cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str]
+    cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str], reset: int | None
 ) -> dict[TopicPartition, int]:
+    """Returns where each partition begins: by --offset, and without it by --from-beginning or auto.offset.reset.
+
+    Raises:
+        Unusable: auto.offset.reset is none, and no offset is given.
+    """
     wanted = None if options.partition is None else [options.partition]
-    start = "earliest" if options.from_beginning else (options.offset or "latest").lower()
+    start = None if options.offset is None else options.offset.lower()
+    timestamp = topics.EARLIEST if start == "earliest" or options.from_beginning else topics.LATEST
+    if options.partition is None:
+        if reset is None:
+            raise Unusable(f"{CONSUMER_PACKAGE}NoOffsetForPartitionException: Undefined offset with no reset policy")
+        timestamp = reset
     found: dict[TopicPartition, int] = {}
     for name in names:
-        timestamp = topics.EARLIEST if start == "earliest" else topics.LATEST
         offsets = await topics.list_offsets(cluster, name, timestamp, wanted)
-        if start.isdecimal():
-            offsets = dict.fromkeys(offsets, int(start))
+        if start is not None and _is_offset(start):
+            offsets = dict.fromkeys(offsets, int64(start))
         found |= places_of(name, offsets)
     return found

@@ -15,11 +15,25 @@ from ottla.protocol.records.record import NewRecord
 
 #: Options that Kafka deprecates, and what it says is to be used.
 OLD = {"property": "reader-property", "producer-property": "command-property", "producer.config": "command-config"}
-#: acks=all and a wait after each chunk of lines are always used, and the sizes and times are the client's own.
-WITHOUT_EFFECT = (
-    "request-required-acks", "batch-size", "timeout", "max-block-ms", "max-memory-bytes", "message-send-max-retries",
-    "request-timeout-ms", "retry-backoff-ms", "socket-buffer-size", "metadata-expiry-ms", "max-partition-memory-bytes",
-)  # fmt: skip
+#: The one reader of lines that is served.
+LINE_READER = "org.apache.kafka.tools.LineMessageReader"
+_OWN = "The client decides about sizes and times itself."
+_ALWAYS = "The tool always waits for acks=all, after each chunk of lines."
+#: Options that are taken as Kafka's tool takes them, and why nothing reads them.
+WITHOUT_EFFECT = {
+    "request-required-acks": _ALWAYS,
+    "sync": _ALWAYS,
+    "batch-size": _OWN,
+    "timeout": _OWN,
+    "max-block-ms": _OWN,
+    "max-memory-bytes": _OWN,
+    "message-send-max-retries": _OWN,
+    "request-timeout-ms": _OWN,
+    "retry-backoff-ms": _OWN,
+    "socket-buffer-size": _OWN,
+    "metadata-expiry-ms": _OWN,
+    "max-partition-memory-bytes": _OWN,
+}
 
 
 class Reader:
@@ -73,9 +87,12 @@ def main(arguments: list[str]) -> int:
     parser.lists("property", "reader-property", "producer-property", "command-property")
     parser.add_argument("--compression-codec", nargs="?", const="gzip")
     parser.flags("sync")
-    parser.texts(*WITHOUT_EFFECT)
+    parser.texts(*(name for name in WITHOUT_EFFECT if name != "sync"))
     options = parser.parse(arguments)
     deprecated(options, OLD)
+    if options.line_reader not in (None, LINE_READER):
+        print(options.line_reader, file=sys.stderr)  # the message of a ClassNotFoundException
+        return 1
     parser.require(options, "topic")
     parser.check_servers(options.bootstrap_server)
     configs = client_properties(options.reader_config)

@@ -10,7 +10,7 @@ from ottla.cli.client.share_consumer import Acknowledge, Acquired, ShareConsumer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.record_text import Write, formatter
-from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, key_values, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
 
 GROUP = "console-share-consumer"
 #: Options that Kafka deprecates, and what it says is to be used.
@@ -66,8 +66,8 @@ def _parser() -> Parser:
     parser.flags("reject", "release", "reject-message-on-error", "enable-systest-events")
     parser.texts("topic", "group", "formatter", "formatter-config", "key-deserializer", "value-deserializer")
     parser.lists("property", "formatter-property", "consumer-property", "command-property")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--timeout-ms", type=int, default=-1)
+    parser.add_argument("--max-messages", type=int64, default=-1)
+    parser.add_argument("--timeout-ms", type=int64, default=-1)
     return parser
 
 

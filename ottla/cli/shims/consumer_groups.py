@@ -19,7 +19,7 @@ from ottla.cli.shims.group_commands import (
     print_deletion,
     run_command,
 )
-from ottla.cli.shims.tool import Parser, given, table
+from ottla.cli.shims.tool import Parser, given, int64, table
 from ottla.server.extras import compiled
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     parser.lists("group", "topic")
     parser.add_argument("--state", nargs="?", const="")
     parser.add_argument("--type", nargs="?", const="")
-    parser.add_argument("--timeout", type=int, default=30_000)
+    parser.add_argument("--timeout", type=int64, default=30_000)
     options = parser.parse(arguments)
     check_options(parser, options)
     return run_command(parser, options, lambda cluster: _run(cluster, options), "consumer")

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 from datetime import datetime
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.consumer import PARTITION_BYTES_MAX
 from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.shims.tool import Parser, given, run_for_long
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.tool import Parser, given, int32, int64, key_values, run_for_long
+from ottla.cli.shims.topic_filter import java_pattern
 
 MIB = 1024 * 1024
 FIELDS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+
+WITHOUT_EFFECT = {
+    "print-metrics": "The client has no metrics of Kafka's names.",
+    "socket-buffer-size": "The kernel sizes the buffers of a connection.",
+}
+#: The letters of Java's SimpleDateFormat, and what strftime has for each: SSS, the milliseconds, is not in strftime.
+DATE_PARTS = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "hh": "%I",
+    "mm": "%M",
+    "ss": "%S",
+    "a": "%p",
+}
+DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSS"
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.")
     parser.add_bootstrap(old_names=("--consumer.config",))
-    parser.texts("topic", "include", "group", "date-format")
+    parser.texts("topic", "include", "group")
+    add_date_format(parser)
     parser.flags("from-latest", "print-metrics", "show-detailed-stats", "hide-header")
     parser.numbers("num-records", "messages", "fetch-size", "socket-buffer-size")
     parser.lists("command-property")
-    parser.add_argument("--timeout", type=int, default=10_000)
-    parser.add_argument("--reporting-interval", type=int, default=5_000)
+    parser.add_argument("--timeout", type=int64, default=10_000)
+    parser.add_argument("--reporting-interval", type=int64, default=5_000)
     options = parser.parse(arguments)
     if given(options, "messages"):
         print("Warning: --messages is deprecated. Use --num-records instead.")
@@ -39,13 +62,16 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         print(f"{'time, threadId' if options.show_detailed_stats else 'start.time, end.time'}, {FIELDS}")
     wanted = options.num_records or options.messages
     clock = cluster.world.clock
-    name = options.group or f"perf-consumer-{cluster.world.rng.randrange(100_000)}"
+    properties = options.client_properties | key_values(options.command_property)
+    name = options.group or properties.get("group.id") or f"perf-consumer-{cluster.world.rng.randrange(100_000)}"
+    partition_bytes = options.fetch_size or int32(properties.get("max.partition.fetch.bytes", str(PARTITION_BYTES_MAX)))
     reset = topics.LATEST if options.from_latest else topics.EARLIEST
     start_ms, begin_ms = clock.wall_ms(), clock.mono_ms()
     count = size = 0
     joined_ms: int | None = None
     report = _Report(options, begin_ms)
-    async with GroupConsumer(cluster, name, [options.topic or options.include], reset=reset) as member:
+    names = [options.topic] if options.topic else await _included(cluster, options.include)
+    async with GroupConsumer(cluster, name, names, reset=reset, partition_bytes_max=partition_bytes) as member:
         fetched = member.fetch()
         while count < wanted:
             try:
@@ -63,8 +89,24 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         took_ms = max(1, clock.mono_ms() - begin_ms)
     if not options.show_detailed_stats:
         joining_ms = min(joined_ms or took_ms, took_ms)
-        print(f"{time_text(start_ms)}, {time_text(clock.wall_ms())}, {_numbers(count, size, took_ms, joining_ms)}")
+        times = (time_text(moment_ms, options.date_format) for moment_ms in (start_ms, clock.wall_ms()))
+        print(f"{', '.join(times)}, {_numbers(count, size, took_ms, joining_ms)}")
     return 0
+
+
+async def _included(cluster: ClusterClient, text: str) -> list[str]:
+    """Returns the topics that match, without internal ones.
+
+    Raises:
+        CommandFailed: the text is no regular expression, or no topic matches it.
+    """
+    pattern = java_pattern(text)
+    async with cluster.limit():
+        found = (await cluster.metadata(None)).topics
+    names = sorted(topic.name or "" for topic in found if not topic.is_internal)
+    if matching := [name for name in names if pattern.fullmatch(name)]:
+        return matching
+    raise CommandFailed(f"no topic matches {text}")
 
 
 class _Report:
@@ -72,6 +114,7 @@ class _Report:
 
     def __init__(self, options: argparse.Namespace, now_ms: int) -> None:
         self.interval_ms = options.reporting_interval if options.show_detailed_stats else None
+        self.date_format = options.date_format
         self.last = (now_ms, 0, 0)
 
     def maybe_print(self, now_ms: int, wall_ms: int, count: int, size: int) -> None:
@@ -81,15 +124,41 @@ class _Report:
         seconds = (now_ms - then_ms) / 1000
         rates = f"{(size - old_size) / MIB / seconds:.4f}", f"{(count - old_count) / seconds:.4f}"
         print(
-            f"{time_text(wall_ms)}, 0, {size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {now_ms - then_ms}, {rates[0]}, {rates[1]}",
+            f"{time_text(wall_ms, self.date_format)}, 0, {size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {now_ms - then_ms}, {rates[0]}, {rates[1]}",
             flush=True,
         )
         self.last = (now_ms, count, size)
 
 
-def time_text(wall_ms: int) -> str:
+def add_date_format(parser: Parser) -> None:
+    """Add --date-format, whose value is checked when it is parsed."""
+    parser.add_argument("--date-format", default=DATE_FORMAT, type=date_format)
+
+
+def date_format(text: str) -> str:
+    """Returns a pattern of SimpleDateFormat. ValueError: it has letters that are not in DATE_PARTS, or a quote."""
+    for letters, _ in _runs(text):
+        if letters not in DATE_PARTS and letters != "SSS":
+            raise ValueError(f"Illegal pattern '{letters}'")
+    if "'" in text:
+        raise ValueError("a quoted text is not served here")
+    return text
+
+
+def _runs(pattern: str) -> list[tuple[str, str]]:
+    """Returns each run of one letter, with the text behind it."""
+    return [(found[1], found[3]) for found in re.finditer(r"(([A-Za-z])\2*)([^A-Za-z]*)", pattern)]
+
+
+def time_text(wall_ms: int, pattern: str = DATE_FORMAT) -> str:
+    """Returns the local time by a pattern of SimpleDateFormat, which `date_format` has checked."""
     moment = datetime.fromtimestamp(wall_ms / 1000)
-    return moment.strftime("%Y-%m-%d %H:%M:%S:") + f"{wall_ms % 1000:03d}"
+    start = re.match(r"[^A-Za-z]*", pattern)
+    written = "" if start is None else start[0]
+    for letters, behind in _runs(pattern):
+        written += f"{wall_ms % 1000:03d}" if letters == "SSS" else moment.strftime(DATE_PARTS[letters])
+        written += behind
+    return written
 
 
 def _numbers(count: int, size: int, took_ms: int, joining_ms: int) -> str:

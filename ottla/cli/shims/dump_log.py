@@ -12,7 +12,7 @@ import sys
 from ottla.cli.dump import codec_name, is_space_ahead, mapped_file
 from ottla.cli.shims.dump_log_indexes import DUMPS, Mismatches, base_offset
 from ottla.cli.shims.dump_log_records import DECODERS, Contents, Decode, control_text, decoder_of_classes
-from ottla.cli.shims.tool import Parser, Unusable, given
+from ottla.cli.shims.tool import Parser, Unusable, given, int64
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, batch_size, crc32c
 from ottla.protocol.records.record import Record
@@ -23,6 +23,9 @@ UNLIMITED = 2**31 - 1
 LOG_SUFFIXES = (".log", ".checkpoint")
 BOOTSTRAP = "bootstrap.checkpoint"
 FIXED_DECODERS = ("key-decoder-class", "value-decoder-class")
+
+
+WITHOUT_EFFECT = {"max-message-size": "A batch of any size is read, because the file is mapped."}
 
 
 def main(arguments: list[str]) -> int:
@@ -36,8 +39,8 @@ def main(arguments: list[str]) -> int:
     parser.texts("files")
     for name in FIXED_DECODERS:
         parser.add_argument(f"--{name}", nargs="?", const="StringDecoder")
-    parser.add_argument("--max-message-size", type=int, default=5 * 1024 * 1024)
-    parser.add_argument("--max-bytes", type=int, default=UNLIMITED)
+    parser.add_argument("--max-message-size", type=int64, default=5 * 1024 * 1024)
+    parser.add_argument("--max-bytes", type=int64, default=UNLIMITED)
     options = parser.parse(arguments, bootstrap=False)
     parser.require(options, "files")
     wrong = Mismatches()

@@ -11,7 +11,8 @@ from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.cli.shims.tool import Parser, int64, with_cluster
+from ottla.cli.shims.topic_filter import included
 
 #: The timestamps of ListOffsets that stand for places.
 PLACES = {
@@ -66,7 +67,7 @@ def _timestamp(text: str) -> int:
     if text in PLACES:
         return PLACES[text]
     try:
-        return int(text)
+        return int64(text)
     except ValueError:
         wrong = f"Malformed time argument {text}. Please use {CHOICES}, or a specified long format timestamp"
         raise CommandFailed(wrong) from None
@@ -104,5 +105,5 @@ def _rule(text: str) -> Wanted:
 
 
 def _matching(topic: str | None, indexes: Iterable[int] | None) -> Wanted:
-    pattern = re.compile(topic or ".*")
+    pattern = included(topic or ".*")
     return lambda name, index: bool(pattern.fullmatch(name)) and (indexes is None or index in indexes)

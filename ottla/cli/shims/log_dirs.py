@@ -12,6 +12,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 
+WITHOUT_EFFECT = {"describe": "It is the one action, which the tool asks for."}
+
 
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-log-dirs", "This tool helps to query log directory usage on the specified brokers.")

@@ -11,7 +11,7 @@ from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, tab_table, with_cluster
+from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     command = commands.add_parser("add-controller", help="Add a controller to the KRaft controller cluster")
     command.add_argument("--dry-run", action="store_true")
     command = commands.add_parser("remove-controller", help="Remove a controller from the KRaft controller cluster")
-    command.add_argument("--controller-id", "-i", type=int, required=True)
+    command.add_argument("--controller-id", "-i", type=int32, required=True)
     command.add_argument("--controller-directory-id", "-d", required=True)
     command.add_argument("--dry-run", action="store_true")
     options = parser.parse_args(arguments)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, message
-from ottla.cli.shims.tool import Unusable, given, table
+from ottla.cli.shims.java_times import datetime_ms, duration_ms
+from ottla.cli.shims.tool import Unusable, given, int32, int64, table
 from ottla.protocol.errors import ErrorCode
 
 SCENARIOS = (
@@ -22,8 +21,6 @@ SCENARIOS = (
 )  # fmt: skip
 NO_PARTITION = -1
 Offsets = dict[TopicPartition, int]
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?")
-_DURATION = re.compile(r"([+-]?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.I)
 
 
 async def reset(cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str]) -> int:
@@ -85,7 +82,7 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
     for text in texts:
         name, _, indexes = text.partition(":")
         if indexes:
-            found += [(name, int(index)) for index in indexes.split(",")]
+            found += [(name, _partition(index, text)) for index in indexes.split(",")]
         elif name not in known:
             what = f"topic {name}: {message(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} (UNKNOWN_TOPIC_OR_PARTITION)"
             raise CommandFailed(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -94,12 +91,19 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
     return sorted(found)
 
 
+def _partition(text: str, argument: str) -> int:
+    try:
+        return int32(text)
+    except ValueError:
+        raise Unusable(f"Invalid partition '{text}' specified in topic arg '{argument}''") from None
+
+
 async def new_offsets(
     cluster: ClusterClient, group: str, options: argparse.Namespace, places: list[TopicPartition]
 ) -> Offsets:
     """Returns the offsets of the partitions by the scenario that the options have; those of a file bring their partitions."""
     if options.from_file:
-        offsets = _from_file(options.from_file, group, len(options.group))
+        offsets = _from_file(options.from_file, group)
         return await _within(cluster, offsets)
     if options.to_earliest:
         return await listed(cluster, places, topics.EARLIEST)
@@ -111,7 +115,7 @@ async def new_offsets(
         return await since(cluster, places, datetime_ms(options.to_datetime))
     if options.by_duration is not None:
         now_ms = cluster.world.clock.wall_ms()
-        return await since(cluster, places, now_ms - _duration_ms(options.by_duration))
+        return await since(cluster, places, now_ms - duration_ms(options.by_duration))
     committed = await groups.committed_offsets(cluster, group)
     if options.to_current:
         missing = await listed(cluster, [place for place in places if place not in committed], topics.LATEST)
@@ -126,7 +130,7 @@ async def new_offsets(
 
 def _number(option: str, text: str) -> int:
     try:
-        return int(text)
+        return int64(text)
     except ValueError:
         what = f"Cannot parse argument '{text}' of option {option}"
         raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
@@ -158,31 +162,7 @@ async def since(cluster: ClusterClient, places: list[TopicPartition], timestamp_
     return found | await listed(cluster, without, topics.LATEST)
 
 
-def datetime_ms(text: str) -> int:
-    """Returns milliseconds since 1970 for YYYY-MM-DDTHH:mm:SS.sss, in UTC where no zone is given."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        what = f'Unparseable date: "{text}"'
-        raise CommandFailed(
-            f"option: java.text.ParseException: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST
-        )
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _duration_ms(text: str) -> int:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        what = "Text cannot be parsed to a Duration"
-        raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST)
-    sign, days, hours, minutes, seconds = found.groups()
-    length = timedelta(
-        days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0)
-    )
-    return int(length.total_seconds() * 1000) * (-1 if sign == "-" else 1)
-
-
-def _from_file(path: str, group: str, groups_count: int) -> Offsets:
+def _from_file(path: str, group: str) -> Offsets:
     """Returns the offsets of a group in a file that --export wrote."""
     found: Offsets = {}
     try:
@@ -191,7 +171,7 @@ def _from_file(path: str, group: str, groups_count: int) -> Offsets:
         for row in rows:
             name, topic, index, offset = row if len(row) == 4 else (group, *row)
             if name == group:
-                found[topic, int(index)] = int(offset)
+                found[topic, int32(index)] = int64(offset)
     except (OSError, ValueError) as wrong:
         raise CommandFailed(f"file: {path}: {wrong} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
     if not found:

@@ -12,7 +12,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, with_cluster
+from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
@@ -20,6 +20,9 @@ REPORT_MS = 5000
 #: A flush of what a millisecond or two of sending has collected: each waits for its acknowledgements.
 BATCH_RECORDS = 500
 MIB = 1024 * 1024
+
+
+WITHOUT_EFFECT = {"print-metrics": "The client has no metrics of Kafka's names."}
 
 
 def main(arguments: list[str]) -> int:
@@ -37,6 +40,9 @@ def main(arguments: list[str]) -> int:
             )
         if options.transactional_id or options.transaction_duration_ms:
             raise Unusable("transactions are not supported by this stand-in of the tool")
+        if options.warmup_records >= options.num_records:
+            fewer = "strictly fewer than the number of records in the test, --num-records."
+            raise Unusable(f"The value for --warmup-records must be {fewer}")
         payload = _payload(options)
         codec = own.get("compression.type", "none")
         if codec not in CODEC_IDS:
@@ -55,9 +61,9 @@ def main(arguments: list[str]) -> int:
 def _parser() -> TreeParser:
     parser = TreeParser("kafka-producer-perf-test", "This tool is used to verify the producer performance.")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--num-records", type=int, required=True)
+    parser.add_argument("--num-records", type=int64, required=True)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--record-size", type=int)
+    what.add_argument("--record-size", type=int64)
     what.add_argument("--payload-file")
     what.add_argument("--payload-monotonic", action="store_true")
     parser.add_argument("--payload-delimiter", default="\\n")
@@ -68,9 +74,9 @@ def _parser() -> TreeParser:
     parser.add_argument("--producer.config", "--command-config", dest="command_config")
     parser.add_argument("--print-metrics", action="store_true")
     parser.add_argument("--transactional-id")
-    parser.add_argument("--transaction-duration-ms", type=int)
-    parser.add_argument("--warmup-records", type=int, default=0)
-    parser.add_argument("--reporting-interval", type=int, default=REPORT_MS)
+    parser.add_argument("--transaction-duration-ms", type=int64)
+    parser.add_argument("--warmup-records", type=int64, default=0)
+    parser.add_argument("--reporting-interval", type=int64, default=REPORT_MS)
     return parser
 
 
@@ -108,15 +114,17 @@ def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
 class Delays:
     """The delays of acknowledged records, in milliseconds, and their bytes."""
 
-    def __init__(self, begin_ms: int) -> None:
+    def __init__(self, begin_ms: int, which: str = "") -> None:
+        """Begin to count; `which` stands behind the count, as " steady state" does."""
         self.begin_ms = begin_ms
+        self.which = which
         self.delays: list[int] = []
         self.bytes = 0
 
     def rate(self, now_ms: int) -> str:
         seconds = max(1, now_ms - self.begin_ms) / 1000
         count = len(self.delays)
-        return f"{count} records sent, {count / seconds:.1f} records/sec ({self.bytes / seconds / MIB:.2f} MB/sec)"
+        return f"{count}{self.which} records sent, {count / seconds:.1f} records/sec ({self.bytes / seconds / MIB:.2f} MB/sec)"
 
     def window(self, now_ms: int) -> str:
         mean = sum(self.delays) / len(self.delays)
@@ -141,6 +149,7 @@ async def _run(
     clock, rng = cluster.world.clock, Random(0)
     begin_ms = clock.mono_ms()
     every, window = Delays(begin_ms), Delays(begin_ms)
+    steady: Delays | None = None
     sent: list[tuple[int, int]] = []
 
     async def flush() -> None:
@@ -148,15 +157,20 @@ async def _run(
         await producer.flush()
         now_ms = clock.mono_ms()
         for then_ms, size in sent:
-            for delays in (every, window):
+            for delays in (every, window) if steady is None else (every, window, steady):
                 delays.delays.append(now_ms - then_ms)
                 delays.bytes += size
         sent.clear()
         if now_ms - window.begin_ms >= options.reporting_interval and window.delays:
+            if steady is not None and len(steady.delays) == len(window.delays):
+                print("In steady state.")
             print(window.window(now_ms), flush=True)
             window = Delays(now_ms)
 
     for number in range(options.num_records):
+        if 0 < options.warmup_records == number:
+            await flush()  # none of its records were sent before the steady state
+            steady, window = Delays(clock.mono_ms(), " steady state"), Delays(clock.mono_ms())
         value = payload(rng, number)
         await producer.send(NewRecord(None, value, clock.wall_ms()))
         sent.append((clock.mono_ms(), len(value)))
@@ -170,4 +184,6 @@ async def _run(
             await asyncio.sleep(early_s)
     await flush()
     print(every.total(clock.mono_ms()))
+    if steady is not None:
+        print(steady.total(clock.mono_ms()))
     return 0

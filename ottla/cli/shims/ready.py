@@ -9,7 +9,7 @@ import sys
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import client_properties, with_cluster
+from ottla.cli.shims.tool import client_properties, int32, with_cluster
 
 RETRY_S = 0.5
 
@@ -19,10 +19,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-b", "--bootstrap", "--bootstrap_server", default="localhost:9092", dest="bootstrap_server")
     parser.add_argument("-c", "--config", dest="command_config")
     parser.add_argument("-s", "--security-protocol")
-    parser.add_argument("brokers", type=int)
-    parser.add_argument("seconds", type=int)
+    parser.add_argument("brokers", type=int32)
+    parser.add_argument("seconds", type=int32)
     options = parser.parse_args(arguments)
     options.client_properties = client_properties(options.command_config)
+    if options.security_protocol is not None:
+        options.client_properties["security.protocol"] = options.security_protocol
 
     async def wait(cluster: ClusterClient) -> int:
         while True:

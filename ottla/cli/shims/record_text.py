@@ -23,6 +23,14 @@ class Write(Protocol):
     def __call__(self, topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes: ...
 
 
+class Unreadable(Unusable):
+    """A part of a record that cannot be deserialized. `written` is the text of the parts before it, which Kafka has printed by then."""
+
+    def __init__(self, message: str, written: bytes = b"") -> None:
+        super().__init__(message)
+        self.written = written
+
+
 _NUMBERS = {"Short": ">h", "Integer": ">i", "Long": ">q", "Float": ">f", "Double": ">d"}
 
 
@@ -40,16 +48,34 @@ def deserializer(name: str | None) -> Deserialize:
 
         def number(data: bytes) -> bytes:
             if len(data) != form.size:
-                wrong = f"Size of data received by {short}Deserializer is not {form.size}"
-                raise Unusable(f"{PACKAGE}SerializationException: {wrong}")
+                raise _not_deserialized(f"Size of data received by {short}Deserializer is not {form.size}")
             return str(form.unpack(data)[0]).encode()
 
         return number
     if short == "UUID":
-        return lambda data: str(UUID(data.decode())).encode()
+        return _uuid
     if short == "Boolean":
-        return lambda data: b"true" if data == b"\x01" else b"false"
+        return _boolean
     raise Unusable(f"Class {name} could not be found.")
+
+
+def _not_deserialized(message: str) -> Unreadable:
+    return Unreadable(f"{PACKAGE}SerializationException: {message}")
+
+
+def _uuid(data: bytes) -> bytes:
+    try:
+        return str(UUID(data.decode())).encode()
+    except ValueError:  # an invalid UTF-8 text, too
+        raise _not_deserialized("Error parsing data into UUID") from None
+
+
+def _boolean(data: bytes) -> bytes:
+    if len(data) != 1:
+        raise _not_deserialized("Size of data received by BooleanDeserializer is not 1")
+    if data not in (b"\x00", b"\x01"):
+        raise _not_deserialized(f"Unexpected byte received by BooleanDeserializer: {data[0]}")
+    return b"true" if data == b"\x01" else b"false"
 
 
 def formatter(
@@ -82,6 +108,7 @@ def _default_formatter(properties: dict[str, str], key: Deserialize, value: Dese
     line_separator = properties.get("line.separator", "\n").encode()
     headers_separator = properties.get("headers.separator", ",").encode()
     null = properties.get("null.literal", "null").encode()
+    # A null is deserialized from its literal, as Kafka's formatter does: four letters are an Integer, and no Long.
     parts: list[Callable[[int, Record, int | None], bytes]] = []
     if on("print.timestamp"):
         parts.append(lambda index, record, _: f"CreateTime:{record.timestamp}".encode())
@@ -96,16 +123,21 @@ def _default_formatter(properties: dict[str, str], key: Deserialize, value: Dese
     if on("print.headers"):
 
         def headers(index: int, record: Record, _: int | None) -> bytes:
-            rows = [name.encode() + b":" + (null if data is None else header(data)) for name, data in record.headers]
+            rows = [name.encode() + b":" + header(null if data is None else data) for name, data in record.headers]
             return headers_separator.join(rows) or b"NO_HEADERS"
 
         parts.append(headers)
     if on("print.key"):
-        parts.append(lambda index, record, _: null if record.key is None else key(record.key))
+        parts.append(lambda index, record, _: key(null if record.key is None else record.key))
     if on("print.value", "true"):
-        parts.append(lambda index, record, _: null if record.value is None else value(record.value))
+        parts.append(lambda index, record, _: value(null if record.value is None else record.value))
 
     def write(topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes:
-        return key_separator.join(part(index, record, deliveries) for part in parts) + line_separator
+        written: list[bytes] = []
+        try:
+            written.extend(part(index, record, deliveries) for part in parts)
+        except Unreadable as wrong:
+            raise Unreadable(str(wrong), b"".join(text + key_separator for text in written)) from None
+        return key_separator.join(written) + line_separator
 
     return write

@@ -15,7 +15,8 @@ from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.replica_fetches import fetch_from_replica
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, int64, with_cluster
+from ottla.cli.shims.topic_filter import included
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import BatchView, iter_batches
 
@@ -23,22 +24,18 @@ from ottla.protocol.records.batch import BatchView, iter_batches
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-replica-verification", "Validate that all replicas for a set of topics have the same data.")
     parser.add_argument("--broker-list", dest="bootstrap_server")
-    parser.add_argument("--fetch-size", type=int, default=1024 * 1024)
-    parser.add_argument("--max-wait-ms", type=int, default=1_000)
+    parser.add_argument("--fetch-size", type=int64, default=1024 * 1024)
+    parser.add_argument("--max-wait-ms", type=int64, default=1_000)
     parser.add_argument("--topics-include", default=".*")
-    parser.add_argument("--time", type=int, default=-1)
-    parser.add_argument("--report-interval-ms", type=int, default=30_000)
+    parser.add_argument("--time", type=int64, default=-1)
+    parser.add_argument("--report-interval-ms", type=int64, default=30_000)
     options = parser.parse(arguments, bootstrap=False)
     if options.bootstrap_server is None:
         parser.usage_error('Missing required argument "[broker-list]"')
     parser.check_servers(options.bootstrap_server)
     options.command_config, options.client_properties = None, {}
     try:
-        wanted = re.compile(options.topics_include)
-    except re.error:
-        print(f"{options.topics_include} is an invalid regex", file=sys.stderr)
-        return 1
-    try:
+        wanted = included(options.topics_include)
         return with_cluster(options, lambda cluster: _run(cluster, options, wanted), limited=False)
     except CommandFailed as failure:
         print(reason(failure), file=sys.stderr)

@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.share_consumer import ShareConsumer
-from ottla.cli.shims.consumer_perf_test import MIB, time_text
-from ottla.cli.shims.tool import Parser, deprecated, key_values, run_for_long
+from ottla.cli.shims.consumer_perf_test import MIB, add_date_format, time_text
+from ottla.cli.shims.tool import Parser, deprecated, int64, key_values, run_for_long
 
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
 CLIENT_ID = "perf-share-consumer-client"
+
+
+WITHOUT_EFFECT = {
+    "print-metrics": "The client has no metrics of Kafka's names.",
+    "fetch-size": "A ShareFetch has no limit for one partition since its version 1.",
+    "socket-buffer-size": "The kernel sizes the buffers of a connection.",
+}
 
 
 @dataclass
@@ -28,14 +35,15 @@ class _Member:
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-share-consumer-perf-test", "This tool is used to verify the share consumer performance.")
     parser.add_bootstrap(old_names=("--consumer.config",))
-    parser.texts("topic", "date-format")
+    parser.texts("topic")
+    add_date_format(parser)
     parser.flags("print-metrics", "show-detailed-stats", "hide-header", "show-consumer-stats")
     parser.numbers("num-records", "messages", "fetch-size", "socket-buffer-size")
     parser.lists("command-property")
     parser.add_argument("--group", default="perf-share-consumer")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--timeout", type=int, default=10_000)
-    parser.add_argument("--reporting-interval", type=int, default=5_000)
+    parser.add_argument("--threads", type=int64, default=1)
+    parser.add_argument("--timeout", type=int64, default=10_000)
+    parser.add_argument("--reporting-interval", type=int64, default=5_000)
     options = parser.parse(arguments, bootstrap=False)
     parser.require(options, "topic", "bootstrap-server")
     if (options.num_records is None) == (options.messages is None):
@@ -62,14 +70,14 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.show_consumer_stats:
         for number, member in enumerate(members, 1):
             who = f"Share consumer {number} having client id {member.client_id} consumption metrics- "
-            print(who + _numbers(start_ms, end_ms, member.records, member.size, took_ms))
+            print(who + _numbers(options, start_ms, end_ms, member.records, member.size, took_ms))
     records, size = sum(row.records for row in members), sum(row.size for row in members)
     if records < wanted:
         print(
             f"WARNING: Exiting before consuming the expected number of records: timeout ({options.timeout} ms) exceeded. "
             "You can use the --timeout option to increase the timeout."
         )
-    print(_numbers(start_ms, end_ms, records, size, took_ms))
+    print(_numbers(options, start_ms, end_ms, records, size, took_ms))
     return 0
 
 
@@ -100,14 +108,17 @@ def _report(cluster: ClusterClient, options: argparse.Namespace, row: _Member, n
         return
     rates = (row.size - size) / MIB / took_ms * 1000, (row.records - records) / took_ms * 1000
     print(
-        f"{time_text(wall_ms - took_ms)}, {time_text(wall_ms)}, {row.size / MIB:.4f}, {rates[0]:.4f}, {rates[1]:.4f},"
+        f"{_times(options, wall_ms - took_ms, wall_ms)}, {row.size / MIB:.4f}, {rates[0]:.4f}, {rates[1]:.4f},"
         f" {row.records}, {took_ms} for share consumer {number}",
         flush=True,
     )
     row.reported = (now_ms, row.records, row.size)
 
 
-def _numbers(start_ms: int, end_ms: int, records: int, size: int, took_ms: int) -> str:
+def _times(options: argparse.Namespace, *moments_ms: int) -> str:
+    return ", ".join(time_text(moment_ms, options.date_format) for moment_ms in moments_ms)
+
+
+def _numbers(options: argparse.Namespace, start_ms: int, end_ms: int, records: int, size: int, took_ms: int) -> str:
     seconds, mib = took_ms / 1000, size / MIB
-    times = f"{time_text(start_ms)}, {time_text(end_ms)}"
-    return f"{times}, {mib:.4f}, {mib / seconds:.4f}, {records / seconds:.4f}, {records}, {took_ms}"
+    return f"{_times(options, start_ms, end_ms)}, {mib:.4f}, {mib / seconds:.4f}, {records / seconds:.4f}, {records}, {took_ms}"

@@ -20,7 +20,7 @@ from ottla.cli.shims.group_commands import (
     run_command,
 )
 from ottla.cli.shims.offset_resets import assignment_text, datetime_ms, listed, named_places, since
-from ottla.cli.shims.tool import Parser, Unusable, table
+from ottla.cli.shims.tool import Parser, Unusable, int64, table
 from ottla.protocol.errors import ErrorCode
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.texts("to-datetime")
     parser.lists("group", "topic")
     parser.add_argument("--state", nargs="?", const="")
-    parser.add_argument("--timeout", type=int, default=30_000)
+    parser.add_argument("--timeout", type=int64, default=30_000)
     options = parser.parse(arguments)
     check_options(parser, options)
     return run_command(parser, options, lambda cluster: _run(cluster, options), "share")

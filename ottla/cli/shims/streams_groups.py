@@ -20,7 +20,7 @@ from ottla.cli.shims.group_commands import (
     print_groups,
 )
 from ottla.cli.shims.offset_resets import listed
-from ottla.cli.shims.tool import Parser, Unusable, given, table, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, given, int64, table, with_cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_describe import Assignment, DescribedGroup
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     parser.texts("to-offset", "shift-by", "to-datetime", "by-duration", "from-file")
     parser.lists("group", "input-topic", "delete-internal-topic")
     parser.add_argument("--state", nargs="?", const="")
-    parser.add_argument("--timeout", type=int, default=30_000)
+    parser.add_argument("--timeout", type=int64, default=30_000)
     options = parser.parse(arguments)
     check_options(parser, options)
     action = next(name for name in ACTIONS if given(options, name))

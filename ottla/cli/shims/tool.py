@@ -35,6 +35,8 @@ class Unusable(Exception):
     """An option, a value or a file that cannot be used; its text is Kafka's message."""
 
 
+#: No number of 64 bits has more digits than this; Python's int would take blanks and underscores, too.
+_INTEGER = re.compile(r"[+-]?0*\d{1,20}", re.ASCII)
 _HOST_PORT = re.compile(r"(?:[\w%.-]*://)?\[?([\w%.:-]*)\]?:\d+", re.ASCII)
 
 
@@ -62,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
     def numbers(self, *names: str) -> None:
         for name in names:
-            self.add_argument(f"--{name}", type=int)
+            self.add_argument(f"--{name}", type=int32)
 
     def add_bootstrap(self, *, controller: bool = False, old_names: Sequence[str] = ()) -> None:
         """The servers and the client properties; `old_names` are spellings that Kafka deprecates or has had."""
@@ -191,6 +193,22 @@ def connected(options: argparse.Namespace) -> argparse.Namespace:
     options.bootstrap_server = options.bootstrap_server or getattr(options, "bootstrap_controller", None)
     options.client_properties = client_properties(options.command_config)
     return options
+
+
+def int32(text: str) -> int:
+    """Returns the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
+    return _ranged(text, 31)
+
+
+def int64(text: str) -> int:
+    """Returns the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
+    return _ranged(text, 63)
+
+
+def _ranged(text: str, bits: int) -> int:
+    if _INTEGER.fullmatch(text) is None or not -(1 << bits) <= int(text) < 1 << bits:
+        raise ValueError(f'For input string: "{text}"')
+    return int(text)
 
 
 def given(options: argparse.Namespace, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
@@ -11,7 +10,8 @@ from ottla.cli.client.configs import describe_configs
 from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.cli.shims.tool import Parser, int32, with_cluster
+from ottla.cli.shims.topic_filter import included
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -29,6 +29,9 @@ COLLISION = (
     "To avoid issues it is best to use either, but not both."
 )
 FILTERS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
+WITHOUT_EFFECT = {
+    "partition-size-limit-per-response": "Topics are described by Metadata, whose response has all partitions."
+}
 #: The actions that an option may stand beside.
 ALLOWED = {
     "config": ("create", "alter"),
@@ -89,7 +92,7 @@ def main(arguments: list[str]) -> int:
 
 def _number(name: str, text: str | None) -> int | None:
     try:
-        return None if text is None else int(text)
+        return None if text is None else int32(text)
     except ValueError:
         raise CommandFailed(f"Cannot parse argument '{text}' of option {name.replace('_', '-')}") from None
 
@@ -103,10 +106,7 @@ async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list
     else:
         wanted = options.topic
         if wanted is not None:
-            try:
-                pattern = re.compile(wanted.replace(",", "|"))
-            except re.error as fault:
-                raise CommandFailed(f"{wanted} is an invalid regex: {fault}") from None
+            pattern = included(wanted)
             found = [topic for topic in found if pattern.fullmatch(topic.name or "")]
     if options.exclude_internal:
         found = [topic for topic in found if topic.name not in INTERNAL]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 
@@ -19,7 +18,8 @@ from ottla.cli.client.transactions import (
 )
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, Unusable, connected, tab_table, with_cluster
+from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
+from ottla.cli.shims.topic_filter import java_pattern
 from ottla.protocol.errors import ErrorCode
 
 LISTED = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
@@ -46,21 +46,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--command-config")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("list", help="list transactions")
-    command.add_argument("--duration-filter", type=int, default=-1)
+    command.add_argument("--duration-filter", type=int64, default=-1)
     command.add_argument("--transactional-id-pattern", default="")
     command = commands.add_parser("describe", help="describe the state of an active transactional-id")
     command.add_argument("--transactional-id", required=True)
     command = commands.add_parser("describe-producers", help="describe the producers of a topic partition")
     _add_place(command, required=True)
-    command.add_argument("--broker-id", type=int)
+    command.add_argument("--broker-id", type=int32)
     command = commands.add_parser("abort", help="abort a hanging transaction (requires administrative privileges)")
     _add_place(command, required=True)
     for name in ("start-offset", "producer-id", "producer-epoch", "coordinator-epoch"):
-        command.add_argument(f"--{name}", type=int)
+        command.add_argument(f"--{name}", type=int64)
     command = commands.add_parser("find-hanging", help="find hanging transactions")
     _add_place(command, required=False)
-    command.add_argument("--broker-id", type=int)
-    command.add_argument("--max-transaction-timeout", type=int, default=TIMEOUT_MINUTES)
+    command.add_argument("--broker-id", type=int32)
+    command.add_argument("--max-transaction-timeout", type=int64, default=TIMEOUT_MINUTES)
     command = commands.add_parser("forceTerminateTransaction", help="force abort an ongoing transaction")
     command.add_argument("--transactionalId", "--transactional-id", dest="transactional_id", required=True)
     options = connected(parser.parse_args(arguments))
@@ -89,7 +89,7 @@ WHAT = {
 
 def _add_place(command: argparse.ArgumentParser, *, required: bool) -> None:
     command.add_argument("--topic", required=required)
-    command.add_argument("--partition", type=int, required=required)
+    command.add_argument("--partition", type=int32, required=required)
 
 
 def _show(header: Sequence[object], rows: Sequence[Sequence[object]]) -> int:
@@ -98,7 +98,7 @@ def _show(header: Sequence[object], rows: Sequence[Sequence[object]]) -> int:
 
 
 async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    pattern = re.compile(options.transactional_id_pattern or ".*")
+    pattern = java_pattern(options.transactional_id_pattern or ".*")
     rows = [
         row
         for row in await list_transactions(cluster, open_ms_min=options.duration_filter)

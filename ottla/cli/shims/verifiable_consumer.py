@@ -14,7 +14,7 @@ from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, connected, run_for_long
+from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--group-remote-assignor")
     parser.add_argument("--group-id", required=True)
     parser.add_argument("--group-instance-id")
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--session-timeout", type=int)
+    parser.add_argument("--max-messages", type=int64, default=-1)
+    parser.add_argument("--session-timeout", type=int64)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--enable-autocommit", action="store_true")
     parser.add_argument("--reset-policy", default="earliest", choices=tuple(RESETS))
@@ -81,7 +81,13 @@ class _Run:
         options = self._options
         print_event(self._clock, "startup_complete")
         reset = RESETS[options.reset_policy]
-        membership = member_of(options.group_protocol, self._cluster, options.group_id, options.group_remote_assignor)
+        membership = member_of(
+            options.group_protocol,
+            self._cluster,
+            options.group_id,
+            options.group_remote_assignor,
+            options.session_timeout,
+        )
         async with GroupConsumer(
             self._cluster, options.group_id, [options.topic], reset=reset, member=membership
         ) as member:

@@ -9,13 +9,16 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Batch, Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, reason
-from ottla.cli.shims.tool import TreeParser, connected, run_for_long
+from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import NewRecord
 
 #: How long records are collected before they are sent, so that one that is alone does not wait.
 LINGER_MS = 50
+
+
+WITHOUT_EFFECT = {"acks": "An idempotent producer waits for all replicas."}
 
 
 def main(arguments: list[str]) -> int:
@@ -26,14 +29,14 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap-server", required=True)
-    parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--throughput", type=int, default=-1)
-    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)  # an idempotent producer waits for all
+    parser.add_argument("--max-messages", type=int64, default=-1)
+    parser.add_argument("--throughput", type=int64, default=-1)
+    parser.add_argument("--acks", type=int64, choices=(0, 1, -1), default=-1)  # an idempotent producer waits for all
     parser.add_argument("--producer.config", dest="old_config")
     parser.add_argument("--command-config")
-    parser.add_argument("--message-create-time", type=int, default=-1)
-    parser.add_argument("--value-prefix", type=int)
-    parser.add_argument("--repeating-keys", type=int)
+    parser.add_argument("--message-create-time", type=int64, default=-1)
+    parser.add_argument("--value-prefix", type=int64)
+    parser.add_argument("--repeating-keys", type=int64)
     if not arguments:
         parser.print_help()
         return 0

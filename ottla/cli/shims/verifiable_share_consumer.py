@@ -8,10 +8,13 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import alter_configs
 from ottla.cli.client.share_consumer import Acquired, ShareConsumer
 from ottla.cli.shims.exceptions import message
-from ottla.cli.shims.tool import TreeParser, connected, run_for_long
+from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 
 STRATEGY = "share.auto.offset.reset"
+
+
+WITHOUT_EFFECT = {"acknowledgement-mode": "Each poll is acknowledged, and the result is awaited, before the next one."}
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +26,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group-id", required=True)
-    parser.add_argument("--max-messages", type=int, default=-1)
+    parser.add_argument("--max-messages", type=int64, default=-1)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--acknowledgement-mode", default="auto", choices=("auto", "sync", "async"))
     parser.add_argument("--offset-reset-strategy", default="")

@@ -251,3 +251,47 @@ def test_the_formatter_shows_nulls() -> None:
     write = formatter({"print.key": "true", "print.headers": "true"})
     record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)
     assert write("t", 0, record) == b"h:x\tnull\tnull\n"
+
+
+def test_the_producer_measures_the_steady_state_without_the_records_before_it(tool: Tool, name: str) -> None:
+    measured = ("kafka-producer-perf-test", "--topic", name, "--record-size", "10", "--throughput", "-1")
+    done = tool(*measured, "--num-records", "50", "--warmup-records", "20")
+    assert done.code == 0
+    assert [line.split(" records sent")[0] for line in done.out.splitlines()[-2:]] == ["50", "30 steady state"]
+    refused = tool(*measured, "--num-records", "5", "--warmup-records", "5")
+    assert (refused.code, "strictly fewer" in refused.err) == (1, True)
+
+
+def test_the_consumer_that_measures_reads_a_pattern_of_topics_and_shows_times_as_it_is_asked(
+    tool: Tool, name: str
+) -> None:
+    tool("kafka-console-producer", "--topic", name, stdin="a\nb\n")
+    measured = ("kafka-consumer-perf-test", "--include", f"{name}|no.*such", "--num-records", "2", "--hide-header")
+    done = tool(*measured, "--date-format", "dd.MM.yyyy HH:mm", "--command-property", f"group.id={name}")
+    assert re.match(r"(\d\d\.\d\d\.\d{4} \d\d:\d\d, ){2}", done.out), done
+    assert name in tool("kafka-consumer-groups", "--list").out.splitlines()
+    assert (
+        tool(*measured, "--date-format", "GGG").err.splitlines()[0]
+        == "Cannot parse argument 'GGG' of option date-format"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("kafka-console-consumer", "--include", "a(b"),
+        ("kafka-consumer-perf-test", "--include", "a(b", "--num-records", "1"),
+        ("kafka-get-offsets", "--topic", "a(b"),
+        ("kafka-transactions", "list", "--transactional-id-pattern", "a(b"),
+        ("kafka-topics", "--describe", "--topic", "a(b"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_is_no_regular_expression_ends_a_tool_with_a_sentence(
+    tool: Tool, command: tuple[str, ...], cli: Cli
+) -> None:
+    name, *arguments = command
+    done = tool(name, "--bootstrap-server", cli.bootstrap, *arguments)
+    assert done.code == 1
+    assert "a(b is an invalid regex" in done.out + done.err
+    assert "Traceback" not in done.err
