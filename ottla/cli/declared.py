@@ -22,11 +22,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ottla.cli.client.acls import read_operation, read_principal, read_resource
+from ottla.cli.client.acls import new_entry
 from ottla.cli.client.configs import RESOURCE_TYPES
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
-from ottla.server.authorization.operations import ALLOW, DENY, LITERAL, PREFIXED
 from ottla.server.extras import missing
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 from ottla.server.sasl.scram import HASHES
@@ -133,16 +132,17 @@ def _acl(where: str, row: Any) -> AccessControlEntry:
     for name in ("user", "operation", "resource"):
         if not isinstance(fields.get(name), str):
             raise _wrong(where, f"an entry has a {name}")
-    kind, name = read_resource(fields["resource"])
-    return AccessControlEntry(
-        kind,
-        name,
-        PREFIXED if fields.get("prefixed") else LITERAL,
-        read_principal(fields["user"]),
-        str(fields.get("host", "*")),
-        read_operation(fields["operation"]),
-        DENY if fields.get("deny") else ALLOW,
-    )
+    try:
+        return new_entry(
+            fields["user"],
+            fields["operation"],
+            fields["resource"],
+            prefixed=bool(fields.get("prefixed")),
+            host=str(fields.get("host", "*")),
+            deny=bool(fields.get("deny")),
+        )
+    except CommandFailed as fault:
+        raise CommandFailed(f"{where}: {fault.cause}", fault.hint, USAGE) from None
 
 
 def _quotas(where: str, rows: Any) -> dict[Entity, dict[str, float]]:

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from ottla.cli.client.acls import read_operation, read_principal, read_resource
+from ottla.cli.client.acls import new_entry, read_principal
 from ottla.cli.secure_files import PASSWORD_BYTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -18,7 +18,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.server.authorization.operations import ALLOW, ANY, LITERAL
+from ottla.server.authorization.operations import ANY
 from ottla.server.sasl.scram import salted_password
 from ottla.testing.connection import Connection
 
@@ -63,8 +63,7 @@ def add(nodes: Sequence[Callable[[], Connection]], name: str, allowed: Sequence[
 
 def _entry(user: str, text: str) -> AclCreation:
     operation, _, resource = text.partition(" ")
-    kind, name = read_resource(resource.strip())
-    return AclCreation(kind, name, LITERAL, read_principal(user), "*", read_operation(operation), ALLOW)
+    return AclCreation(*new_entry(user, operation, resource.strip()))
 
 
 def _is_known(node: Connection, user: str, entries: int) -> bool:

@@ -13,7 +13,19 @@ from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequ
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.server.authorization.acl import AccessControlEntry, AclIndex
 from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
-from ottla.server.authorization.operations import ANY, CLUSTER, CLUSTER_NAME, MATCH, OPERATIONS, RESOURCE_TYPES
+from ottla.server.authorization.operations import (
+    ALLOW,
+    ANY,
+    CLUSTER,
+    CLUSTER_NAME,
+    DENY,
+    LITERAL,
+    MATCH,
+    OPERATIONS,
+    PREFIXED,
+    RESOURCE_TYPES,
+    WILDCARD,
+)
 from ottla.server.config.broker import AUTHORIZER_CONFIGS
 
 
@@ -67,6 +79,35 @@ async def judge(
         index.add(entry)
     rules = await described_rules(cluster)
     return (rules or FileRules()).judge(index, principal, host, operation, kind, name), rules is not None
+
+
+def new_entry(
+    user: str, operation: str, resource: str, *, prefixed: bool = False, host: str = WILDCARD, deny: bool = False
+) -> AccessControlEntry:
+    """Returns the entry that the words of `ottla acl add` mean.
+
+    Raises:
+        CommandFailed: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
+            itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
+    """
+    kind, name = read_resource(resource)
+    if WILDCARD in name and (prefixed or name != WILDCARD):
+        wanted = f"{kind_text(kind)}:{name.partition(WILDCARD)[0]}"
+        right = (
+            f"names that begin so: {wanted} with --prefixed, or with prefixed: true in a file"
+            if name.strip(WILDCARD)
+            else f"all names: {wanted}* alone"
+        )
+        raise CommandFailed(f"the name {name!r} has a `*`, which stands for no other letters in an entry", right, USAGE)
+    return AccessControlEntry(
+        kind,
+        name,
+        PREFIXED if prefixed else LITERAL,
+        read_principal(user),
+        host,
+        read_operation(operation),
+        DENY if deny else ALLOW,
+    )
 
 
 async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:

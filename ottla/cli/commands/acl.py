@@ -17,6 +17,7 @@ from ottla.cli.client.acls import (
     describe_acls,
     judge,
     kind_text,
+    new_entry,
     read_operation,
     read_principal,
     read_resource,
@@ -105,12 +106,10 @@ async def add(
     connection: Connection = CONNECTION,
 ) -> None:
     """Allow (or deny) USER the OPERATION on RESOURCE."""
-    kind, name = read_resource(resource)
-    principal, code = read_principal(user), read_operation(operation)
-    entry = AccessControlEntry(kind, name, form.pattern, principal, form.host, code, form.permission)
+    entry = new_entry(user, operation, resource, prefixed=form.prefixed, host=form.host, deny=form.deny)
     async with connect(connection) as cluster:
         if dry_run:
-            present = entry in await describe_acls(cluster, AclFilter(kind, name, form.pattern))
+            present = entry in await describe_acls(cluster, AclFilter(*entry[:3]))
             would(f"change nothing: {text_of(entry)} is there" if present else f"add: {text_of(entry)}")
             return
         await create_acl(cluster, entry)

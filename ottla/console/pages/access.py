@@ -15,7 +15,7 @@ from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
-from ottla.server.authorization.operations import ALLOW, ANY, DENY, LITERAL, OPERATIONS, PREFIXED
+from ottla.server.authorization.operations import ANY, OPERATIONS
 
 #: Rows of one table.
 SHOWN_MAX = 500
@@ -116,12 +116,14 @@ def entry_of(fields: Mapping[str, str]) -> AccessControlEntry:
     Raises:
         CommandFailed: a field is no user, operation or resource.
     """
-    kind, name = acls.read_resource(fields.get("what", "").strip())
-    principal = acls.read_principal(fields.get("who", "").strip())
-    pattern = PREFIXED if fields.get("prefixed") else LITERAL
-    permission = DENY if fields.get("deny") else ALLOW
-    operation = acls.read_operation(fields.get("operation", ""))
-    return AccessControlEntry(kind, name, pattern, principal, fields.get("host") or "*", operation, permission)
+    return acls.new_entry(
+        fields.get("who", "").strip(),
+        fields.get("operation", ""),
+        fields.get("what", "").strip(),
+        prefixed=bool(fields.get("prefixed")),
+        host=fields.get("host") or "*",
+        deny=bool(fields.get("deny")),
+    )
 
 
 async def add_entry(request: Request) -> Response:

@@ -97,3 +97,11 @@ def test_what_is_no_entry_is_refused(acl_cli: Cli) -> None:
 def test_a_node_without_an_authorizer_has_no_entries(cli: Cli) -> None:
     done = cli("acl", "list")
     assert done.code == FAILED and "SECURITY_DISABLED" in done.err
+
+
+def test_a_name_with_a_star_is_refused_and_nothing_is_added(acl_cli: Cli) -> None:
+    before = acl_cli.rows("acl", "list")
+    refused = acl_cli("acl", "add", "bob", "read", "topic:payments*", "--deny")
+    assert refused.code == USAGE
+    assert "topic:payments with --prefixed" in refused.err
+    assert acl_cli.rows("acl", "list") == before
