@@ -34,20 +34,25 @@ class OlderImage(NamedTuple):
     renamed: Mapping[str, str]
     #: What that image has and this one does not.
     lacks: str = ""
+    #: Whether a node without a role is broker and controller, with a listener for each.
+    is_combined: bool = False
 
 
 OLDER_IMAGES = (
     OlderImage(
         "debezium/kafka",
-        frozenset({"NODE_ROLE"}),
+        frozenset({"NODE_ROLE", "NODE_ID", "BROKER_ID", "ZOOKEEPER_CONNECT"}),
         {
             "NODE_ID": "KAFKA_NODE_ID",
+            "BROKER_ID": "KAFKA_NODE_ID",
+            "ZOOKEEPER_CONNECT": "KAFKA_ZOOKEEPER_CONNECT",
             "NODE_ROLE": "KAFKA_PROCESS_ROLES",
             "CREATE_TOPICS": "KAFKA_CREATE_TOPICS",
             "ADVERTISED_HOST_NAME": "KAFKA_ADVERTISED_HOST_NAME",
             "ADVERTISED_PORT": "KAFKA_ADVERTISED_PORT",
             "LOG_LEVEL": "KAFKA_LOG4J_ROOT_LOGLEVEL",
         },
+        is_combined=True,
     ),
     OlderImage(
         "lensesio/fast-data-dev",
@@ -83,7 +88,7 @@ def renamed(environment: Environment, image: OlderImage) -> tuple[dict[str, str]
     """Return the environment with the names of apache/kafka, and for each such variable the one that was given."""
     found, origins = dict(environment), {}
     for given, name in image.renamed.items():
-        if given in environment and name not in environment:
+        if given in environment and name not in found:
             found[name] = environment[given]
             origins[name] = given
     if found.get("KAFKA_PROCESS_ROLES") == "combined":
@@ -98,6 +103,13 @@ def adopt(resolution: Resolution, image: OlderImage | None) -> None:
     if image is not None:
         resolution.notes.append(f"these are variables of {image.name}" + (f": {image.lacks}" if image.lacks else ""))
         _advertise(resolution)
+        if image.is_combined and not resolution.origin("zookeeper.connect"):
+            resolution.set_default("process.roles", "broker,controller", f"{image.name} default")
+            resolution.set_default("node.id", "1", f"{image.name} default")
+            listeners = {"broker": f"PLAINTEXT://:{DEFAULT_PORT}", "controller": f"CONTROLLER://:{DEFAULT_PORT + 1}"}
+            roles = (resolution.get("process.roles") or "").split(",")
+            named = ",".join(listener for role, listener in listeners.items() if role in map(str.strip, roles))
+            resolution.set_default("listeners", named, f"{image.name} default")
     is_alone = resolution.get("process.roles") is None and _is_alone(resolution, image)
     if is_alone:
         _become_own_controller(resolution, image)
@@ -169,9 +181,11 @@ def _become_own_controller(resolution: Resolution, image: OlderImage | None) -> 
     resolution.set("process.roles", "broker,controller", why)
     if resolution.get("node.id") is None and resolution.get("broker.id") is None:
         resolution.set("node.id", "1", why)
-    resolution.set("listeners", f"{listeners},CONTROLLER://127.0.0.1:{port}", why)
+    if not re.search(r"(?:^|,)\s*CONTROLLER://", listeners):
+        resolution.set("listeners", f"{listeners},CONTROLLER://127.0.0.1:{port}", why)
     resolution.set("controller.listener.names", "CONTROLLER", why)
-    if protocols := resolution.get("listener.security.protocol.map"):
+    protocols = resolution.get("listener.security.protocol.map")
+    if protocols and not re.search(r"(?:^|,)\s*CONTROLLER:", protocols):
         resolution.set("listener.security.protocol.map", f"{protocols},CONTROLLER:PLAINTEXT", why)
     if zookeeper:
         del resolution.settings["zookeeper.connect"]

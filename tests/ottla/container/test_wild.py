@@ -48,6 +48,16 @@ def test_brokers_that_find_each_other_by_zookeeper_alone_are_refused(name: str) 
         resolved(name)
 
 
+@pytest.mark.parametrize("name", [name for name, found in WILD.items() if "refused" not in found])
+def test_no_variable_is_said_twice(name: str) -> None:
+    """KAFKA_JMX_PORT was a note, and under "Not known, and ignored" too."""
+    resolution = resolved(name)
+    unknown = check_properties(resolution).unknown
+    noted = " ".join(resolution.notes)
+    origins = {resolution.origin(each) for each in unknown}
+    assert not {origin for origin in origins if origin and origin in noted.replace(",", " ").split()}
+
+
 def test_the_authorizer_of_zookeepers_time_becomes_the_one_of_today() -> None:
     """`--check` passed, and the node did not start."""
     properties = resolved("conduktor zk-single-kafka-single").properties
