@@ -34,8 +34,10 @@ INTRODUCTION = (
     "<!-- Written by tests/rules/test_docs.py from a simulated cluster: with UPDATE=1 it writes it again. -->",
     "",
     "What a node shows to Prometheus at `/metrics` (`ottla.admin.listener`). The names are those"
-    " that Kafka's metrics have there by the usual rules of the JMX exporter, so that dashboards and alerts for Kafka work;"
-    " those that Kafka does not have begin with ottla. Dashboards and alerts are in `deploy/monitoring/`. What clients push"
+    " that Kafka's metrics have there by Strimzi's rules of the JMX exporter, so that its dashboards and alerts work; of its"
+    " KRaft dashboard, the average latency of commits and four metrics of the channels between voters are missing."
+    " Confluent's stack has other rules (names without `_total` at their end), and 30 to 44 names of its boards are missing."
+    " Metrics that Kafka does not have begin with ottla. Dashboards and alerts are in `deploy/monitoring/`. What clients push"
     " (KIP-714) is shown beside these as `kafka_client_*`, and only for the subscriptions that ask for it.",
     "",
     "The last column says which nodes show the metric: brokers, controllers, or all. A node with both roles shows both.",

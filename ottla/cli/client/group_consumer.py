@@ -15,7 +15,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.cli.client.consumer_members import Member, RangeMember
 from ottla.cli.client.coordinator_requests import until_answered
-from ottla.cli.client.failures import check
+from ottla.cli.client.failures import check, failure
 from ottla.cli.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.topics import EARLIEST, list_offsets
@@ -35,13 +35,13 @@ class GroupConsumer:
         topics: Sequence[str],
         *,
         isolation_level: int = READ_UNCOMMITTED,
-        reset: int = EARLIEST,
+        reset: int | None = EARLIEST,
         member: Member | None = None,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
     ) -> None:
         """Make a member that has not joined, by the classic protocol unless `member` is another one.
 
-        `reset` (topics.EARLIEST or LATEST) is where a partition begins of which the group has no committed offset.
+        `reset` (topics.EARLIEST or LATEST) is where a partition begins of which the group has no committed offset; None: `poll` fails.
         """
         self.group = group
         self.topics = sorted(set(topics))
@@ -148,6 +148,8 @@ class GroupConsumer:
         positions = dict(self._committed)
         for name in sorted({name for name, index in places if (name, index) not in committed}):
             indexes = [index for topic, index in places if topic == name and (name, index) not in committed]
+            if self._reset is None:
+                raise failure(f"group {self.group} at {name}-{indexes[0]}", ErrorCode.OFFSET_OUT_OF_RANGE)
             found = await list_offsets(self._cluster, name, self._reset, indexes)
             positions.update(((name, index), offset) for index, offset in found.items())
         self.consumer.assign(positions)

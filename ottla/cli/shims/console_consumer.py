@@ -49,10 +49,10 @@ class Counted:
 
 
 class Output:
-    """Prints records to standard output until there are enough of them, or none has come for --timeout-ms."""
+    """Standard output of the tool: records are printed until there are enough of them, or none has come for --timeout-ms."""
 
     def __init__(self, write: Write, counted: Counted, timeout_ms: int, *, skip: bool) -> None:
-        """`skip`: a record that cannot be deserialized is counted and passed over in place of ending the tool."""
+        """Print by `write`. With `skip`, a record that cannot be deserialized is counted and passed over in place of ending the tool."""
         self.wait_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         self._write = write
         self._counted = counted

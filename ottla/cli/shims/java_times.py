@@ -1,8 +1,8 @@
 """The two texts of time that --reset-offsets takes, read as Java reads them: --to-datetime and --by-duration.
 
-Kafka reads a date with `SimpleDateFormat` (yyyy-MM-dd'T'HH:mm:ss.SSS and a zone), which is not what ISO 8601 says in four places:
+Kafka reads a date with Java's SimpleDateFormat (yyyy-MM-dd'T'HH:mm:ss.SSS and a zone), which is not what ISO 8601 says in four places:
 a number may have any count of digits, so that `.5` is five milliseconds; blanks may stand before a number; what follows the zone
-is ignored; `+0530` is five hours, because a zone without a colon has no minutes. A duration is read by `java.time.Duration`.
+is ignored; `+0530` is five hours, because a zone without a colon has no minutes. A duration is read by Java's Duration.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def datetime_ms(text: str) -> int:
     found = _DATE.match(text)
     offset = None if found is None else _zone(text[found.end() :])
     if found is not None and offset is not None:
-        *fields, milliseconds = map(int, found.groups())
+        year, month, day_of_month, hour, minute, second, milliseconds = map(int, found.groups())
         try:
-            moment = datetime(*fields, tzinfo=UTC)  # type: ignore[misc]  # six numbers
+            moment = datetime(year, month, day_of_month, hour, minute, second, tzinfo=UTC)
         except (ValueError, OverflowError):
             milliseconds = 1_000  # out of range, as the milliseconds may be
         if milliseconds < 1_000:
@@ -66,7 +66,7 @@ def duration_ms(text: str) -> int:
     """Returns the milliseconds of an ISO 8601 duration, whose parts may be negative each.
 
     Raises:
-        CommandFailed: Java's `Duration` does not take the text.
+        CommandFailed: Java's Duration does not take the text.
     """
     found = _DURATION.fullmatch(text)
     if found is None or found[3] in ("T", "t") or not (found[2] or found[3]):

@@ -19,7 +19,8 @@ from ottla.cli.shims.group_commands import (
     print_groups,
     run_command,
 )
-from ottla.cli.shims.offset_resets import assignment_text, datetime_ms, listed, named_places, since
+from ottla.cli.shims.java_times import datetime_ms
+from ottla.cli.shims.offset_resets import assignment_text, listed, named_places, since
 from ottla.cli.shims.tool import Parser, Unusable, int64, table
 from ottla.protocol.errors import ErrorCode
 

@@ -1,4 +1,4 @@
-"""The regular expressions of topics that Kafka's tools take, read as Kafka's `IncludeList` reads them."""
+"""The regular expressions of topics that Kafka's tools take, read as Kafka's IncludeList reads them."""
 
 from __future__ import annotations
 
