@@ -54,7 +54,7 @@ class TopicReader:
                 self._cluster, places_of(self.topic, left), places_of(self.topic, ends), isolation_level=READ_COMMITTED
             )
             try:
-                async for _, _, records in consumer.fetch():
+                async for _, _, records, _ in consumer.fetch():
                     for record in records:
                         self._replay(record.key, record.value)
             except TimeoutError:

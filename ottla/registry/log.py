@@ -146,7 +146,7 @@ class SchemaLog:
     # -- Reading -------------------------------------------------------------------------------------------------------
 
     async def _replay(self, consumer: Consumer) -> None:
-        async for _, _, records in consumer.fetch():
+        async for _, _, records, _ in consumer.fetch():
             for record in records:
                 self.state.replay(record.key, record.value)
             async with self._moved:

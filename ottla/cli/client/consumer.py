@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
@@ -33,9 +34,12 @@ LEADERS_AGE_MS_MAX = 3_000
 
 
 class Consumed(NamedTuple):
+    """Records of one partition, of one type of timestamp: the broker gave it (LogAppendTime), or the producer."""
+
     topic: str
     partition: int
     records: list[Record]
+    is_append_time: bool = False
 
 
 class Batches(NamedTuple):
@@ -274,7 +278,11 @@ class Consumer(BatchConsumer):
         Raises:
             CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
         """
-        decoded = [Consumed(*row[:2], self._decode(row)) for row in await self.poll_batches()]
+        decoded = [
+            Consumed(*row[:2], self._decode(row._replace(batches=list(batches))), is_append_time)
+            for row in await self.poll_batches()
+            for is_append_time, batches in groupby(row.batches, key=lambda batch: batch.append_time is not None)
+        ]
         return [row for row in decoded if row.records]
 
     def _decode(self, fetched: Batches) -> list[Record]:

@@ -60,6 +60,8 @@ class Acquired(NamedTuple):
     partition: int
     record: Record
     deliveries: int
+    #: Whether the broker gave the timestamp (LogAppendTime).
+    is_append_time: bool
 
 
 class _Session:
@@ -263,7 +265,7 @@ def _acquired(topic: str, part: PartitionData) -> list[Acquired]:
     assert not isinstance(read, list), "what was decoded is in one buffer"
     rows = part.acquired_records
     return [
-        Acquired(topic, part.partition_index, record, row.delivery_count)
+        Acquired(topic, part.partition_index, record, row.delivery_count, batch.append_time is not None)
         for batch in iter_batches(read)
         if not batch.is_control
         for record in batch.records()

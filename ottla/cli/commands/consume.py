@@ -130,7 +130,7 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None) -> Asyn
     # By their names: the registry is built on this package, and its client is HTTP and TLS, only for this.
     values = import_module("ottla.registry.values")
     decoder = values.Decoder(import_module("ottla.registry.client").RegistryClient(registry))
-    async for topic, index, records in consumed:
+    async for topic, index, records, _ in consumed:
         offset = -1
         try:
             rows = []
@@ -172,7 +172,7 @@ async def _print(
     """Print the records that match. Returns where it stopped because there were `max_records`: the partition and its next offset."""
     left = sys.maxsize if max_records is None else max_records
     out = sys.stdout.buffer
-    async for topic, index, records in consumed:
+    async for topic, index, records, _ in consumed:
         for record in filter(matches, records):
             out.write(write(topic, index, record))
             left -= 1

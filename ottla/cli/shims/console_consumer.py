@@ -16,7 +16,7 @@ from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import PACKAGE, exception
-from ottla.cli.shims.record_text import Unreadable, Write, formatter
+from ottla.cli.shims.record_text import Printable, Unreadable, Write, formatter
 from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
 from ottla.cli.shims.topic_filter import java_pattern
 
@@ -67,20 +67,20 @@ class Output:
         out, last = sys.stdout.buffer, None
         while not self._counted.is_enough:
             try:
-                topic, index, records = await asyncio.wait_for(anext(consumed), self.wait_s)
+                topic, index, records, is_append_time = await asyncio.wait_for(anext(consumed), self.wait_s)
             except TimeoutError:
                 self.time_is_up()
                 break
             for record in records:
                 self._counted.count += 1
                 try:
-                    out.write(self._write(topic, index, record))
+                    out.write(self._write(Printable(index, record, is_append_time=is_append_time)))
                 except Unreadable as wrong:
                     out.write(wrong.written)
                     if not self._skip:
                         out.flush()
                         raise
-                    print(f"ERROR Error processing message, skipping this message: {wrong}", file=sys.stderr)
+                    print(f"ERROR Error processing message, skipping this message: \n{wrong}", file=sys.stderr)
                 last = (topic, index), record.offset + 1
                 if self._counted.is_enough:
                     break
@@ -96,6 +96,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     deprecated(options, OLD, "Option")
     _check(parser, options)
+    properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
+    try:
+        reset = _reset(properties, from_beginning=options.from_beginning)
+    except Unusable as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
     counted, failed = Counted(options.max_messages), None
     configs = client_properties(options.formatter_config)
     try:
@@ -105,7 +111,8 @@ def main(arguments: list[str]) -> int:
             options.key_deserializer,
             options.value_deserializer,
         )
-        with_cluster(options, lambda cluster: consume(cluster, options, write, counted), limited=False)
+        output = Output(write, counted, options.timeout_ms, skip=options.skip_message_on_error)
+        with_cluster(options, lambda cluster: consume(cluster, options, properties, reset, output), limited=False)
     except Unusable as wrong:
         failed = str(wrong)
     except CommandFailed as failure:
@@ -159,13 +166,16 @@ def _is_offset(text: str) -> bool:
         return False
 
 
-async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Write, counted: Counted) -> int:
-    properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
+async def consume(
+    cluster: ClusterClient,
+    options: argparse.Namespace,
+    properties: Mapping[str, str],
+    reset: int | None,
+    output: Output,
+) -> int:
     group = options.group or properties.get("group.id")
     level = _isolation_level(properties.get("isolation.level", options.isolation_level))
     protocol = _group_protocol(properties.get("group.protocol", CLASSIC))
-    reset = _reset(properties, from_beginning=options.from_beginning)
-    output = Output(write, counted, options.timeout_ms, skip=options.skip_message_on_error)
     async with AsyncExitStack() as stack:
         names = await _topics(cluster, options, properties, output)
         if not names:

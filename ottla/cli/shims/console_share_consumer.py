@@ -9,7 +9,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.share_consumer import Acknowledge, Acquired, ShareConsumer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.record_text import Write, formatter
+from ottla.cli.shims.record_text import Printable, Write, formatter
 from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
 
 GROUP = "console-share-consumer"
@@ -123,7 +123,7 @@ async def _print(acquired: list[Acquired], write: Write, printed: Printed, toler
     for row in acquired:
         printed.count += 1
         try:
-            sys.stdout.buffer.write(write(row.topic, row.partition, row.record, row.deliveries))
+            sys.stdout.buffer.write(write(Printable(row.partition, row.record, row.deliveries, row.is_append_time)))
         except Unusable:
             if not tolerant:
                 raise

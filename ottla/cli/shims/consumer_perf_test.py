@@ -75,7 +75,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         fetched = member.fetch()
         while count < wanted:
             try:
-                _, _, records = await asyncio.wait_for(anext(fetched), options.timeout / 1000)
+                _, _, records, _ = await asyncio.wait_for(anext(fetched), options.timeout / 1000)
             except TimeoutError:
                 print(
                     f"WARNING: Exiting before consuming the expected number of records: timeout ({options.timeout} ms) exceeded. "

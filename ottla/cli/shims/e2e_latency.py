@@ -66,7 +66,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         await producer.send(NewRecord(key, value, clock.wall_ms(), headers))
         await producer.flush()
         try:
-            _, _, records = await asyncio.wait_for(anext(fetched), POLL_TIMEOUT_S)
+            _, _, records, _ = await asyncio.wait_for(anext(fetched), POLL_TIMEOUT_S)
         except TimeoutError:
             raise Unusable(f"poll() timed out before finding a result (timeout:[{POLL_TIMEOUT_S * 1000}ms])") from None
         took_ns = clock.mono_ns() - begin_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.cli.shims.exceptions import PACKAGE
@@ -17,10 +17,18 @@ Deserialize = Callable[[bytes], bytes]
 DEFAULT = "DefaultMessageFormatter"
 
 
-class Write(Protocol):
-    """Returns the text of a record of a partition; `deliveries` is how often a share group has delivered it."""
+class Printable(NamedTuple):
+    """A record of a partition. `deliveries` is how often a share group has delivered it, None where no group has."""
 
-    def __call__(self, topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes: ...
+    partition: int
+    record: Record
+    deliveries: int | None = None
+    #: Whether the broker gave the timestamp (LogAppendTime), and not the producer (CreateTime).
+    is_append_time: bool = False
+
+
+#: Returns the text of a record.
+Write = Callable[[Printable], bytes]
 
 
 class Unreadable(Unusable):
@@ -91,7 +99,7 @@ def formatter(
     """
     short = (name or DEFAULT).rpartition(".")[2]
     if short == "NoOpMessageFormatter":
-        return lambda topic, index, record, deliveries=None: b""
+        return lambda _: b""
     if short not in (DEFAULT, "LoggingMessageFormatter"):
         raise Unusable(f"Class {name} could not be found.")
     key = deserializer(key_deserializer or properties.get("key.deserializer"))
@@ -109,33 +117,35 @@ def _default_formatter(properties: dict[str, str], key: Deserialize, value: Dese
     headers_separator = properties.get("headers.separator", ",").encode()
     null = properties.get("null.literal", "null").encode()
     # A null is deserialized from its literal, as Kafka's formatter does: four letters are an Integer, and no Long.
-    parts: list[Callable[[int, Record, int | None], bytes]] = []
+    parts: list[Write] = []
     if on("print.timestamp"):
-        parts.append(lambda index, record, _: f"CreateTime:{record.timestamp}".encode())
+        kinds = ("CreateTime", "LogAppendTime")
+        parts.append(lambda row: f"{kinds[row.is_append_time]}:{row.record.timestamp}".encode())
     if on("print.partition"):
-        parts.append(lambda index, record, _: f"Partition:{index}".encode())
+        parts.append(lambda row: f"Partition:{row.partition}".encode())
     if on("print.offset"):
-        parts.append(lambda index, record, _: f"Offset:{record.offset}".encode())
+        parts.append(lambda row: f"Offset:{row.record.offset}".encode())
     if on("print.delivery"):
-        parts.append(lambda _, __, count: f"Delivery:{'NOT_PRESENT' if count is None else count}".encode())
+        absent = "NOT_PRESENT"
+        parts.append(lambda row: f"Delivery:{absent if row.deliveries is None else row.deliveries}".encode())
     if on("print.epoch"):
-        parts.append(lambda index, record, _: b"Epoch:NOT_PRESENT")
+        parts.append(lambda _: b"Epoch:NOT_PRESENT")
     if on("print.headers"):
 
-        def headers(index: int, record: Record, _: int | None) -> bytes:
-            rows = [name.encode() + b":" + header(null if data is None else data) for name, data in record.headers]
+        def headers(row: Printable) -> bytes:
+            rows = [name.encode() + b":" + header(null if data is None else data) for name, data in row.record.headers]
             return headers_separator.join(rows) or b"NO_HEADERS"
 
         parts.append(headers)
     if on("print.key"):
-        parts.append(lambda index, record, _: key(null if record.key is None else record.key))
+        parts.append(lambda row: key(null if row.record.key is None else row.record.key))
     if on("print.value", "true"):
-        parts.append(lambda index, record, _: value(null if record.value is None else record.value))
+        parts.append(lambda row: value(null if row.record.value is None else row.record.value))
 
-    def write(topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes:
+    def write(row: Printable) -> bytes:
         written: list[bytes] = []
         try:
-            written.extend(part(index, record, deliveries) for part in parts)
+            written.extend(part(row) for part in parts)
         except Unreadable as wrong:
             raise Unreadable(str(wrong), b"".join(text + key_separator for text in written)) from None
         return key_separator.join(written) + line_separator

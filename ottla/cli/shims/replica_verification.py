@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.check_servers(options.bootstrap_server)
     options.command_config, options.client_properties = None, {}
     try:
-        wanted = included(options.topics_include)
+        wanted = included(options.topics_include, end="")
         return with_cluster(options, lambda cluster: _run(cluster, options, wanted), limited=False)
     except CommandFailed as failure:
         print(reason(failure), file=sys.stderr)

@@ -7,17 +7,21 @@ import re
 from ottla.cli.errors import CommandFailed
 
 
-def included(text: str) -> re.Pattern[str]:
+def included(text: str, end: str = ".") -> re.Pattern[str]:
     """Returns the pattern of `--topic "a, b"`: a comma is an alternative; blanks, and quotes around the whole, count for nothing.
 
     Raises:
-        CommandFailed: it is no regular expression.
+        CommandFailed: it is no regular expression; `end` is the end of that sentence.
     """
-    return java_pattern(re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", "")), text)
+    cleaned = re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
+    try:
+        return java_pattern(cleaned)
+    except CommandFailed:
+        raise CommandFailed(f"{text} is an invalid regex{end}") from None
 
 
-def java_pattern(text: str, shown: str | None = None) -> re.Pattern[str]:
-    """Compile the text; `shown` is what the message names in place of it.
+def java_pattern(text: str) -> re.Pattern[str]:
+    """Compile the text.
 
     Raises:
         CommandFailed: it is no regular expression.
@@ -25,4 +29,4 @@ def java_pattern(text: str, shown: str | None = None) -> re.Pattern[str]:
     try:
         return re.compile(text, re.ASCII)
     except re.error:
-        raise CommandFailed(f"{text if shown is None else shown} is an invalid regex") from None
+        raise CommandFailed(f"{text} is an invalid regex") from None

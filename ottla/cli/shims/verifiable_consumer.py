@@ -119,8 +119,8 @@ class _Run:
     async def _consume(self, member: GroupConsumer, consumed: list[Consumed]) -> None:
         rows: list[dict[str, object]] = []
         offsets: dict[TopicPartition, int] = {}
-        total = sum(len(records) for _, _, records in consumed)
-        for topic, index, records in consumed:
+        total = sum(len(records) for _, _, records, _ in consumed)
+        for topic, index, records, _ in consumed:
             if self._options.max_messages >= 0:
                 records = records[: self._options.max_messages - self._count]
             if not records:

@@ -137,7 +137,7 @@ def test_two_members_share_a_topic_and_read_each_record_once(cli: Cli) -> None:
 
     async def poll(*members: GroupConsumer) -> None:
         for polled in await asyncio.gather(*(member.poll() for member in members)):
-            read.extend((record.value or b"").decode() for _, _, records in polled for record in records)
+            read.extend((record.value or b"").decode() for _, _, records, _ in polled for record in records)
 
     async def run() -> None:
         async with (

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.cli.shims.__main__ import TOOLS
 from ottla.cli.shims.console_producer import Reader
-from ottla.cli.shims.record_text import formatter
+from ottla.cli.shims.record_text import Printable, formatter
 from ottla.protocol.records.record import Record
 from tests.ottla.cli.shims.recorded import SESSIONS
 from tests.ottla.conftest import ROOT, Cli, Finished
@@ -250,7 +250,7 @@ def test_lines_with_headers_and_a_null_marker() -> None:
 def test_the_formatter_shows_nulls() -> None:
     write = formatter({"print.key": "true", "print.headers": "true"})
     record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)
-    assert write("t", 0, record) == b"h:x\tnull\tnull\n"
+    assert write(Printable(0, record)) == b"h:x\tnull\tnull\n"
 
 
 def test_the_producer_measures_the_steady_state_without_the_records_before_it(tool: Tool, name: str) -> None:
