@@ -62,4 +62,5 @@ def batch_ranges(cluster: Cluster, options: Options) -> list[Range]:
     places = partitions_of(cluster, options)
     starts = offsets_at(cluster, options, places, options.starting, "starting")
     ends = offsets_at(cluster, options, places, options.ending, "ending")
-    return [Range(*place, starts[place], ends[place]) for place in places]
+    ids = cluster.topic_ids(name for name, _ in places)
+    return [Range(*place, starts[place], ends[place], ids.get(place[0])) for place in places]

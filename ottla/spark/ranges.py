@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 
 TopicPartition = tuple[str, int]
+#: Offsets by topic and partition, and under TOPIC_IDS the id of each topic.
+Checkpoint = dict[str, dict[str, Any]]
+#: No topic has this name: its first letter is not allowed in one.
+TOPIC_IDS = "@ids"
 Offsets = dict[TopicPartition, int]
 
 
@@ -18,6 +24,8 @@ class Range(NamedTuple):
     partition: int
     start: int
     end: int
+    #: The id of the topic that the offsets are of: a topic that is deleted and created again has the same name and other records.
+    topic_id: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -52,17 +60,28 @@ def split(ranges: Iterable[Range], partitions_min: int | None, records_max: int 
             parts = max(parts, ceil(each.size / records_max))
         parts = min(parts, each.size)
         edges = [each.start + each.size * number // parts for number in range(parts + 1)]
-        found += [Range(each.topic, each.partition, *pair) for pair in pairwise(edges)]
+        found += [each._replace(start=start, end=end) for start, end in pairwise(edges)]
     return found
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Returns offsets in the form that Spark keeps in a checkpoint, the same as of the JVM source."""
-    found: dict[str, dict[str, int]] = {}
+def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> Checkpoint:
+    """Returns offsets in the form that Spark keeps in a checkpoint: that of the JVM source, and the ids of the topics beside it."""
+    found: Checkpoint = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
+    found[TOPIC_IDS] = {topic: uuid_to_str(ids[topic]) for topic in found if topic in ids}
     return found
 
 
-def from_json(rows: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {(topic, int(index)): offset for topic, row in rows.items() for index, offset in row.items()}
+def from_json(rows: Checkpoint) -> Offsets:
+    return {
+        (topic, int(index)): int(offset)
+        for topic, row in rows.items()
+        if topic != TOPIC_IDS
+        for index, offset in row.items()
+    }
+
+
+def ids_in(rows: Checkpoint) -> dict[str, bytes]:
+    """Returns the ids of the topics; none of a checkpoint of the JVM source."""
+    return {topic: uuid_from_str(str(text)) for topic, text in rows.get(TOPIC_IDS, {}).items()}

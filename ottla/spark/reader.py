@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from ottla.protocol.primitives import uuid_to_str
 from ottla.spark import planning, segments
 from ottla.spark.client.cluster import Cluster
-from ottla.spark.client.fetch import RangeReader, data_loss
+from ottla.spark.client.fetch import RangeReader, data_loss, topic_replaced
 from ottla.spark.client.offsets import READ_COMMITTED, commit_offsets, committed_offsets
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
-from ottla.spark.ranges import Offsets, Range, from_json, limited, split, to_json
+from ottla.spark.ranges import Checkpoint, Offsets, Range, from_json, ids_in, limited, split, to_json
 from ottla.spark.rows import Rows
+
+logger = logging.getLogger(__name__)
 
 
 def read_range(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -28,7 +32,13 @@ def read_range(options: Options, wanted: Range, columns: Sequence[str]) -> Itera
     place = (wanted.topic, wanted.partition)
     with Cluster(options.client) as cluster:
         reader = RangeReader(
-            cluster, place, wanted.start, wanted.end, options.isolation, fail_on_loss=options.fail_on_loss
+            cluster,
+            place,
+            wanted.start,
+            wanted.end,
+            options.isolation,
+            fail_on_loss=options.fail_on_loss,
+            topic_id=wanted.topic_id,
         )
         yield from rows.batches(reader.batches(), reader.filter)
 
@@ -86,7 +96,11 @@ def _ranges_of_files(options: Options) -> list[Range]:
 
 
 class RecordStreamReader(DataSourceStreamReader):
-    """Micro-batches. Spark keeps the offsets in its checkpoint, in the JVM source's form.
+    """Micro-batches. Spark keeps the offsets in its checkpoint, in the JVM source's form, with the ids of the topics beside them.
+
+    An offset counts for the topic of its id alone: a topic that is deleted and created again has the same name, and its first records
+    would be passed over as if they had been read. With failOnDataLoss the query ends with the reason; without it begins at the
+    new topic's first record, and says so.
 
     pyspark 4.0 does not say where a restarted query begins before it asks where the next micro-batch ends. With kafka.group.id the
     offsets are also committed to that group, from which a restarted query takes them, so that maxOffsetsPerTrigger holds at once.
@@ -96,6 +110,8 @@ class RecordStreamReader(DataSourceStreamReader):
         self.options = options
         self._cluster: Cluster | None = None
         self._position: Offsets | None = None
+        #: The ids of the topics of the position.
+        self._ids: dict[str, bytes] = {}
 
     @property
     def cluster(self) -> Cluster:
@@ -104,51 +120,81 @@ class RecordStreamReader(DataSourceStreamReader):
         return self._cluster
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "_cluster": None, "_position": None}
+        return {"options": self.options, "_cluster": None, "_position": None, "_ids": {}}
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
+    def initialOffset(self) -> Checkpoint:
         places = planning.partitions_of(self.cluster, self.options)
+        self._ids = self._ids_of(places)
         self._position = planning.offsets_at(self.cluster, self.options, places, self.options.starting, "starting")
-        return to_json(self._position)
+        return to_json(self._position, self._ids)
 
-    def latestOffset(self) -> dict[str, dict[str, int]]:
+    def latestOffset(self) -> Checkpoint:
         options = self.options
         places = planning.partitions_of(self.cluster, options)
+        ids = self._ids_of(places)
         ends = planning.latest(self.cluster, options, places)
         if options.offsets_max is None:
-            return to_json(ends)
+            return to_json(ends, ids)
         if self._position is None and options.group:
-            kept = committed_offsets(self.cluster, options.group)
-            self._position = {place: kept[place][0] for place in places if place in kept} or None
+            self._position = self._committed(options.group, places, ids) or None
         if self._position is None:
-            return to_json(ends)
-        self._add_new(places)
-        return to_json(limited(self._position, ends, options.offsets_max))
-
-    def _add_new(self, places: list[tuple[str, int]]) -> None:
-        assert self._position is not None
+            return to_json(ends, ids)
+        self._position = {place: at for place, at in self._position.items() if not self._is_replaced(place, ids)}
+        self._ids = ids
         if new := [place for place in places if place not in self._position]:
-            self._position |= planning.earliest(self.cluster, self.options, new)
+            self._position |= planning.earliest(self.cluster, options, new)
+        return to_json(limited(self._position, ends, options.offsets_max), ids)
 
-    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
+    def _ids_of(self, places: Iterable[tuple[str, int]]) -> dict[str, bytes]:
+        return self.cluster.topic_ids({name for name, _ in places})
+
+    def _is_replaced(self, place: tuple[str, int], ids: Mapping[str, bytes]) -> bool:
+        known = self._ids.get(place[0])
+        return known is not None and ids.get(place[0], known) != known
+
+    def _committed(self, group: str, places: Iterable[tuple[str, int]], ids: Mapping[str, bytes]) -> Offsets:
+        """Returns what the group has of these topics. What it has of topics of other ids does not count."""
+        kept = committed_offsets(self.cluster, group)
+        texts = {name: _metadata(topic_id) for name, topic_id in ids.items()}
+        return {
+            place: kept[place][0]
+            for place in places
+            if place in kept and kept[place][1] in ("", texts.get(place[0], kept[place][1]))
+        }
+
+    def partitions(self, start: Checkpoint, end: Checkpoint) -> Sequence[InputPartition]:
         options = self.options
         starts, ends = from_json(start), from_json(end)
+        known, ids = ids_in(start), ids_in(end)
+        changed = {name for name, topic_id in known.items() if ids.get(name, topic_id) != topic_id}
+        if replaced := sorted(place for place in starts if place[0] in changed):
+            if options.fail_on_loss:
+                raise topic_replaced(*replaced[0], starts[replaced[0]])
+            for name in sorted(changed):
+                logger.warning("topic %s was created again: the query goes on with its first record", name)
+            starts = {place: offset for place, offset in starts.items() if place not in replaced}
         new = [place for place in ends if place not in starts]
         starts |= planning.earliest(self.cluster, options, new)
-        self._position = dict(ends)
+        self._position, self._ids = dict(ends), ids
         gone = sorted(place for place in starts if place not in ends or ends[place] < starts[place])
         if gone and options.fail_on_loss:
             raise data_loss(f"{gone[0][0]}-{gone[0][1]}", starts[gone[0]], ends.get(gone[0], 0))
-        ranges = [Range(*place, starts[place], ends[place]) for place in ends]
+        ranges = [Range(*place, starts[place], ends[place], ids.get(place[0])) for place in ends]
         return [RangePartition(each) for each in split(ranges, options.partitions_min, options.records_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self.options, partition.wanted, self.options.columns)
 
-    def commit(self, end: dict[str, dict[str, int]]) -> None:
+    def commit(self, end: Checkpoint) -> None:
         if self.options.group:
-            commit_offsets(self.cluster, self.options.group, from_json(end))
+            texts = {name: _metadata(topic_id) for name, topic_id in ids_in(end).items()}
+            commit_offsets(self.cluster, self.options.group, from_json(end), texts)
 
     def stop(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
+
+
+def _metadata(topic_id: bytes) -> str:
+    """Returns what stands beside a committed offset: the id of the topic that it is of."""
+    return f"topic.id={uuid_to_str(topic_id)}"

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
+from ottla.protocol.primitives import uuid_from_str
 from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.spark.client.batches import Aborted, BatchFilter
-from ottla.spark.client.fetch import data_loss
+from ottla.spark.client.fetch import data_loss, topic_replaced
 from ottla.spark.client.offsets import READ_COMMITTED
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
 from ottla.spark.ranges import Offsets, Range
 
+METADATA = "partition.metadata"
 HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 #: An entry of .index: offset minus the segment's base, and the position of its batch.
 _INDEX_ENTRY = Struct(">ii")
@@ -57,12 +59,25 @@ def _segments(directory: Path, place: tuple[str, int]) -> list[Path]:
     return sorted((directory / f"{place[0]}-{place[1]}").glob("*.log"))
 
 
+def _topic_id(directory: Path, place: tuple[str, int]) -> bytes | None:
+    """Returns the id in partition.metadata, or None where there is no such file: a log that Kafka before 2.8 has made."""
+    try:
+        text = (directory / f"{place[0]}-{place[1]}" / METADATA).read_text()
+    except FileNotFoundError:
+        return None
+    return next(
+        (uuid_from_str(line.partition(":")[2].strip()) for line in text.splitlines() if line.startswith("topic_id:")),
+        None,
+    )
+
+
 class SegmentReader:
     """Reads a range from the files of its partition."""
 
     def __init__(self, directory: str, wanted: Range, options: Options) -> None:
         self._folder = Path(directory)
         self._place = (wanted.topic, wanted.partition)
+        self._topic_id = wanted.topic_id
         self._fail_on_loss = options.fail_on_loss
         self.filter = BatchFilter(f"{directory}/{wanted.topic}-{wanted.partition}", wanted.start, wanted.end)
         self._is_committed_only = options.isolation == READ_COMMITTED
@@ -72,6 +87,12 @@ class SegmentReader:
         files = _segments(self._folder, self._place)
         bases = [int(file.stem) for file in files]
         found = self.filter
+        on_disk = _topic_id(self._folder, self._place)
+        if self._topic_id is not None and on_disk not in (None, self._topic_id):
+            if self._fail_on_loss:
+                raise topic_replaced(*self._place, found.position)
+            found.lose(found.end)
+            return
         if not files or found.position < bases[0]:
             if self._fail_on_loss or not files:
                 raise data_loss(found.place, found.position, bases[0] if bases else found.end)

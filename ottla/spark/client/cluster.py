@@ -49,6 +49,7 @@ class Cluster:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, bytes] = {}
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -136,9 +137,14 @@ class Cluster:
         response: MetadataResponse = self.any_call(request, _METADATA_VERSION_MAX)
         self._brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
         for topic in response.topics:
+            self._topic_ids[str(topic.name)] = topic.topic_id
             for part in topic.partitions:
                 self._leaders[str(topic.name), part.partition_index] = part.leader_id
         return response
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Returns the ids that the last Metadata response with each topic had. A broker before Kafka 2.8 has none."""
+        return {name: self._topic_ids[name] for name in names if any(self._topic_ids.get(name, b""))}
 
     @property
     def brokers(self) -> list[int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.protocol.schema import ZERO_UUID
 from ottla.spark.client.batches import BatchFilter
 from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, Cluster, is_retriable
 from ottla.spark.client.connection import Connection
@@ -15,9 +16,11 @@ from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
 FETCH_BYTES_MAX = 4 * 1024 * 1024
-#: Later versions have topic ids in place of names; an older broker's are enough for reading.
-_FETCH_VERSION_MAX = 12
+#: From version 13 on topics have ids in place of names. A broker before Kafka 3.1 is asked by name.
+_FETCH_VERSION_MAX, _NAMES_VERSION_MAX = 13, 12
 _WAIT_MS_MAX = 500
+#: The leader knows no topic of this id, or knows the name by another one.
+OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 #: So many responses in turn without a batch, from a leader that has the range, and the rest of the range is a hole.
 _EMPTY_MAX = 5
 #: The time without any progress after which a task fails: kafkaConsumer.pollTimeoutMs of the JVM source.
@@ -25,7 +28,10 @@ PROGRESS_SECONDS_MAX = 120.0
 
 
 class RangeReader:
-    """Reads [start, end) of a partition. With `fail_on_loss` offsets that are gone raise ConnectorError, else they are passed over."""
+    """Reads [start, end) of a partition. With `fail_on_loss` offsets that are gone raise ConnectorError, else they are passed over.
+
+    With a `topic_id` nothing is read of another topic of the same name: all offsets are gone if the topic was created again.
+    """
 
     def __init__(
         self,
@@ -36,6 +42,7 @@ class RangeReader:
         isolation: int,
         *,
         fail_on_loss: bool,
+        topic_id: bytes | None = None,
         with_control: bool = False,
     ) -> None:
         self.cluster = cluster
@@ -44,6 +51,7 @@ class RangeReader:
         self.filter = BatchFilter(self.name, start, end, with_control=with_control)
         self._isolation = isolation
         self._fail_on_loss = fail_on_loss
+        self._topic_id = topic_id
         self._empty = 0
         self._in_flight: tuple[Connection, int] | None = None
         self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
@@ -90,11 +98,18 @@ class RangeReader:
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=self._isolation,
-            topics=[FetchTopic(name, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX)])],
-        )  # fmt: skip
+            topics=[
+                FetchTopic(
+                    name,
+                    self._topic_id or ZERO_UUID,
+                    [FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX)],
+                )
+            ],
+        )
+        version_max = _NAMES_VERSION_MAX if self._topic_id is None else _FETCH_VERSION_MAX
         connection = self.cluster.node(self.cluster.leader(self.place))
         try:
-            connection.send(request, _FETCH_VERSION_MAX)
+            connection.send(request, version_max)
         except ConnectionLost:
             self.cluster.forget(connection)
             raise
@@ -118,6 +133,9 @@ class RangeReader:
             if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._lose(offset)
                 return None
+            if part.error_code in OTHER_TOPIC and self._is_replaced():
+                self._lose_all(offset)
+                return None
             check(f"reading {self.name}", part.error_code)
         except ConnectorError as fault:
             passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code)
@@ -129,12 +147,38 @@ class RangeReader:
             return None
         return part
 
+    def _is_replaced(self) -> bool:
+        """Whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
+        name = self.place[0]
+        try:
+            self.cluster.topics([name])
+        except ConnectorError as fault:
+            if fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return True
+        return self.cluster.topic_ids([name]).get(name) != self._topic_id
+
+    def _lose_all(self, offset: int) -> None:
+        """Passes over the rest of the range, or raises ConnectorError."""
+        if self._fail_on_loss:
+            raise topic_replaced(self.place[0], self.place[1], offset)
+        self.filter.lose(self.filter.end)
+
     def _lose(self, offset: int) -> None:
         """Passes over offsets that the log no longer has, or raises ConnectorError."""
         first = list_offsets(self.cluster, {self.place: EARLIEST}, self._isolation)[self.place]
         if self._fail_on_loss:
             raise data_loss(self.name, offset, first)
         self.filter.lose(first if first > offset else self.filter.end)
+
+
+def topic_replaced(topic: str, partition: int, offset: int) -> ConnectorError:
+    """Returns the error for offsets of a topic that was deleted, and perhaps created again, before they were read."""
+    return ConnectorError(
+        f"{topic}-{partition}: the topic was deleted or created again, and what it had from offset {offset} on is gone",
+        "with failOnDataLoss=false the query goes on with the first record of the new topic",
+        ErrorCode.OFFSET_OUT_OF_RANGE,  # which does not pass by itself, as UNKNOWN_TOPIC_ID may
+    )
 
 
 def data_loss(name: str, offset: int, first: int) -> ConnectorError:

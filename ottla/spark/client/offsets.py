@@ -59,13 +59,17 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, tupl
     return cluster.retry(attempt)
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commits offsets to a group without members, so that tools show the lag of a stream."""
+def commit_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[str, str]
+) -> None:
+    """Commits offsets to a group without members, so that tools show the lag of a stream; with the text of each topic beside them."""
 
     def attempt() -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (name, index), offset in offsets.items():
-            topics.setdefault(name, []).append(OffsetCommitRequestPartition(index, offset))
+            topics.setdefault(name, []).append(
+                OffsetCommitRequestPartition(index, offset, committed_metadata=metadata.get(name, ""))
+            )
         sent = [OffsetCommitRequestTopic(name, partitions=parts) for name, parts in topics.items()]
         response = cluster.ask_coordinator(group, GROUP, OffsetCommitRequest(group, topics=sent), _NAMES_VERSION_MAX)
         for topic in response.topics:

@@ -9,7 +9,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow")
 
-from ottla.spark.ranges import Range, from_json, limited, split, to_json
+from ottla.spark.ranges import Range, from_json, ids_in, limited, split, to_json
 
 
 def test_a_micro_batch_is_shared_out_by_how_much_each_partition_has() -> None:
@@ -45,5 +45,8 @@ def test_no_offset_is_lost_or_read_twice_by_splitting(
 
 def test_offsets_in_a_checkpoint_have_the_form_of_the_jvm_source() -> None:
     offsets = {("b", 10): 5, ("a", 0): 7}
-    assert to_json(offsets) == {"a": {"0": 7}, "b": {"10": 5}}
-    assert from_json(to_json(offsets)) == offsets
+    ids = {"a": bytes(range(16))}
+    kept = to_json(offsets, ids)
+    assert kept == {"a": {"0": 7}, "b": {"10": 5}, "@ids": {"a": "AAECAwQFBgcICQoLDA0ODw"}}
+    assert (from_json(kept), ids_in(kept)) == (offsets, ids)
+    assert (from_json({"a": {"0": 7}}), ids_in({"a": {"0": 7}})) == ({("a", 0): 7}, {})  # as the JVM source writes it

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +27,14 @@ from tests.pipeline.conftest import Node
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with Cluster(1) as cluster:
-        yield Node(cluster.bootstrap)
+def cluster() -> Iterator[Cluster]:
+    with Cluster(1) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Node:
+    return Node(cluster.bootstrap)
 
 
 def options(node: Node, *, is_stream: bool = False, **given: str) -> Options:
@@ -74,11 +81,85 @@ def test_offsets_that_are_lost_are_an_error_or_passed_over(node: Node) -> None:
     assert offsets(stream(node, subscribe=topic, failOnDataLoss="false"), start, end) == list(range(9, 15))
 
 
-def test_a_topic_that_was_recreated_is_an_error(node: Node) -> None:
+def recreate(node: Node, topic: str, count: int) -> None:
+    for future in node.admin.delete_topics([topic], operation_timeout=20).values():
+        future.result(20)
+    node.topic(1, name=topic)
+    node.send(topic, count)
+
+
+def test_offsets_beyond_the_end_are_an_error(node: Node) -> None:
     topic = node.topic(1)
     node.send(topic, 2)
     with pytest.raises(ConnectorError, match="are gone"):
         stream(node, subscribe=topic).partitions({topic: {"0": 5}}, {topic: {"0": 2}})
+
+
+@pytest.mark.parametrize("count", [3, 12], ids=["shorter", "longer"])
+def test_a_topic_that_was_created_again_ends_the_query_or_is_read_from_its_first_record(
+    node: Node, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = node.topic(1)
+    node.send(topic, 5)
+    reader = stream(node, subscribe=topic)
+    start = json.loads(json.dumps(reader.latestOffset()))
+    recreate(node, topic, count)
+    end = reader.latestOffset()
+    with pytest.raises(
+        ConnectorError, match=f"{topic}-0: the topic was deleted or created again, and what it had from offset 5"
+    ):
+        offsets(reader, start, end)
+    reader.stop()
+    tolerant = stream(node, subscribe=topic, failOnDataLoss="false")
+    assert offsets(tolerant, start, end) == list(range(count))
+    assert f"topic {topic} was created again" in caplog.text
+    tolerant.stop()
+
+
+@pytest.mark.parametrize("count", [3, 12], ids=["shorter", "longer"])
+def test_nothing_is_read_of_a_topic_that_was_created_again_after_the_plan(node: Node, count: int) -> None:
+    topic = node.topic(1)
+    node.send(topic, 5)
+    for fail_on_loss in ("true", "false"):
+        reader = stream(node, subscribe=topic, failOnDataLoss=fail_on_loss)
+        plan = reader.partitions(reader.initialOffset(), reader.latestOffset())
+        recreate(node, topic, count)
+        if fail_on_loss == "true":
+            with pytest.raises(ConnectorError, match="deleted or created again"):
+                list(reader.read(plan[0]))
+        else:
+            assert [part.num_rows for part in reader.read(plan[0])] == []
+        reader.stop()
+
+
+def test_a_limited_stream_begins_at_the_first_record_of_a_topic_that_was_created_again(node: Node) -> None:
+    topic = node.topic(1)
+    node.send(topic, 5)
+    given = {"subscribe": topic, "maxOffsetsPerTrigger": "4", "kafka.group.id": topic, "failOnDataLoss": "false"}
+    reader = stream(node, **given)
+    reader.initialOffset()
+    first = reader.latestOffset()
+    reader.commit(first)
+    recreate(node, topic, 12)
+    lasting = reader.latestOffset()
+    assert lasting[topic] == {"0": 4}  # four of the new topic's records, and not those behind the fourth of the old one
+    assert offsets(reader, first, lasting) == [0, 1, 2, 3]
+    reader.stop()
+    again = stream(node, **given)  # a new process, which has the group's offsets alone
+    assert again.latestOffset()[topic] == {"0": 12}
+    again.stop()
+
+
+def test_segment_files_of_another_topic_of_the_name_are_not_read(node: Node, cluster: Cluster) -> None:
+    topic = node.topic(1)
+    node.send(topic, 5)
+    (log,) = {folder.parent for folder in Path(cluster.directory).rglob(f"{topic}-0")}
+    reader = stream(node, subscribe=topic, segments=f"segments://{log}", failOnDataLoss="false")
+    plan = reader.partitions(reader.initialOffset(), reader.latestOffset())
+    assert sum(part.num_rows for part in reader.read(plan[0])) == 5
+    recreate(node, topic, 12)
+    assert [part.num_rows for part in reader.read(plan[0])] == []
+    reader.stop()
 
 
 def test_a_new_partition_is_read_from_its_beginning(node: Node) -> None:
