@@ -63,7 +63,7 @@ async def open_cluster(
     limited: bool,
     client_id: str = CLIENT_ID,
 ) -> AsyncIterator[ClusterClient]:
-    """Connect a cluster client as the properties of the file `path` say; a `limited` command ends after its timeout.
+    """Connect a cluster client as the properties say, which the file `path` has or an option; a `limited` command ends after its timeout.
 
     Raises:
         CommandFailed: an address or a property is wrong.
@@ -75,11 +75,11 @@ async def open_cluster(
     login_logger.disabled = True
     try:
         security = PLAINTEXT
-        if properties and path is not None:
+        if properties:
             # Not at the top: the mechanisms are slow to import.
             from ottla.cli.client.security import peer_security
 
-            security = peer_security(real.world, properties, path)
+            security = peer_security(real.world, properties, path or "the client's properties")
         cluster = ClusterClient(real.world, bootstrap, timeout_ms, security, client_id)
         try:
             async with asyncio.timeout(timeout_ms / 1000 if limited else None):

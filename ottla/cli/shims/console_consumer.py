@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     deprecated(options, OLD, "Option")
     _check(parser, options)
-    properties = options.client_properties | key_values([*options.consumer_property, *options.command_property])
+    properties = options.client_properties
     try:
         reset = _reset(properties, from_beginning=options.from_beginning)
     except Unusable as wrong:

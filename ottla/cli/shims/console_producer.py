@@ -97,8 +97,7 @@ def main(arguments: list[str]) -> int:
     parser.check_servers(options.bootstrap_server)
     configs = client_properties(options.reader_config)
     reader = Reader({**configs, **key_values([*options.property, *options.reader_property])})
-    own = key_values([*options.producer_property, *options.command_property])
-    codec = options.compression_codec or own.get("compression.type") or "none"
+    codec = options.compression_codec or options.client_properties.get("compression.type") or "none"
     if codec not in CODEC_IDS:
         known = ", ".join(("none", "gzip", "snappy", "lz4", "zstd"))
         wrong = f"Invalid value {codec} for configuration compression.type: String must be one of: {known}"

@@ -84,7 +84,7 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
 
 def _group(parser: Parser, options: argparse.Namespace) -> str:
     properties = key_values([*options.consumer_property, *options.command_property])
-    places = (options.group, options.client_properties.get("group.id"), properties.get("group.id"))
+    places = (options.group, options.file_properties.get("group.id"), properties.get("group.id"))
     names = list(dict.fromkeys(filter(None, places)))
     if len(names) > 1:
         shown = ", ".join(f"'{name}'" for name in names)

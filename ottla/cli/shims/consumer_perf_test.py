@@ -12,7 +12,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import PARTITION_BYTES_MAX
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, given, int32, int64, key_values, run_for_long
+from ottla.cli.shims.tool import Parser, given, int32, int64, run_for_long
 from ottla.cli.shims.topic_filter import java_pattern
 
 MIB = 1024 * 1024
@@ -62,7 +62,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         print(f"{'time, threadId' if options.show_detailed_stats else 'start.time, end.time'}, {FIELDS}")
     wanted = options.num_records or options.messages
     clock = cluster.world.clock
-    properties = options.client_properties | key_values(options.command_property)
+    properties = options.client_properties
     name = options.group or properties.get("group.id") or f"perf-consumer-{cluster.world.rng.randrange(100_000)}"
     partition_bytes = options.fetch_size or int32(properties.get("max.partition.fetch.bytes", str(PARTITION_BYTES_MAX)))
     reset = topics.LATEST if options.from_latest else topics.EARLIEST

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.share_consumer import ShareConsumer
 from ottla.cli.shims.consumer_perf_test import MIB, add_date_format, time_text
-from ottla.cli.shims.tool import Parser, deprecated, int64, key_values, run_for_long
+from ottla.cli.shims.tool import Parser, deprecated, int64, run_for_long
 
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
 CLIENT_ID = "perf-share-consumer-client"
@@ -61,7 +61,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         print(HEADER)
     clock = cluster.world.clock
     wanted: int = options.num_records if options.messages is None else options.messages
-    name = key_values(options.command_property).get("client.id", CLIENT_ID)
+    name = options.client_properties.get("client.id", CLIENT_ID)
     ids = [name] if options.threads == 1 else [f"{name}-{number + 1}" for number in range(options.threads)]
     members = [_Member(client_id) for client_id in ids]
     start_ms, begin_ms = clock.wall_ms(), clock.mono_ms()

@@ -22,6 +22,8 @@ from ottla.cli.shims.exceptions import reason
 TIMEOUT_MS = 60_000
 #: Earlier names of --command-config.
 OLD_CONFIGS = ("consumer_config", "producer_config", "admin_config")
+#: Options with single client properties, which win over those of the file.
+PROPERTY_OPTIONS = ("consumer_property", "producer_property", "command_property")
 #: The messages of argparse for mistakes, and those of jopt-simple.
 _MISTAKES = (
     (re.compile(r"unrecognized arguments: --([\w.-]+).*"), r"\1 is not a recognized option"),
@@ -112,7 +114,9 @@ class Parser(argparse.ArgumentParser):
         options.bootstrap_server = options.bootstrap_server or controllers
         old = (getattr(options, name, None) for name in OLD_CONFIGS)
         options.command_config = options.command_config or next(filter(None, old), None)
-        options.client_properties = client_properties(options.command_config)
+        options.file_properties = client_properties(options.command_config)
+        texts = [text for name in PROPERTY_OPTIONS for text in getattr(options, name, ())]
+        options.client_properties = options.file_properties | key_values(texts)
 
     def check_servers(self, text: str) -> None:
         """Reject addresses without a port, as only some of Kafka's tools do."""
