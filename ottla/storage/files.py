@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure, failure_of
-from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors, own
+from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors, own, reserve
 
 
 class MappedFile(Protocol):
@@ -55,6 +55,7 @@ class Files(Protocol):
     def read(self, path: str) -> bytes | None: ...
     def pread(self, path: str, offset: int, n: int) -> bytes: ...
     def pwrite(self, path: str, offset: int, data: bytes) -> None: ...
+    def reserve(self, path: str, size: int) -> None: ...
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None: ...
     def rename(self, source: str, target: str) -> None: ...
     def remove(self, path: str) -> None: ...
@@ -112,6 +113,10 @@ class OsFiles:
                     view = view[written:]
             finally:
                 os.close(fd)
+
+    def reserve(self, path: str, size: int) -> None:
+        """Gives the file blocks for `size` bytes without a change of its length: see `mapped_file.reserve`."""
+        reserve(path, size)
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         """Replaces the file atomically: readers, and recovery after a crash, see the old content or the new one, never a mixture."""

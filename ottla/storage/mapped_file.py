@@ -297,7 +297,7 @@ class OsMappedFile:
 
 def _open(path: str, flags: int) -> int:
     try:
-        return os.open(path, flags)
+        return os.open(path, flags, 0o644)
     except OSError as error:
         raise failure_of(path, error) from error
 
@@ -321,6 +321,22 @@ def _allocate(fd: int, start: int, end: int) -> None:
     zeros = bytes(min(end - start, 1 << 20))  # macOS has no posix_fallocate: real zeros reserve the blocks
     while start < end:
         start += os.pwrite(fd, zeros[: end - start], start)
+
+
+def reserve(path: str, size: int) -> None:
+    """Gives a file blocks for `size` bytes, without a change of its length: a write up to there then finds room. It is created if missing.
+
+    A file system without fallocate has no such promise, and the write itself may find it full.
+
+    Raises:
+        StorageFailure, DiskFull: nothing has changed.
+    """
+    own(path)
+    with _opened(path, os.O_CREAT | os.O_WRONLY) as fd:
+        if sys.platform == "linux" and _libc.fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) != 0:
+            code = ctypes.get_errno()
+            if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise OSError(code, os.strerror(code))
 
 
 #: Of a copy that is being made: recovery removes it.

@@ -265,6 +265,13 @@ class SimDisk:
         inode.touch(offset, offset + len(data))
         inode.modified_ms = self._now_ms()
 
+    def reserve(self, path: str, size: int) -> None:
+        """The room is there now: what it is for is written in the same turn."""
+        self.create(path)
+        inode = self._must(path)
+        self.changing("reserve", path)
+        self.check_room(path, max(size - len(inode.data), 0))
+
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         new = path + ".tmp"
         directory, name = self._place(new)
@@ -411,7 +418,7 @@ class SimLock:
         self.held.discard(self.path)
 
 
-for _name in ("map", "create", "read", "pread", "pwrite", "write_atomic", "rename", "remove", "remove_tree", "list_dir",
+for _name in ("map", "create", "read", "pread", "pwrite", "reserve", "write_atomic", "rename", "remove", "remove_tree", "list_dir",
               "list_sizes", "exists", "size", "truncate", "sync_file", "sync_dir", "make_dirs"):  # fmt: skip
     setattr(SimDisk, _name, before_each(getattr(SimDisk, _name), lambda disk: disk.threads))
 for _name in ("ensure", "write", "flush"):

@@ -89,6 +89,8 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
     if not log.room.has_room(size, last, max_timestamp, now_ms):
         log.room.check_size(size)
         segment = log.room.make_room(size, first, last, max_timestamp, now_ms, first)
+    if marker is not None and not marker.committed:
+        _make_room_for_aborts(log, segment, 1)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
@@ -183,6 +185,8 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         segment = log.room.make_room(
             len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset
         )
+    if aborts := _count_aborts(view, headers):
+        _make_room_for_aborts(log, segment, aborts)
     for header in headers:
         epoch = header[PARTITION_LEADER_EPOCH]
         if epoch != log.epochs.latest and epoch >= 0:
@@ -204,6 +208,25 @@ def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> No
         log.room.on_new_active()
 
 
+def _count_aborts(view: memoryview, headers: list[Header]) -> int:
+    count = start = 0
+    for header in headers:
+        size = header[LENGTH] + LOG_OVERHEAD_BYTES
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            count += not read_marker(BatchView(view[start : start + size]))[0].committed
+        start += size
+    return count
+
+
+def _make_room_for_aborts(log: Log, segment: Segment, count: int) -> None:
+    """Room for the entries comes before the markers, so that a full disk refuses both."""
+    try:
+        segment.txn_index.make_room(log.files, count)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
+
+
 def _update_producers(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
     aborted = update_producers(log.producers, header, batch)
     if aborted is None:
@@ -211,7 +234,7 @@ def _update_producers(log: Log, segment: Segment, header: Header, batch: memoryv
     try:
         segment.txn_index.append(log.files, aborted)
     except StorageFailure as failure:
-        # The marker is in the log: without its entry, aborted records would be read as committed. So even a full disk
-        # takes the directory offline here; recovery writes the entry.
+        # The marker is in the log: without its entry, aborted records would be read as committed. So even a full disk, on a
+        # file system that could not promise the room, takes the directory offline here; recovery writes the entry.
         log.fail(StorageFailure(failure.path, failure.cause))
         raise

@@ -49,6 +49,16 @@ class TransactionIndex:
             self._entries = self._read(files)
         return self._entries
 
+    def make_room(self, files: Files, count: int) -> None:
+        """Makes room for `count` entries, before their markers are appended: a marker whose entry finds no room is too late to refuse.
+
+        Raises:
+            StorageFailure, DiskFull: nothing has changed.
+        """
+        entries = self.entries(files)
+        self._created |= not entries
+        files.reserve(self.path, (len(entries) + count) * ENTRY_BYTES)
+
     def append(self, files: Files, txn: AbortedTxn) -> None:
         entries = self.entries(files)
         assert not entries or entries[-1].last_offset < txn.last_offset, (

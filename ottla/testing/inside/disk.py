@@ -50,6 +50,10 @@ class SpoiledFiles(OsFiles):
         self._disk.allocate(path)
         super().pwrite(path, offset, data)
 
+    def reserve(self, path: str, size: int) -> None:
+        self._disk.allocate(path)
+        super().reserve(path, size)
+
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
         self._disk.allocate(path)
         if sync:

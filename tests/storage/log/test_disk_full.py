@@ -15,8 +15,9 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
+from ottla.storage.producers.producer_states import Origin
 from tests.needs import small_disk as mounted
-from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
+from tests.storage.logs_for_tests import NOW_MS, append, append_as, batch, marker, open_at, read_all
 
 CONFIG = LogConfig(segment_bytes=200_000)
 
@@ -215,3 +216,32 @@ def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
     assert append(again, batch(size=1000)) == 1
     allocated = path.stat().st_blocks * 512
     assert allocated >= length, "a write through the mapping finds a block behind each byte"
+
+
+@pytest.mark.parametrize("origin", [Origin.COORDINATOR, Origin.REPLICATION])
+def test_an_abort_with_no_room_for_its_index_entry_is_refused_and_the_log_stays_online(
+    small_disk: Path, origin: Origin
+) -> None:
+    """The marker fits into what is allocated, and the 34 bytes beside it do not."""
+    log = open_at(small_disk / "log", CONFIG)
+    append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    take_the_rest(small_disk)
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            append_as(origin, log, marker(7, 0, commit=False, base_offset=1, leader_epoch=0), 0, NOW_MS)
+    assert (log.log_end_offset, log.failure) == (1, None)
+    append_as(origin, log, marker(9, 0, commit=True, base_offset=1, leader_epoch=0), 0, NOW_MS)
+    (small_disk / "ballast").unlink()
+    append_as(origin, log, marker(7, 0, commit=False, base_offset=2, leader_epoch=0), 0, NOW_MS)
+    assert [each[:3] for each in log.segments.aborted_transactions(0, 3)] == [(7, 0, 2)]
+    again = open_at(small_disk / "log", CONFIG)
+    assert [each[:3] for each in again.segments.aborted_transactions(0, 3)] == [(7, 0, 2)]
+
+
+def test_room_that_was_reserved_is_no_part_of_the_file_and_is_there_when_the_disk_is_full(small_disk: Path) -> None:
+    path, files = small_disk / "index", OsFiles()
+    files.reserve(str(path), 100_000)
+    assert path.stat().st_size == 0
+    take_the_rest(small_disk)
+    files.pwrite(str(path), 0, bytes(100_000))
+    assert path.stat().st_size == 100_000
