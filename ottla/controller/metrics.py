@@ -220,6 +220,8 @@ class RaftMetrics:
         )
         for name, doc, value in gauges:
             yield gauge(f"{RAFT}_{name}", doc, value)
+        doc = "1 while the metadata log has no room on its disk, or no descriptor: changes of metadata are refused"
+        yield gauge("ottla_metadata_log_short_of_room", doc, int(raft.shortage is not None))
         doc = "1 if controller.quorum.voters is set and the voters of the log are used in its place (KIP-853)"
         yield gauge(f"{CONTROLLER}_ignoredstaticvoters", doc, int(raft.state.ignores_static_voters))
 

@@ -237,7 +237,9 @@ class Controller:
         try:
             last = self._log.append_atomic(values, epoch=self.epoch)
         except KafkaError:
-            raise  # RECORD_LIST_TOO_LARGE: this node is the active controller all the same, and nothing has been changed
+            # RECORD_LIST_TOO_LARGE, or KAFKA_STORAGE_ERROR of a full disk: this node is the active controller all the same, and nothing
+            # has been changed.
+            raise
         except Exception:
             # This node is no longer the leader, or its disk failed: the quorum notifies it of both. Nothing has been changed.
             log.warning("Could not append to the metadata log", exc_info=True)
@@ -319,7 +321,9 @@ class Controller:
             if records:
                 self._append(state, records)
         except KafkaError:
-            return  # the leadership went as it came: leader_changed follows
+            # The leadership went as it came, and leader_changed follows; or there is no room for what a controller begins with.
+            self._log.resign(self.epoch)
+            return
         self.on_activated()
 
     def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:

@@ -115,6 +115,7 @@ class NodeChecks:
         raft = self._metadata.raft
         where = f"node {raft.state.leader_id} leads" if raft.state.leader_id >= 0 else "no leader is known"
         yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
+        yield Check("metadata disk space", raft.shortage is None, raft.shortage or "")
         if not self._config.is_broker:
             return
         broker = self._broker_check(self._metadata)

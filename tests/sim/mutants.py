@@ -27,7 +27,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.control_state import ControlState
-from ottla.controller.raft import metadata_log, roles
+from ottla.controller.raft import log_flusher, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
@@ -145,9 +145,9 @@ def commit_leaders_log(self: Leader) -> bool:
     return True
 
 
-async def flush_nothing(self: metadata_log.LogFlusher) -> None:
+async def flush_nothing(self: log_flusher.LogFlusher) -> None:
     self.is_wanted = self.is_running = False
-    self._on_flushed(metadata_log.Flushed(self._state.log.generation, self._state.log.end_offset))
+    self._on_flushed(log_flusher.Flushed(self._state.log.generation, self._state.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
@@ -357,7 +357,7 @@ QUORUM = {
         "what the leader of the quorum has is committed", (Leader, "_advance", commit_leaders_log)
     ),
     "metadata-not-flushed": _mutant(
-        "the quorum counts what is not on a disk", (metadata_log.LogFlusher, "flush", flush_nothing)
+        "the quorum counts what is not on a disk", (log_flusher.LogFlusher, "flush", flush_nothing)
     ),
 }
 COORDINATORS = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 from ottla.controller.raft.batches import CommittedBatch, batch_bytes
 from ottla.controller.raft.core import NotLeader
@@ -20,6 +21,7 @@ from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import TimerWheel
 from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
@@ -28,7 +30,8 @@ from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import FULL, StorageFailure
+from ottla.storage.reserve import RESERVE_BYTES
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.loop import run
 from tests.sim.network import SimHub
@@ -39,6 +42,11 @@ PORT = 9093
 #: How long a healed quorum may take to agree, in virtual milliseconds.
 AGREE_MS_MAX = 60_000
 STOP_SECONDS_MAX = 10
+
+
+def is_full(failure: BaseException) -> bool:
+    cause = failure.cause if isinstance(failure, StorageFailure) else failure
+    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 class Truth:
@@ -151,6 +159,8 @@ class RaftHistory:
         endpoints = [QuorumEndpoint("CONTROLLER", f"host{i}", PORT) for i in range(1, self.voters + 1)]
         voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
         segment_bytes, retention_bytes = rng.choice((2000, 10_000)), rng.choice((1000, 8000, 1 << 20))
+        # Without a reserve a replica stands still at once; with a whole one it never has to.
+        reserve_bytes = random.Random(self.seed).choice((0, 0, 3000, RESERVE_BYTES))
         for i in range(1, self.voters + 1):
             config = RaftConfig(
                 i,
@@ -161,6 +171,7 @@ class RaftHistory:
                 segment_bytes=segment_bytes,
                 retention_bytes=retention_bytes,
                 batch_bytes_max=1500,
+                reserve_bytes=reserve_bytes,
             )
             self.replicas.append(Replica(i, hub, random.Random(rng.getrandbits(32)), config, self.truth))
         for replica in self.replicas:
@@ -190,8 +201,17 @@ class RaftHistory:
                 disk.room_bytes = disk.used_bytes() + rng.choice((0, 100, 3000))
             await self._do(replica, rng.choices(("append", "snapshot", "crash", "stop"), (75, 12, 8, 4))[0], fault)
             if fault == "full":
-                await asyncio.sleep(0.01)
-                disk.room_bytes = CAPACITY_BYTES
+                await self._live_full(replica)
+
+    async def _live_full(self, replica: Replica) -> None:
+        """It goes on, or stands still, and needs nobody to start it again. Meanwhile it is idle, or asked for more."""
+        for _ in range(self.rng.choice((1, 1, 4, 30))):
+            await asyncio.sleep(self.rng.choice((0.01, 0.1, 0.5)))
+            if replica.is_up and not replica.is_dead and self.rng.random() < 0.5:
+                await self._do(replica, "append", "full")
+        if replica.is_up and replica.raft.failure is not None:
+            assert not is_full(replica.raft.failure), f"replica {replica.number} has ended: {replica.raft.failure}"
+        replica.host.disk.room_bytes = CAPACITY_BYTES
 
     def _cut_or_heal(self, replica: Replica) -> None:
         what = self.rng.random()
@@ -237,6 +257,9 @@ class RaftHistory:
                 replica.raft.append(records)
         except NotLeader:
             pass
+        except KafkaError as refused:
+            assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert replica.host.disk.room_bytes < CAPACITY_BYTES or replica.raft.shortage, "there is room"
 
     def _snapshot(self, replica: Replica) -> None:
         state, raft = replica.state, replica.raft
@@ -289,7 +312,8 @@ class RaftHistory:
             for replica in self.replicas:
                 assert replica.raft.failure is None, f"replica {replica.number} failed: {replica.raft.failure}"
                 if replica.raft.is_leader and last not in replica.state.records:
-                    replica.raft.append([last])
+                    with suppress(KafkaError):  # it has room, and has not noticed yet
+                        replica.raft.append([last])
             await asyncio.sleep(0.1)
             waited += 100
             assert waited < AGREE_MS_MAX, "no agreement after the faults were over"

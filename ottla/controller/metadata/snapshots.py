@@ -14,6 +14,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.work import Work
 from ottla.server.clock import run_in_turns
 from ottla.server.world import World
+from ottla.storage.errors import DiskFull
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ SNAPSHOT_INTERVAL_MS_MAX = 3_600_000
 #: An idle quorum writes a batch of 70 bytes every half second, and a start reads every batch since the last snapshot: 1.2 million
 #: in a week without one. So these count as well, whatever the two properties say: as many as come in 7 idle hours.
 BATCHES_BETWEEN_SNAPSHOTS_MAX = 50_000
+#: The pause after a snapshot for which the disk had no room.
+AGAIN_MS = 60_000
 # Encoding this many records takes some 2 ms, the longest time that a request waits for a snapshot.
 RECORDS_PER_STEP = 500
 
@@ -61,6 +64,7 @@ class SnapshotGenerator:
         self._bytes = self._batches = 0
         self._last_ms = world.clock.mono_ms()
         self._running = False
+        self._not_before_ms = self._last_ms
 
     def committed(self, batches: int, size: int) -> None:
         self._batches += batches
@@ -81,7 +85,7 @@ class SnapshotGenerator:
             or self._batches >= BATCHES_BETWEEN_SNAPSHOTS_MAX
             or (is_old and self._batches > 0)
         )
-        if due and not self._running:
+        if due and not self._running and now_ms >= self._not_before_ms:
             self._begin_count(now_ms)
             self._running = True
             self._world.spawn(self._write(image), "metadata-snapshot")
@@ -107,6 +111,10 @@ class SnapshotGenerator:
         except ValueError as error:
             # A new leader's log has replaced the log of the image, or does not reach that offset yet.
             log.info("No snapshot at offset %d: %s", image.offset, error)
+        except DiskFull as shortage:
+            self._not_before_ms = self._world.clock.mono_ms() + AGAIN_MS
+            self._batches = BATCHES_BETWEEN_SNAPSHOTS_MAX  # it is due again then
+            log.error("No snapshot of the metadata at offset %d: %s", image.offset, shortage)
         finally:
             self._running = False
             if writer is not None:

@@ -66,7 +66,12 @@ class Delivery:
     @property
     def is_idle(self) -> bool:
         """Returns True if everything committed is delivered."""
-        return self._work is None and not self._asked and self._delivered >= self._state.high_watermark
+        return self._work is None and not self._asked and self._delivered >= self._end_to_deliver
+
+    @property
+    def _end_to_deliver(self) -> int:
+        """While the disk has no room, the core may know of the commit of batches that are not in the log yet."""
+        return min(self._state.high_watermark, self._log.end_offset)
 
     def insert(self, work: Work[None]) -> None:
         """Runs this work between two deliveries."""
@@ -117,10 +122,11 @@ class Delivery:
                 return 0
             assert state.log.start_offset == 0, "the log starts later than 0, and there is no snapshot"
             self._delivered = self._end = 0
-        if self._delivered >= state.high_watermark:
+        end = self._end_to_deliver
+        if self._delivered >= end:
             return 0
-        batches = self._log.committed(self._delivered, state.high_watermark, DELIVERY_BYTES_MAX)
-        assert batches, f"nothing between {self._delivered} and the high watermark {state.high_watermark}"
+        batches = self._log.committed(self._delivered, end, DELIVERY_BYTES_MAX)
+        assert batches, f"nothing between {self._delivered} and the high watermark {end}"
         self._end = batches[-1].last_offset + 1
         self._work = self._listener.handle_commit(batches)
         return sum(batch.size_bytes for batch in batches)

@@ -9,6 +9,7 @@ It steps the core and executes its effects in order. Three operations take time:
 to other replicas (wire/requests_out.py), and the delivery of committed batches to the listener (delivery.py).
 
 A failed disk stops the replica for good (`failure`, `on_failure`): it sends no more responses, and the others elect a new leader.
+A full one does not: see shortage.py.
 """
 
 from __future__ import annotations
@@ -21,24 +22,28 @@ from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_vo
 from ottla.controller.raft.batches import batch_bytes, split
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
+from ottla.controller.raft.downloads import completed
 from ottla.controller.raft.effects import Effects, PeerReply, PeerRequest
+from ottla.controller.raft.log_flusher import LogFlusher
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords, Message, Received, RequestBody, SnapshotReceived
-from ottla.controller.raft.metadata_log import LogFlusher, MetadataLog
+from ottla.controller.raft.metadata_log import MetadataLog, opened
+from ottla.controller.raft.notes import Notes
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.roles import Follower, Resigned
+from ottla.controller.raft.shortage import RETRY_MS, LogWriter
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.timers import Reminder, TickTimer
 from ottla.controller.raft.wire.requests_in import PendingRaftResponse, reply_to_wire
 from ottla.controller.raft.wire.requests_out import Channels
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Work
-from ottla.server.clock import pause, run_in_turns
+from ottla.server.clock import pause
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
-from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +73,7 @@ class RaftNode:
         self._channels = Channels(world, config.node_id, security)
         self._storing = False
         self._stopped = True  # until it is opened
-        self._last_note = ""
+        self._notes = Notes(config.node_id)
         self._log: MetadataLog
         #: Stepping it from outside would break the order of effects.
         self.core: RaftCore
@@ -77,6 +82,7 @@ class RaftNode:
         self._delivery: Delivery
         self._flusher: LogFlusher
         self._reminder: Reminder
+        self._writer: LogWriter
         self._tick_timer = TickTimer(world.clock, self._tick)
 
     @property
@@ -97,7 +103,14 @@ class RaftNode:
     def log_end_offset(self) -> int:
         return self.state.log.end_offset
 
-    # Life cycle
+    @property
+    def shortage(self) -> str | None:
+        """Why this replica cannot write, in words for operators: its disk is full, or the process has no descriptor."""
+        return self._writer.shortage
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self.failure is None and not self._stopped and not self._writer.is_standing
 
     async def start(self) -> None:
         """Opens the files and joins the quorum. A quorum of one leads, and its listener is notified, when this returns."""
@@ -107,16 +120,17 @@ class RaftNode:
     async def open(self) -> None:
         """Reads the files, on a worker. Raises StorageFailure, or CorruptFile if continuing could lose committed records."""
         world = self._world
-        self._log = await world.workers.run(
-            MetadataLog, world.files, self._directory, self.config, world.clock.wall_ms()
-        )
+        self._log = await world.workers.run(opened, world.files, self._directory, self.config, world.clock.wall_ms())
         now_ms = world.clock.mono_ms()
         election = self._log.election.read()
         check_changed_voters(self._log.election.voter_ids, self._log.voters)
         self.core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
         self.state = self.core.state
         self._reminder = Reminder(world.clock, self.state)
-        self._flusher = LogFlusher(world, self.config, self.state, self._log, self._step, self._fail)
+        writer = self._writer = LogWriter(
+            world.clock, self.config.node_id, self._log, self._written, self._let_another_lead, self._fail
+        )
+        self._flusher = LogFlusher(world, self.config, self.state, self._log, self._step, self._fail, writer.met)
         self._delivery = Delivery(self.state, self._log, self._listener, world.clock, self._fail)
         self._stopped = False
 
@@ -136,12 +150,13 @@ class RaftNode:
         """Resigns, if this replica leads, and closes the files."""
         if self._stopped:
             return
-        if self.failure is None and not self.state.is_only_voter:
+        if self._takes_steps and not self.state.is_only_voter:
             await self._resign()
         self._stopped = self._delivery.is_over = True
         self._tick_timer.cancel()
         self._channels.close()
         self._reminder.stop()
+        self._writer.stop()
         self._flusher.stop()
         while self._flusher.is_running or self._storing:
             await pause(self.clock, 1)
@@ -156,13 +171,12 @@ class RaftNode:
                 return
             await pause(clock, 5)
 
-    # -- Writing
-
     def append(self, records: list[bytes], *, epoch: int | None = None) -> int:
         """Appends record values as leader; returns the offset of the last. They are committed once they are delivered to the listener.
 
         Raises:
             NotLeader: this replica does not lead, or not in `epoch`. Nothing was appended.
+            KafkaError: KAFKA_STORAGE_ERROR, its disk has no room. Nothing was appended.
         """
         return self._append([(len(values), values) for values in split(records, self._batch_bytes_max)], epoch)
 
@@ -170,7 +184,7 @@ class RaftNode:
         """Like `append`, but in one batch: all are committed at once, or none.
 
         Raises:
-            KafkaError: RECORD_LIST_TOO_LARGE; nothing was appended.
+            KafkaError: RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR; nothing was appended.
         """
         if batch_bytes(records) > self._batch_bytes_max:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(records)} records do not fit into one batch")
@@ -186,8 +200,10 @@ class RaftNode:
         if self.failure is not None or self._stopped or epoch not in (None, self.state.epoch):
             raise NotLeader(self.state.leader_id, self.state.epoch)
         try:
+            if self.state.is_leader:
+                self._writer.make_room(batches)
             last_offset, effects = self.core.append(batches, self.clock.mono_ms())
-        except NotLeader:
+        except (NotLeader, KafkaError):
             raise
         except Exception as mistake:
             self._fail(mistake)
@@ -197,11 +213,16 @@ class RaftNode:
             raise NotLeader(-1, self.state.epoch)
         return last_offset
 
+    def _let_another_lead(self) -> None:
+        """Its disk is full. Another voter's may have room."""
+        if self.state.is_leader and not self.state.is_only_voter and self._takes_steps:
+            self._turn(self.core.resign)
+
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
         """Changes, as leader, from the configured voters to voters in the log: at once, so that it is committed before later appends.
 
         Raises:
-            KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
+            KafkaError: this replica does not lead or has no room, or a voter's directory is not known. Nothing was appended.
         """
         if not self.state.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -212,10 +233,12 @@ class RaftNode:
 
     def resign(self, epoch: int) -> None:
         """Resigns the leadership of this epoch; without effect if it has ended already."""
-        if epoch == self.state.epoch and self.state.is_leader:
+        if epoch != self.state.epoch or not self.state.is_leader:
+            return
+        if self._takes_steps:
             self._turn(self.core.resign)
-
-    # Snapshots
+        elif self._writer.is_standing:
+            self.clock.call_later(RETRY_MS, lambda: self.resign(epoch))
 
     def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
         """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.
@@ -242,10 +265,7 @@ class RaftNode:
             self._log.snapshots.remove(snapshot)
             return
         self.core.snapshot_created(snapshot)
-        try:
-            self._log.snapshot_created(self.clock.wall_ms())
-        except StorageFailure as failure:
-            self._fail(failure)
+        if not self._on_disk(lambda: self._log.snapshot_created(self.clock.wall_ms())):
             return
         self._flusher.want()  # the flush advances the recovery point
         self.apply_retention()
@@ -258,10 +278,17 @@ class RaftNode:
         before = list(self.state.log.snapshots)
         self.core.start_log_at(oldest)
         removed = [snapshot for snapshot in before if snapshot not in self.state.log.snapshots]
+        self._on_disk(lambda: self._log.start_at(oldest, removed, wall_ms))
+
+    def _on_disk(self, write: Callable[[], None]) -> bool:
+        """Returns False if the disk has failed. If it is full, the next snapshot makes up for it."""
         try:
-            self._log.start_at(oldest, removed, wall_ms)
+            write()
+        except DiskFull as shortage:
+            self._writer.met(shortage)
         except StorageFailure as failure:
             self._fail(failure)
+        return self.failure is None
 
     # Requests of other replicas
 
@@ -269,13 +296,13 @@ class RaftNode:
         """Responds at once, or later through the returned Reply."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
+        if self._writer.is_standing:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self.shortage)
         self._step(Received(body, pending))
         return pending.reply
 
-    # Steps of the core
-
     def _step(self, message: Message) -> None:
-        if self.failure is None and not self._stopped:
+        if self._takes_steps:
             self._turn(lambda now_ms: self.core.step(message, now_ms))
 
     def _turn(self, transition: Callable[[int], Effects]) -> None:
@@ -288,16 +315,26 @@ class RaftNode:
         self._apply(effects)
 
     def _tick(self) -> None:
-        if self.failure is None and not self._stopped:
+        if self._takes_steps:
             self._turn(self.core.tick)
 
     def _apply(self, effects: Effects) -> None:
         """Executes the fields in the order in which Effects declares them."""
         try:
-            self._log.write(effects, self.clock.wall_ms())
+            is_written = self._writer.write(effects)
         except Exception as failure:
             self._fail(failure)
             return
+        if is_written:
+            self._execute(effects)
+
+    def _written(self, effects: Effects) -> None:
+        """A step that had to wait for room is written."""
+        self._execute(effects)
+        if self._takes_steps:
+            self._flusher.want()  # a flush that ended meanwhile was not counted
+
+    def _execute(self, effects: Effects) -> None:
         if effects.flush:
             self._flusher.want()
         for request in effects.requests:
@@ -305,7 +342,7 @@ class RaftNode:
         for reply in effects.replies:
             self._reply(reply)
         for note in effects.notes:
-            self._say(note)
+            self._notes.say(note)
         if effects.disagreement is not None:
             self._fail(QuorumDisagreement(effects.disagreement))
             return
@@ -318,13 +355,6 @@ class RaftNode:
             self._storing = True
             self._world.spawn(self._finish_download(effects.snapshot_chunk.snapshot), "raft snapshot")
 
-    def _say(self, note: str) -> None:
-        # Rejected requests are retried: a note is logged once, until another one follows.
-        if note != self._last_note:
-            self._last_note = note
-            level = logging.WARNING if note.startswith("REFUSED") else logging.INFO
-            logger.log(level, "[raft %d] %s", self.config.node_id, note)
-
     def _fail(self, failure: BaseException) -> None:
         if self.failure is not None:
             return
@@ -334,11 +364,10 @@ class RaftNode:
         is_expected = isinstance(failure, QuorumDisagreement)
         logger.error("[raft %d] stops: %s", self.config.node_id, failure, exc_info=None if is_expected else failure)
         self._tick_timer.cancel()
+        self._writer.stop()
         self._channels.close()
         if self._on_failure is not None:
             self._on_failure(failure)
-
-    # Sending.
 
     async def _send(self, request: PeerRequest) -> None:
         self._step(await self._channels.ask(request))
@@ -350,14 +379,11 @@ class RaftNode:
         pending.reply.complete(reply_to_wire(body, pending, records))
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
-        """Checks the whole downloaded snapshot, a slice in each turn, and makes it durable on a worker before the core may use it."""
-        snapshots = self._log.snapshots
+        """Makes the whole downloaded snapshot durable before the core may use it."""
         try:
-            control = await run_in_turns(self.clock, snapshots.checking(snapshot))
-            await self._world.workers.run(snapshots.finish, snapshot)
-        except CorruptFile as fault:
-            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
-            control = None
+            control = await completed(self._world, self._log.snapshots, snapshot)
+            while self._writer.is_standing and not self._stopped:
+                await pause(self.clock, RETRY_MS)
         except Exception as failure:
             self._fail(failure)
             return
@@ -365,5 +391,5 @@ class RaftNode:
             self._storing = False
         if control is not None:
             self._step(SnapshotReceived(snapshot, control.voters, control.kraft_version))
-        elif self.failure is None and not self._stopped:
+        elif self._takes_steps:
             self._turn(self.core.abandon_download)

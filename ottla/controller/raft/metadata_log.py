@@ -11,7 +11,7 @@ contains it; for the log below, epochs and voters are in the snapshot and in lea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,19 +19,16 @@ from ottla.controller.raft.batches import CommittedBatch, committed_batches, con
 from ottla.controller.raft.effects import Effects
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
-from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, Flushed, ReplyBody
-from ottla.controller.raft.quorum_state import QuorumState
+from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, ReplyBody
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter
 from ottla.controller.raft.voters import VoterHistory
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
-from ottla.server.clock import pause
-from ottla.server.world import World
 from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.errors import CorruptFile, OutOfResources
+from ottla.storage.errors import CorruptFile, DiskFull, OutOfResources
 from ottla.storage.files import Files, Mappings
 from ottla.storage.log.durability import FlushJob
 from ottla.storage.log.log import Log, Origin
@@ -40,6 +37,7 @@ from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.log_config import LogConfig
+from ottla.storage.reserve import Reserve
 from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -51,8 +49,8 @@ TOPIC_ID = (1).to_bytes(16, "big")
 DIRECTORY = f"{TOPIC}-{PARTITION}"
 #: Retention of this log is decided by snapshots (`start_at`), so the log's own retention is off.
 UNLIMITED = -1
-#: The pause before a flush is tried again for which the process had no descriptor.
-RETRY_MS = 100
+#: Left out of snapshots of a local cluster, as every unfinished file (`.part`).
+RESERVE = "reserve.part"
 
 
 class MetadataFlush(NamedTuple):
@@ -82,6 +80,7 @@ class MetadataLog:
         files.make_dirs(self.directory)
         self.snapshots = Snapshots(files, self.directory)
         self.election = ElectionStore(files, self.directory)
+        self.reserve = Reserve(files, f"{self.directory}/{RESERVE}", config.reserve_bytes)
         self.state = LogState()
         self.voters = VoterHistory(config.static_voters)
         known = self._readable(self.snapshots.open())
@@ -90,6 +89,11 @@ class MetadataLog:
             self._load(known)
         except DamagedLog as damage:
             raise CorruptFile(damage.path, f"damaged at byte {damage.position}: {damage.reason}") from None
+
+    @property
+    def end_offset(self) -> int:
+        """The end of what is written: the core may be ahead of it while the disk has no room."""
+        return self.log.log_end_offset
 
     @property
     def _recovery_point_path(self) -> str:
@@ -195,18 +199,51 @@ class MetadataLog:
     # Effects of the core
 
     def write(self, effects: Effects, now_ms: int) -> None:
-        """Writes what a step of the core changes, in the order in which Effects declares it."""
+        """Writes what a step of the core changes, in the order in which Effects declares it. On a full disk the reserve is used.
+
+        Raises:
+            DiskFull: there is no room left at all, or no descriptor. What is written has been taken out of the effects: call it again
+                with what is left, before the core takes another step.
+        """
+        while True:
+            try:
+                self._write(effects, now_ms)
+                return
+            except OutOfResources:
+                raise
+            except DiskFull:
+                if not self.reserve.give():
+                    raise
+
+    def _write(self, effects: Effects, now_ms: int) -> None:
         if effects.election is not None:
             self.election.write(effects.election, self.voters.kraft_version, self.voters.last.ids)
+            effects.election = None
         if effects.reset_to_snapshot is not None:
             self.reset_to_snapshot(effects.reset_to_snapshot)
+            effects.reset_to_snapshot = None
         if effects.truncate_to is not None:
             self.truncate_to(effects.truncate_to)
-        for batch in effects.appends:
-            self.append(batch, now_ms)
+            effects.truncate_to = None
+        while effects.appends:
+            self.append(effects.appends[0], now_ms)
+            del effects.appends[0]
         chunk = effects.snapshot_chunk
         if chunk is not None:
             self.snapshots.store_chunk(chunk.snapshot, chunk.position, chunk.data)
+
+    def make_room(self, sizes: Sequence[int], count: int, now_ms: int) -> None:
+        """Makes room for batches of these sizes with `count` records in all, before the core has them. The reserve is not for them.
+
+        Raises:
+            DiskFull: nothing has changed.
+        """
+        log, room = self.log, self.log.room
+        total = sum(sizes)
+        size = total if total <= self._config.segment_bytes else sizes[0]
+        first = log.log_end_offset
+        if not room.has_room(size, first + count - 1, now_ms, now_ms):
+            room.make_room(size, first, first + count - 1, now_ms, now_ms, first)
 
     def append(self, batch: Batch, now_ms: int) -> None:
         data = batch.data
@@ -318,76 +355,14 @@ class MetadataLog:
         self.log.close()
 
 
+def opened(files: Files, directory: str, config: RaftConfig, now_ms: int) -> MetadataLog:
+    """Returns the log of a replica that is about to run, with its reserve."""
+    log = MetadataLog(files, directory, config, now_ms)
+    log.reserve.fill()
+    return log
+
+
 def _epochs_between(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
     """Returns the epochs in [start, end) of the log; the first of them begins at `start` or later."""
     before = [(epoch, start) for epoch, began in entries if began <= start][-1:]
     return [entry for entry in (*before, *((e, began) for e, began in entries if start < began)) if entry[1] < end]
-
-
-class LogFlusher:
-    """Flushes of the metadata log: on a worker, one at a time, so that all appends during a flush share the next one."""
-
-    def __init__(
-        self,
-        world: World,
-        config: RaftConfig,
-        state: QuorumState,
-        log: MetadataLog,
-        on_flushed: Callable[[Flushed], None],
-        on_failure: Callable[[BaseException], None],
-    ) -> None:
-        self.is_wanted = self.is_running = False
-        self._world = world
-        self._config = config
-        self._state = state
-        self._log = log
-        self._on_flushed = on_flushed
-        self._on_failure = on_failure
-        self._stopped = self._given_up = False
-
-    def want(self) -> None:
-        """Flushes what is appended by now; a leader waits for `append_linger_ms` for more of it."""
-        self.is_wanted = True
-        if self.is_running:
-            return
-        self.is_running = True
-        if self._config.append_linger_ms > 0 and self._state.is_leader:
-            self._world.clock.call_later(self._config.append_linger_ms, self._spawn)
-        else:
-            self._spawn()
-
-    def stop(self) -> None:
-        """Lets a running flush end, without waiting for descriptors."""
-        self._stopped = True
-
-    def give_up(self) -> None:
-        """The replica has failed: the running flush is the last."""
-        self._given_up = True
-
-    def _spawn(self) -> None:
-        self._world.spawn(self.flush(), "raft flush")
-
-    async def flush(self) -> None:
-        """Flushes until nothing is left of what was wanted."""
-        self.is_running = True
-        try:
-            while self.is_wanted and not self._given_up:
-                self.is_wanted = False
-                generation, offset = self._state.log.generation, self._state.log.end_offset
-                try:
-                    if (job := self._log.begin_flush()) is not None:
-                        await self._world.workers.run(job.run)
-                        if not self._log.end_flush(job, self._world.clock.wall_ms()):
-                            self.is_wanted = True
-                except OutOfResources as shortage:
-                    if self._stopped:
-                        return
-                    logger.error("[raft %d] waits with its flush: %s", self._config.node_id, shortage)
-                    self.is_wanted = True
-                    await pause(self._world.clock, RETRY_MS)
-                    continue
-                self._on_flushed(Flushed(generation, offset))
-        except Exception as failure:
-            self._on_failure(failure)
-        finally:
-            self.is_running = False

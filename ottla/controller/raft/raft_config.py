@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.server.config.key import LONG_MAX
 from ottla.server.config.settings import setting
+from ottla.storage.reserve import RESERVE_BYTES
 
 NO_VOTERS = VoterSet()
 
@@ -54,6 +55,8 @@ class RaftConfig:
     segment_ms: int = setting("metadata.log.segment.ms")
     retention_bytes: int = setting("metadata.max.retention.bytes", unlimited)
     retention_ms: int = setting("metadata.max.retention.ms", unlimited)
+    #: The room that is kept on the disk for votes and for what a leader has sent.
+    reserve_bytes: int = RESERVE_BYTES
 
     @property
     def key(self) -> ReplicaKey:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.metrics import RaftMetrics
-from ottla.controller.raft import metadata_log, transitions
+from ottla.controller.raft import log_flusher, transitions
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
@@ -81,7 +81,7 @@ async def test_a_flush_that_finds_no_descriptor_is_tried_again_and_commits_nothi
             return open_file(*args, **kwargs)
 
         monkeypatch.setattr(os, "open", out_of_descriptors)
-        monkeypatch.setattr(metadata_log, "RETRY_MS", 1)
+        monkeypatch.setattr(log_flusher, "RETRY_MS", 1)
         node.raft.append([b"one"])
         await until(lambda: refused >= 2, "two flushes without a descriptor")
         assert node.state.records == [] and node.raft.failure is None
