@@ -200,8 +200,9 @@ def live(run: Callable[[], int]) -> NoReturn:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a full disk must not send it back to its parent's code
+                stream.flush()
         os._exit(code)
 
 

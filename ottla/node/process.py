@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ottla.node.child import LOG_FILE_VARIABLE, inherited_pipes, report_ready
@@ -133,10 +134,12 @@ async def _started(node: Node) -> BaseException | None:
 def _explain(failure: BaseException) -> None:
     """One sentence for the person who started the node; a traceback would only hide it."""
     log.debug("Could not start", exc_info=failure)
-    print(f"ottla start: {failure}", file=sys.stderr)
     remedy = failure.what_to_try if isinstance(failure, ConfigError) else FULL_DISK_REMEDY if is_full(failure) else None
-    if remedy:
-        print(f"  try: {remedy}", file=sys.stderr)
+    # Standard error may be a file on the disk that is full: the node has to be stopped in order all the same.
+    with suppress(OSError):
+        print(f"ottla start: {failure}", file=sys.stderr)
+        if remedy:
+            print(f"  try: {remedy}", file=sys.stderr)
 
 
 def is_full(failure: BaseException) -> bool:

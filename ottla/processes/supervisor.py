@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO
 
 from ottla.node.child import inherited_pipes, report_ready, spawn
@@ -286,7 +287,8 @@ def _how(code: int) -> str:
 
 
 def _refused(failure: Exception) -> int:
-    print(f"ottla start: {failure}", file=sys.stderr)
-    if isinstance(failure, ConfigError) and failure.what_to_try:
-        print(f"  try: {failure.what_to_try}", file=sys.stderr)
+    with suppress(OSError):  # standard error may be on a full disk
+        print(f"ottla start: {failure}", file=sys.stderr)
+        if isinstance(failure, ConfigError) and failure.what_to_try:
+            print(f"  try: {failure.what_to_try}", file=sys.stderr)
     return 1

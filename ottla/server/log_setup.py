@@ -109,6 +109,8 @@ class BatchWriter(logging.handlers.QueueListener):
         self._stream = stream
         self._formatter = OneLine(FORMAT, DATE_FORMAT)
         self._stopping = threading.Event()
+        self._missing = 0
+        self._why = ""
 
     def close(self) -> None:
         """Write the remaining events, and take no more."""
@@ -131,13 +133,25 @@ class BatchWriter(logging.handlers.QueueListener):
                 self._stopping.wait(REST_S)
 
     def _write(self, events: list[logging.LogRecord]) -> None:
+        """Writes lines. A closed pipe or a full disk loses them, is said on standard error once, and in the log once it can be written."""
+        if not events:
+            return
         try:
-            self._stream.write("".join(f"{self._formatter.format(event)}\n" for event in events))
+            missing = [self._note_of_missing()] if self._missing else []
+            self._stream.write("".join(f"{self._formatter.format(event)}\n" for event in (*missing, *events)))
             self._stream.flush()
-        except Exception:
-            # A closed pipe, a full disk: these lines are lost, and the node goes on.
-            if logging.raiseExceptions and sys.stderr is not None:
-                traceback.print_exc()
+            self._missing = 0
+        except Exception as failure:
+            is_first, self._missing, self._why = not self._missing, self._missing + len(events), str(failure)
+            # Standard error may be the same file, and this thread must not end: nothing would be written until the next start.
+            with suppress(Exception):
+                if is_first and logging.raiseExceptions and sys.stderr is not None:
+                    traceback.print_exc()
+
+    def _note_of_missing(self) -> logging.LogRecord:
+        # A stream with a buffer may have kept some of them.
+        text = f"At most {self._missing} events before this one are missing: they could not be written ({self._why})"
+        return log.makeRecord(log.name, logging.WARNING, __file__, 0, text, (), None)
 
 
 def set_up(level: str = "INFO", stream: Stream | None = None) -> BatchWriter:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
+import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,6 +117,72 @@ def test_a_stuck_stream_costs_events_and_no_time() -> None:
     writer.close()
     assert "events were not logged" in out.getvalue()
     assert "afterwards" in out.getvalue()
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk that is full for a while. Standard error goes there, too, as in `ottla dev`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+        self.refused = threading.Event()
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            self.refused.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_after_a_full_disk_lines_are_written_again_and_those_that_are_missing_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = FullDisk()
+    monkeypatch.setattr("sys.stderr", out)
+    writer = begin(out)
+    log = logging.getLogger("a")
+    log.info("before")
+    while "before" not in out.getvalue():
+        threading.Event().wait(0.01)
+    out.is_full = True
+    for number in range(3):
+        out.refused.clear()
+        log.info("while it is full: %d", number)
+        assert out.refused.wait(30)
+    while writer._events.qsize():
+        threading.Event().wait(0.01)
+    out.is_full = False
+    log.info("after")
+    log.info("and after")
+    writer.close()
+    lines = out.getvalue().splitlines()
+    assert [line.split("] ", 1)[1] for line in lines] == [
+        "INFO before (a)",
+        "WARNING At most 3 events before this one are missing: they could not be written"
+        " ([Errno 28] No space left on device) (ottla.server.log_setup)",
+        "INFO after (a)",
+        "INFO and after (a)",
+    ]
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_closed_pipe_is_said_once_on_standard_error_and_the_thread_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    errors = io.StringIO()
+    monkeypatch.setattr("sys.stderr", errors)
+    with suppress(BrokenPipeError), os.fdopen(writing, "w") as pipe:
+        writer = begin(pipe)
+        for _ in range(3):
+            logging.getLogger("a").info("to nobody")
+            while writer._events.qsize():
+                threading.Event().wait(0.01)
+        writer.close()
+        assert writer._missing == 3
+    assert errors.getvalue().count("BrokenPipeError") == 1
 
 
 @pytest.mark.usefixtures("root_as_it_was")

@@ -21,7 +21,7 @@ class PartitionLog(Protocol):
         `transaction_version` is that of the transaction which a marker ends.
 
         Raises KafkaError and changes nothing when the append is rejected (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-        MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...).
+        MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ..., COORDINATOR_NOT_AVAILABLE while the disk has no room).
         """
         ...
 

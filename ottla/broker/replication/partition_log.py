@@ -9,7 +9,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log, Origin
 
 ACKS_ALL = -1
@@ -29,6 +29,9 @@ class ReplicatedPartitionLog:
             appended = self._partition(tp).append(
                 batches, ACKS_ALL, self._clock.wall_ms(), Origin.COORDINATOR, transaction_version
             )
+        except DiskFull as shortage:
+            # The directory stays online, and so does this coordinator: there is no other one to look for.
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(shortage)) from shortage
         except StorageFailure as failure:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         return appended.last_offset

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -84,10 +84,16 @@ def check_ports(nodes: Sequence[Node]) -> None:
 # -- What it says --------------------------------------------------------------------------------------------------------
 
 
+def _say(text: str) -> None:
+    """Say it on standard error, which may be a closed pipe or a file on a full disk: the nodes go on all the same."""
+    with suppress(OSError):
+        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+
+
 def print_ready(nodes: Sequence[Node], node: Node) -> None:
     """Print that one of several nodes serves: a busy machine takes its time."""
     if len(nodes) > 1:
-        print(f"{PROGRAM}: node {node.id} serves", file=sys.stderr, flush=True)
+        _say(f"node {node.id} serves")
 
 
 def print_nodes(
@@ -151,7 +157,7 @@ def watch(nodes: Sequence[Node]) -> int:
         for node in nodes:
             if node.process is not None and not node.ended and node.process.poll() is not None:
                 node.ended = True
-                print(f"{PROGRAM}: node {node.id} has ended ({node.process.returncode})", file=sys.stderr, flush=True)
+                _say(f"node {node.id} has ended ({node.process.returncode})")
         if all(node.ended for node in nodes):
             return 1
         signal.sigtimedwait([], 0.2)
@@ -219,13 +225,13 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
             print_nodes(nodes, arguments.json, time.monotonic() - began, files, services)
             return watch(nodes)
     except Stopped:
-        print(f"{PROGRAM}: stopping", file=sys.stderr, flush=True)
+        _say("stopping")
         return 0
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for node in local_nodes.stop(nodes):
-            print(f"{PROGRAM}: node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr)
+            _say(f"node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed")
 
 
 if __name__ == "__main__":
