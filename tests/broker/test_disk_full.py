@@ -106,6 +106,57 @@ def ottla(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_combined_node_outlives_a_full_disk_with_idle_time_and_an_abort(small_disk: Path) -> None:
+    """An idle quorum writes to its log twice a second, and an abort to the index of its segment: both ended the node."""
+    from confluent_kafka import KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin_port = free_ports(1)[0]
+    node = start_node(
+        small_disk / "data",
+        **{"ottla.admin.listener": f"127.0.0.1:{admin_port}", "metadata.max.idle.interval.ms": "2"},
+    )
+
+    def get(path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}{path}", timeout=30) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            return refused.read().decode()
+
+    client = {"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 0}
+    try:
+        node.create(TOPIC)
+        transactional = Producer({**client, "transactional.id": "t"})
+        transactional.init_transactions(30)
+        transactional.begin_transaction()
+        transactional.produce(TOPIC, b"aborted")
+        assert transactional.flush(30) == 0
+        ballast = take_the_rest(small_disk)
+        with node.wire() as wire:
+            assert fill(wire)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+            eventually(lambda: "[-] metadata disk space" in get("/readyz"), "the shortage to be shown")
+            assert "ottla_metadata_log_short_of_room 1" in get("/metrics")
+            admin = AdminClient(client)
+            with pytest.raises(KafkaException) as refused:
+                admin.create_topics([NewTopic("more", 1, 1)])["more"].result(30)
+            assert refused.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
+            assert "no room for changes of metadata" in refused.value.args[0].str()
+            transactional.abort_transaction(30)  # the coordinator keeps it until its marker finds room
+            assert produce(wire) == ErrorCode.KAFKA_STORAGE_ERROR
+            health = get("/healthz")
+            assert "[+] metadata log" in health and "[-]" not in health, "an orchestrator does not start it again"
+            ballast.unlink()
+            eventually(lambda: produce(wire) == 0, "a produce to be taken again")
+        eventually(lambda: "[+] metadata disk space" in get("/readyz"), "the room to be noticed")
+        node.create("more")
+        transactional.begin_transaction()
+        transactional.produce(TOPIC, b"committed")
+        transactional.commit_transaction(30)
+    finally:
+        assert stop_node(node) == 0
+
+
 def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
     """`produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
     node = start_node(small_disk / "data")

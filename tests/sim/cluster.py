@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.histories import Violation
-from tests.sim.disk import Killed
+from tests.sim.disk import Killed, is_full
 from tests.sim.formatting import format_node
 from tests.sim.loop import LANE, OUTSIDE, Lane
 from tests.sim.network import SimHub
@@ -76,6 +76,16 @@ class SimNode:
         return (
             self.server is not None and self.server.logs is not None and bool(self.server.logs.open.offline_directories)
         )
+
+    @property
+    def end_of_full_disk(self) -> BaseException | None:
+        """Why the node, or one of its directories, has ended for lack of room."""
+        if self.server is None or self.server.logs is None:
+            return None
+        failures = [directory.failure for directory in self.server.logs.directories]
+        if self.server.failed.done():
+            failures.append(self.server.failed.result())
+        return next(filter(is_full, failures), None)
 
     def partitions(self) -> Iterator[Partition]:
         if self.server is not None and self.server.broker is not None:

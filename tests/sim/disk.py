@@ -17,11 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
+from ottla.storage.errors import FULL, DiskFull, LogDirectoryLocked, StorageFailure
 from tests.sim.inodes import Directory, Inode, Mapped, is_held, poison
 from tests.sim.threads import Threads, before_each
 
 CAPACITY_BYTES = 1 << 40
+
+
+def is_full(failure: BaseException | None) -> bool:
+    cause = failure.cause if isinstance(failure, StorageFailure) else failure
+    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 class Killed(BaseException):

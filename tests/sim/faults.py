@@ -16,9 +16,11 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from ottla.controller.raft.metadata_log import DIRECTORY, RESERVE
 from ottla.controller.raft.voters import ReplicaKey
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.storage.errors import StorageFailure
+from tests.histories import Violation
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import SUPERVISOR_SECONDS, SimCluster, SimNode
 from tests.sim.disk import CAPACITY_BYTES
@@ -70,6 +72,7 @@ class Faults:
         self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
+        self.not_outlived: list[str] = []
 
     async def run(self, seconds: float, pause_seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -103,6 +106,8 @@ class Faults:
             if node.server is None:
                 node.boot()
         self.history.note("healed")
+        if self.not_outlived:
+            raise Violation("54", "; ".join(self.not_outlived))
 
     def _spawn(self, coroutine: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)
@@ -393,10 +398,17 @@ class Faults:
                 hub.mend(*link)
 
     async def full_disk(self, node: SimNode) -> None:
+        """The node has to outlive it, and to go on by itself once there is room: also after a long time, and with its reserve used up."""
         disk = node.host.disk
-        disk.room_bytes = disk.used_bytes() + self.rng.choice((0, 500, 5000))
-        await asyncio.sleep(self.rng.uniform(0.2, 4))
+        room, seconds = self.rng.choice((0, 500, 5000)), self.rng.uniform(0.2, 4)
+        reserve = f"{node.metadata_directory}/{DIRECTORY}/{RESERVE}"
+        if int(seconds * 1000) % 3 == 0 and disk.exists(reserve):
+            disk.truncate(reserve, 0)
+        disk.room_bytes = disk.used_bytes() + room
+        await asyncio.sleep(seconds if seconds < 3 else 8 * seconds)
         disk.room_bytes = CAPACITY_BYTES
+        if node.is_serving and (why := node.end_of_full_disk):
+            self.not_outlived.append(f"{node} has not outlived a full disk: {why}")
         if node.has_failed:
             await self._down(node, power=False)
 

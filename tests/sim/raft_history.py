@@ -30,9 +30,9 @@ from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
-from ottla.storage.errors import FULL, StorageFailure
+from ottla.storage.errors import StorageFailure
 from ottla.storage.reserve import RESERVE_BYTES
-from tests.sim.disk import CAPACITY_BYTES, Killed
+from tests.sim.disk import CAPACITY_BYTES, Killed, is_full
 from tests.sim.loop import run
 from tests.sim.network import SimHub
 from tests.sim.world import SimHost
@@ -42,11 +42,6 @@ PORT = 9093
 #: How long a healed quorum may take to agree, in virtual milliseconds.
 AGREE_MS_MAX = 60_000
 STOP_SECONDS_MAX = 10
-
-
-def is_full(failure: BaseException) -> bool:
-    cause = failure.cause if isinstance(failure, StorageFailure) else failure
-    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 class Truth:

@@ -219,7 +219,7 @@ class StorageHistory:
             if other.log is None and self.logs.directories[0].online:
                 self._create(other)  # it was refused
         if not self.logs.directories[0].online:
-            assert fault != "none", f"failed for no reason: {self.logs.directories[0].failure}"
+            assert fault not in ("none", "full"), f"failed for no reason: {self.logs.directories[0].failure}"
             self._offline(partition)
             return False
         self._take_note_of_flushes()

@@ -258,9 +258,7 @@ def steps_before_the_last_is_written(self: RaftNode) -> bool:
     ],
     ids=["the replica ends", "the core goes on"],
 )
-def test_it_is_noticed_if(
-    owner: type, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_noticed_if(owner: type, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, wrong)
     with pytest.raises(AssertionError):
         test_a_follower_without_a_reserve_stands_still_and_catches_up_with_room()

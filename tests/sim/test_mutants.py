@@ -206,6 +206,7 @@ MUTANTS: dict[str, Patch] = {
     "a new topic inherits a deleted one's checkpoints": (LogCheckpoints, "forget", nothing),
     "the topic id is not synced": (durability, "sync_topic_id", nothing),
     "transaction indexes keep what was truncated": (TransactionIndex, "truncate_to", nothing),
+    "a marker is appended before there is room for its entry": (TransactionIndex, "make_room", nothing),
     "aborted transactions are not listed again": (TransactionIndex, "append_if_missing", nothing),
     "every stop claims to be clean": (Log, "close", close_and_claim_success),
     "a failed log takes writes": (PartitionDir, "failure", NEVER_FAILED),

@@ -11,19 +11,32 @@ from ottla.storage.files import OsFiles
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 
 
+#: What one call takes of a full disk, if a file has been cut meanwhile.
+BLOCK_BYTES = 4096
+
+
 class Disk:
     """The state of the disk below all files of the node."""
 
     def __init__(self) -> None:
         self.full = False
         self.slow_ms = 0
+        self._freed = 0
+
+    def free(self, count: int) -> None:
+        """A file has been cut by so many bytes: also on a full disk there is as much room now."""
+        self._freed = self._freed + max(0, count) if self.full else 0
 
     def allocate(self, path: str) -> None:
         """
         Raises:
             DiskFull: there is no room for another block.
         """
-        if self.full:
+        if not self.full:
+            self._freed = 0
+        elif self._freed >= BLOCK_BYTES:
+            self._freed -= BLOCK_BYTES
+        else:
             raise failure_of(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path))
 
     def flush(self) -> None:
@@ -49,6 +62,11 @@ class SpoiledFiles(OsFiles):
     def pwrite(self, path: str, offset: int, data: bytes) -> None:
         self._disk.allocate(path)
         super().pwrite(path, offset, data)
+
+    def truncate(self, path: str, size: int) -> None:
+        before = self.size(path) or 0
+        super().truncate(path, size)
+        self._disk.free(before - size)
 
     def reserve(self, path: str, size: int) -> None:
         self._disk.allocate(path)
