@@ -333,6 +333,9 @@ class SimDisk:
     def modified_ms(self, path: str) -> int:
         return self._must(path).modified_ms
 
+    def changed_ns(self, path: str) -> int:
+        return self.modified_ms(path) * 1_000_000
+
     def truncate(self, path: str, size: int) -> None:
         inode = self._must(path)
         self.changing("truncate", path)

@@ -1,7 +1,8 @@
 """The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
 
-A change comes from the dynamic configuration or from a file that has another time or size. The new context is made and checked
-first; if the check fails, the old one stays, and one log line has the reason.
+A change comes from the dynamic configuration or from a file that has another time or size, or other rights. The new context is made
+and checked first. If that fails, the old one stays, a log line has the reason, and the change is tried again until it succeeds: what was
+wrong may be something that the files do not show, as the rights of their directory.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 
 #: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
 LOOK_MS = 1_000
+#: The interval of trying a change again that could not be made: a key store with a password takes up to 30 ms.
+RETRY_MS = 5_000
+#: The interval of the log line while it cannot be made.
+REPEAT_MS = 600_000
 
 
 class ListenerTls:
@@ -57,6 +62,10 @@ class Side:
     make: Callable[[TlsProperties], Made]
     keys: KeyStore | None
     files: dict[str, tuple[int, int | None]]
+    #: Why the last change could not be made, when it is tried again, and when the log says so again.
+    rejection: str | None = None
+    retry_ms: int = 0
+    repeat_ms: int = 0
 
 
 class NodeTls:
@@ -135,7 +144,7 @@ class NodeTls:
         states = {}
         for path in store_files(properties):
             try:
-                states[path] = files.modified_ms(path), files.size(path)
+                states[path] = files.changed_ns(path), files.size(path)
             except (OSError, StorageFailure):
                 states[path] = -1, None
         return states
@@ -146,10 +155,14 @@ class NodeTls:
 
     def _look(self) -> None:
         try:
-            changed = [side for side in self._sides if side.files != self._file_states(self.properties(side.listener))]
-            self._replace(changed, "their files have changed")
+            self._replace([side for side in self._sides if self._is_due(side)], "their files have changed")
         finally:
             self._look_later()
+
+    def _is_due(self, side: Side) -> bool:
+        if side.rejection is not None and self._world.clock.mono_ms() >= side.retry_ms:
+            return True
+        return side.files != self._file_states(self.properties(side.listener))
 
     def _configured(self, changed: frozenset[str]) -> None:
         def concerns(side: Side) -> bool:
@@ -173,14 +186,17 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # The states are those of the files that are tried now, so that an invalid file is reported once, not at each check.
+            # Those of the files that are tried now: one that is replaced meanwhile is another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
                 self._check_change(side, properties, made)
             except ConfigError as error:
-                rejected.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
+                why = f"{error} ({error.what_to_try})"
+                if self._reject(side, why):
+                    rejected.setdefault(why, []).append(side.name)
                 continue
+            side.rejection = None
             side.holder.context, side.keys = made.context, made.keys
             replaced.append(side.name)
             self._note(side.name, made.keys)
@@ -188,6 +204,15 @@ class NodeTls:
             log.error("The certificates of %s stay as they are: %s", ", ".join(names), why)
         if replaced:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
+
+    def _reject(self, side: Side, why: str) -> bool:
+        """The change is tried again later. Returns whether the log has to say why: it is news, or has not been said for a while."""
+        now_ms = self._world.clock.mono_ms()
+        is_due = why != side.rejection or now_ms >= side.repeat_ms
+        side.rejection, side.retry_ms = why, now_ms + RETRY_MS
+        if is_due:
+            side.repeat_ms = now_ms + REPEAT_MS
+        return is_due
 
     def _check_change(self, side: Side, properties: TlsProperties, made: Made) -> None:
         if side.keys is not None and made.keys is None:

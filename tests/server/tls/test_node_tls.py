@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,9 @@ from ottla.server.principal import ANONYMOUS
 from ottla.server.tls import node_tls
 from ottla.server.tls.node_tls import NodeTls
 from ottla.server.world import RealWorld
+from ottla.storage.errors import failure_of
+from ottla.storage.files import OsFiles
+from tests.manual_clock import ManualClock
 from tests.server.tiny_node import until
 
 AUTHORITY = Authority.create("test CA")
@@ -90,6 +96,61 @@ async def test_a_file_that_cannot_be_used_is_reported_once_and_the_next_one_is_t
     assert "have been replaced: their files have changed" in caplog.text
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert "(CN=node) is valid until" in warning.getMessage()
+    tls.stop()
+
+
+class Locked(OsFiles):
+    """Files that may not be read although nothing of them changes: the rights of their directory are wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_locked = False
+
+    def read(self, path: str) -> bytes | None:
+        if self.is_locked:
+            raise failure_of(path, OSError(errno.EACCES, os.strerror(errno.EACCES), path))
+        return super().read(path)
+
+
+@pytest.mark.parametrize("name", ["node.pem", "ca.pem"])
+async def test_files_that_cannot_be_read_are_tried_until_they_can_be_said_at_intervals_and_then_taken(
+    name: str, tmp_path: Path, real: RealWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    clock, files = ManualClock(), Locked()
+    tls = NodeTls(replace(real.world, clock=clock, files=files), configured(tmp_path))
+    listener, peers = tls.of_listener("SSL", "SSL"), tls.to_peers("SSL")
+    before = listener.context, peers.context
+    files.is_locked = True
+    renewed = AUTHORITY.issue("node", ["localhost"])
+    contents = {"node.pem": renewed.key_pem + renewed.chain_pem, "ca.pem": AUTHORITY.pem + AUTHORITY.pem}
+    (tmp_path / name).write_text(contents[name])
+    clock.advance(node_tls.REPEAT_MS - 60_000)
+    assert (caplog.text.count("stay as they are"), caplog.text.count("Permission denied")) == (1, 1)
+    assert "listener SSL, connections to SSL" in caplog.text
+    clock.advance(120_000)
+    assert caplog.text.count("stay as they are") == 2
+    files.is_locked = False
+    clock.advance(node_tls.RETRY_MS + node_tls.LOOK_MS)
+    assert "The certificates of listener SSL, connections to SSL have been replaced" in caplog.text
+    assert listener.context is not before[0] and peers.context is not before[1]
+    taken = listener.context
+    clock.advance(node_tls.REPEAT_MS)
+    assert listener.context is taken, "what was taken is not made again"
+    tls.stop()
+
+
+async def test_rights_that_are_mended_are_noticed_at_once(tmp_path: Path, real: RealWorld) -> None:
+    clock = ManualClock()
+    tls = NodeTls(replace(real.world, clock=clock), configured(tmp_path))
+    listener = tls.of_listener("SSL", "SSL")
+    before = listener.context
+    written = (tmp_path / "node.pem").stat()
+    await asyncio.sleep(0.02)  # a tick of the kernel's clock
+    (tmp_path / "node.pem").chmod(0o600)
+    assert (tmp_path / "node.pem").stat().st_mtime_ns == written.st_mtime_ns
+    clock.advance(node_tls.LOOK_MS)
+    assert listener.context is not before
     tls.stop()
 
 
