@@ -19,6 +19,7 @@ from ottla.server.config.key import ConfigError, Values
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.sasl.oauthbearer import ENDPOINT, MS_PER_S
 from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
 
 #: The limit of an identity provider's response; a key set has a few KB.
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -202,7 +203,10 @@ class JwtBearer(EndpointTokens):
         return header, payload
 
     def _read(self, path: str) -> bytes:
-        data = self._world.files.read(path)
+        try:
+            data = self._world.files.read(path)
+        except StorageFailure as failure:
+            raise ValueError(str(failure)) from None
         if data is None:
             raise ValueError(f"there is no file {path}")
         return data

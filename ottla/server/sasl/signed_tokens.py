@@ -21,6 +21,7 @@ from ottla.server.clock import pause
 from ottla.server.sasl.identity_provider import fetch, without_secrets
 from ottla.server.sasl.oauthbearer import Token, TokenRejected, check_times, text_claim
 from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +126,8 @@ def read_keys(data: bytes) -> Keys:
 
 #: A token with an unknown key id causes an early refresh. This interval limits how often clients can cause one.
 EARLY_REFRESH_INTERVAL_MS = 10_000
+#: The interval of the log line while keys cannot be fetched.
+REPEAT_MS = 600_000
 
 
 class KeySet:
@@ -140,6 +143,7 @@ class KeySet:
         self._retry_ms_max = retry_ms_max
         self._fetched_ms = -EARLY_REFRESH_INTERVAL_MS
         self._early = asyncio.Event()
+        self._said, self._said_ms = "", 0
         self.keys: Keys = {}
         world.spawn(self._run(), f"keys of {self._shown_url}")
 
@@ -155,14 +159,22 @@ class KeySet:
             self._fetched_ms = self._world.clock.mono_ms()
             try:
                 self.keys = read_keys(await self._read())
-            except (OSError, ValueError) as error:
-                log.error("Keys of %s could not be fetched, those that are known stay: %s", self._shown_url, error)
+            except (OSError, ValueError, StorageFailure) as error:
+                self._say(str(error))
                 await pause(self._world.clock, retry_ms)
                 retry_ms = min(2 * retry_ms, self._retry_ms_max)
                 continue
             log.info("%d keys fetched of %s", len(self.keys), self._shown_url)
+            self._said = ""
             retry_ms = self._retry_ms
             await self._wait()
+
+    def _say(self, why: str) -> None:
+        """Another reason is said at once, the same one not before it has lasted for a while."""
+        now_ms = self._world.clock.mono_ms()
+        if why != self._said or now_ms - self._said_ms >= REPEAT_MS:
+            self._said, self._said_ms = why, now_ms
+            log.error("Keys of %s could not be fetched, those that are known stay: %s", self._shown_url, why)
 
     async def _wait(self) -> None:
         """Wait until the keys are due for a refresh, or a key is missing."""

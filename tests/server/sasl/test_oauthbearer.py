@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ from ottla.server.sasl.oauthbearer import (
 from ottla.server.sasl.peer_login import OAuthBearerClient
 from ottla.server.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, KeySet, SignedTokens, read_keys
 from ottla.server.world import RealWorld
+from ottla.storage.errors import failure_of
+from ottla.storage.files import OsFiles
 from tests.server.tiny_node import until
 
 DEFAULTS: dict[str, Any] = {name: key.default for name, key in BROKER_CONFIGS.items()}
@@ -334,6 +339,55 @@ async def test_keys_can_be_in_a_file(tmp_path: Path) -> None:
     await until(lambda: keys._early.is_set() or keys.keys)
     file.write_bytes(key_set(("rotated", RSA)))
     await until(lambda: set(keys.keys) == {"rotated"})
+    await real.close()
+
+
+class Locked(OsFiles):
+    """Files that this process may not read: root may read all that there are."""
+
+    is_locked = True
+
+    def read(self, path: str) -> bytes | None:
+        if self.is_locked:
+            raise failure_of(path, OSError(errno.EACCES, os.strerror(errno.EACCES), path))
+        return super().read(path)
+
+
+async def test_a_file_of_keys_that_cannot_be_read_is_said_once_and_tried_until_its_rights_are_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, files = RealWorld(asyncio.get_running_loop()), Locked()
+    file = tmp_path / "keys.json"
+    file.write_bytes(key_set(("rsa", RSA)))
+    keys = KeySet(replace(real.world, files=files), file.as_uri(), 3_600_000, 1, 2)
+    await until(lambda: "could not be fetched" in caplog.text)
+    await asyncio.sleep(0.05)
+    assert caplog.text.count("Permission denied") == 1 and not keys.keys
+    files.is_locked = False
+    await until(lambda: set(keys.keys) == {"rsa"})
+    await real.close()
+
+
+async def test_a_private_key_that_cannot_be_read_rejects_a_login_and_is_read_again_for_the_next(
+    tmp_path: Path,
+) -> None:
+    real, files = RealWorld(asyncio.get_running_loop()), Locked()
+    assertion = tmp_path / "assertion.jwt"
+    assertion.write_text("the.signed.assertion")
+    values = {name: key.default for name, key in BROKER_CONFIGS.items()}
+    with provider() as (idp, url):
+        idp.answer = b'{"access_token": "the-token", "expires_in": 60}'
+        values |= {ENDPOINT: url, "sasl.oauthbearer.assertion.file": str(assertion)}
+        files.is_locked = False
+        tokens = JwtBearer(replace(real.world, files=files), values, {})
+        files.is_locked = True
+        with pytest.raises(LoginRejected, match="Permission denied"):
+            await tokens.token()
+        files.is_locked = False
+        assert await tokens.token() == "the-token"
+        files.is_locked = True
+        with pytest.raises(ConfigError, match="Permission denied"):
+            JwtBearer(replace(real.world, files=files), values, {})
     await real.close()
 
 
