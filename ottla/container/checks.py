@@ -18,7 +18,7 @@ from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
-from ottla.storage.errors import InconsistentLogDirectory
+from ottla.storage.errors import FULL, InconsistentLogDirectory
 from ottla.storage.files import OsFiles
 
 
@@ -89,7 +89,7 @@ def check_directories(config: NodeConfig, resolution: Resolution, root: str = ""
 def _volume_remedy(path: str, number: int | None) -> str:
     if number == errno.EROFS:
         return f"mount a volume at {path} that is not read-only"
-    if number == errno.ENOSPC:
+    if number in FULL:
         return f"make room on the volume at {path}"
     user = os.getuid()
     return f"mount a volume at {path} that this user may write (chown {user}, or run the container with --user of its owner)"

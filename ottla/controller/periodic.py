@@ -23,7 +23,7 @@ from ottla.controller.decisions.leaving import (
 )
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.runtime import Controller, Decide, T
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import NoOpRecord
 from ottla.server.clock import TimerHandle
 
@@ -125,7 +125,8 @@ class ScheduledTasks:
         try:
             self._controller.write(decide)
         except KafkaError as error:
-            log.info("A periodic decision was rejected: %s", error)
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:  # the quorum says each minute that its disk is full
+                log.info("A periodic decision was rejected: %s", error)
             return False
         except Exception:
             # The timer must be set again nevertheless: otherwise sessions would not expire any more in this epoch.

@@ -137,21 +137,21 @@ class BatchWriter(logging.handlers.QueueListener):
         if not events:
             return
         try:
-            missing = [self._note_of_missing()] if self._missing else []
-            self._stream.write("".join(f"{self._formatter.format(event)}\n" for event in (*missing, *events)))
+            self._stream.write("".join(f"{self._formatter.format(event)}\n" for event in events))
             self._stream.flush()
-            self._missing = 0
         except Exception as failure:
             is_first, self._missing, self._why = not self._missing, self._missing + len(events), str(failure)
             # Standard error may be the same file, and this thread must not end: nothing would be written until the next start.
             with suppress(Exception):
                 if is_first and logging.raiseExceptions and sys.stderr is not None:
                     traceback.print_exc()
-
-    def _note_of_missing(self) -> logging.LogRecord:
-        # A stream with a buffer may have kept some of them.
-        text = f"At most {self._missing} events before this one are missing: they could not be written ({self._why})"
-        return log.makeRecord(log.name, logging.WARNING, __file__, 0, text, (), None)
+            return
+        if self._missing:
+            missing, self._missing = self._missing, 0
+            # A stream with a buffer may have kept some of them.
+            log.warning(
+                "At most %d events are missing before the last ones: they could not be written (%s)", missing, self._why
+            )
 
 
 def set_up(level: str = "INFO", stream: Stream | None = None) -> BatchWriter:

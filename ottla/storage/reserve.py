@@ -1,7 +1,7 @@
 """Room that is kept on a disk for small writes which must not fail when others have filled it: votes, epochs, a follower's batches.
 
 A file of so many allocated bytes. It is given up piece by piece, each at the moment at which a write has found no room and is made
-again at once, because whoever else writes to the disk takes what is left. Once there is room, it is allocated again.
+again at once, because others that write to the disk take what is left. Once there is room, it is allocated again.
 """
 
 from __future__ import annotations

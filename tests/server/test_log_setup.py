@@ -154,15 +154,17 @@ def test_after_a_full_disk_lines_are_written_again_and_those_that_are_missing_ar
         threading.Event().wait(0.01)
     out.is_full = False
     log.info("after")
-    log.info("and after")
+    while "after" not in out.getvalue() or writer._events.qsize():
+        threading.Event().wait(0.01)
+    log.info("and later")
     writer.close()
     lines = out.getvalue().splitlines()
     assert [line.split("] ", 1)[1] for line in lines] == [
         "INFO before (a)",
-        "WARNING At most 3 events before this one are missing: they could not be written"
-        " ([Errno 28] No space left on device) (ottla.server.log_setup)",
         "INFO after (a)",
-        "INFO and after (a)",
+        "WARNING At most 3 events are missing before the last ones: they could not be written"
+        " ([Errno 28] No space left on device) (ottla.server.log_setup)",
+        "INFO and later (a)",
     ]
 
 
@@ -177,7 +179,7 @@ def test_a_closed_pipe_is_said_once_on_standard_error_and_the_thread_goes_on(
     with suppress(BrokenPipeError), os.fdopen(writing, "w") as pipe:
         writer = begin(pipe)
         for _ in range(3):
-            logging.getLogger("a").info("to nobody")
+            logging.getLogger("a").info("into a closed pipe")
             while writer._events.qsize():
                 threading.Event().wait(0.01)
         writer.close()

@@ -199,7 +199,7 @@ class RaftHistory:
                 await self._live_full(replica)
 
     async def _live_full(self, replica: Replica) -> None:
-        """It goes on, or stands still, and needs nobody to start it again. Meanwhile it is idle, or asked for more."""
+        """It goes on, or stands still, and needs no other start. Meanwhile it is idle, or asked for more."""
         for _ in range(self.rng.choice((1, 1, 4, 30))):
             await asyncio.sleep(self.rng.choice((0.01, 0.1, 0.5)))
             if replica.is_up and not replica.is_dead and self.rng.random() < 0.5:

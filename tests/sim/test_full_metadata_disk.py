@@ -120,7 +120,7 @@ async def test_the_only_voter_refuses_on_a_full_disk_leads_on_and_takes_appends_
         fill(replica)
         refused = refusal(replica)
         assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert "no space left" in str(refused), "the client is told why"
+        assert "no space left" in str(refused), "the client gets the reason"
         end, epoch = replica.raft.log_end_offset, replica.raft.state.epoch
         await asyncio.sleep(600)
         assert refusal(replica).code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -218,7 +218,7 @@ async def test_a_flush_that_finds_no_room_for_an_epoch_is_tried_again() -> None:
 
 
 @in_simulation
-async def test_operators_are_told_once_a_minute_and_when_there_is_room() -> None:
+async def test_the_log_says_it_once_a_minute_and_when_there_is_room() -> None:
     said: list[str] = []
 
     class Said(logging.Handler):

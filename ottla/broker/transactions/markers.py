@@ -93,6 +93,7 @@ class MarkerSending:
         self._done: Callable[[], None] | None = done
         self._in_flight: set[TopicPartition] = set()
         self._retry: TimerHandle | None = None
+        self._said: dict[TopicPartition, ErrorCode] = {}
 
     def start(self) -> None:
         """Send the markers that are not in flight; complete at once if none is left."""
@@ -164,7 +165,11 @@ class MarkerSending:
                 self._refused()
                 return
             else:
-                log.info("%s: marker for %s-%d failed, again: %s", self.transaction.transactional_id, *tp, error.name)
+                if self._said.get(tp) is not error:  # a full disk refuses it 20 times a second
+                    self._said[tp] = error
+                    log.info(
+                        "%s: marker for %s-%d failed, again: %s", self.transaction.transactional_id, *tp, error.name
+                    )
                 self._retry_later()
         self._check_done()
 

@@ -22,20 +22,18 @@ from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_vo
 from ottla.controller.raft.batches import batch_bytes, split
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
-from ottla.controller.raft.downloads import completed
 from ottla.controller.raft.effects import Effects, PeerReply, PeerRequest
 from ottla.controller.raft.log_flusher import LogFlusher
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords, Message, Received, RequestBody, SnapshotReceived
 from ottla.controller.raft.metadata_log import MetadataLog, opened
-from ottla.controller.raft.notes import Notes
 from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.roles import Follower, Resigned
 from ottla.controller.raft.shortage import RETRY_MS, LogWriter
-from ottla.controller.raft.snapshots import SnapshotWriter
-from ottla.controller.raft.timers import Reminder, TickTimer
+from ottla.controller.raft.snapshots import SnapshotWriter, completed
+from ottla.controller.raft.timers import Notes, Reminder, TickTimer
 from ottla.controller.raft.wire.requests_in import PendingRaftResponse, reply_to_wire
 from ottla.controller.raft.wire.requests_out import Channels
 from ottla.protocol.errors import ErrorCode, KafkaError

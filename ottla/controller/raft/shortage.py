@@ -1,6 +1,6 @@
 """The writes of a replica of the quorum, and what it does while its disk has no room, or the process no descriptor.
 
-    refused    a leader's append finds no room before the core has taken a step: the client is told, and nothing has changed
+    refused    a leader's append finds no room before the core has taken a step: the client gets the reason, and nothing has changed
     reserved   the core has taken a step, and its votes or batches find no room: a piece of the reserve is given up for them
     standing   the reserve is used up, too: the replica stands still, as a process that was stopped (SIGSTOP), until it can write
 
@@ -43,7 +43,7 @@ class LogWriter:
         on_refusal: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`on_written` gets the effects of a step that had to wait, `on_refusal` is called once in each shortage of a leader."""
+        """Takes `on_written`, which gets the effects of a step that had to wait, and `on_refusal`, which is called once in each shortage of a leader."""
         self._clock = clock
         self._node_id = node_id
         self._log = log

@@ -9,6 +9,7 @@ directory is formatted, has the same format; the first leader appends its record
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 
@@ -30,8 +31,12 @@ from ottla.protocol.primitives import Buffer
 from ottla.protocol.records.batch import HEADER_BYTES, BatchView, batch_size, check_batch
 from ottla.protocol.records.control import ControlType, control_batch, control_type
 from ottla.protocol.work import Turn, Work
-from ottla.storage.errors import CorruptFile
+from ottla.server.clock import run_in_turns
+from ottla.server.world import World
+from ottla.storage.errors import CorruptFile, DiskFull
 from ottla.storage.files import Files
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".checkpoint"
 PART = ".part"
@@ -235,6 +240,23 @@ class SnapshotReader:
                     raise CorruptFile(self.path, f"ends inside the batch at byte {position}")
                 wanted *= 4
             position += taken
+
+
+async def completed(world: World, snapshots: Snapshots, snapshot: OffsetAndEpoch) -> ControlRecords | None:
+    """Checks the download, a slice in each turn, and makes it durable on a worker.
+
+    Returns its control records; None if it is damaged, or the disk has no room for its name: it is downloaded again.
+
+    Raises:
+        StorageFailure: the disk has failed.
+    """
+    try:
+        control = await run_in_turns(world.clock, snapshots.checking(snapshot))
+        await world.workers.run(snapshots.finish, snapshot)
+    except (CorruptFile, DiskFull) as fault:
+        logger.error("the downloaded snapshot %s is not used: %s", snapshot, fault)
+        return None
+    return control
 
 
 class SnapshotWriter:

@@ -1,4 +1,4 @@
-"""The timers of a replica: one for the next step of its core, and one that reminds of a leader that is missing."""
+"""The timers of a replica, for the next step of its core and to remind of a leader that is missing; and the core's notes in the log."""
 
 from __future__ import annotations
 
@@ -79,3 +79,17 @@ class Reminder:
             f"no voter is known either, and controller.quorum.bootstrap.servers={servers} has not named any. Was the first "
             "controller formatted with --standalone or --initial-controllers?"
         )
+
+
+class Notes:
+    """The core's notes in the node's log. Rejected requests are retried: a note is logged once, until another one follows."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._last = ""
+
+    def say(self, note: str) -> None:
+        if note != self._last:
+            self._last = note
+            level = logging.WARNING if note.startswith("REFUSED") else logging.INFO
+            logger.log(level, "[raft %d] %s", self._node_id, note)

@@ -7,15 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.needs import skip_because
 
 FULL = Path("/dev/full")
-
-pytestmark = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 
 
 def run(code: str, tmp_path: Path) -> tuple[int, list[str]]:
     """Runs Python code with all output to a full disk; it appends to the file `said`. Returns its exit code and what it has said."""
+    skip_because(None if FULL.exists() else f"there is no {FULL} here")
     said = tmp_path / "said"
     with FULL.open("w") as full:
         ended = subprocess.run(
