@@ -11,8 +11,8 @@ acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a 
 
     successor      one that is reached, and whose metadata has a newer leader epoch of a partition that this broker leads
 
-It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone, or
-one of them knows a successor. If the quorum alone is away there are none, and brokers reach each other and serve on, as Apache
+It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone, twice
+in a row, or one of them knows a successor. If the quorum alone is away there are none, and brokers reach each other and serve on, as Apache
 Kafka's do; so does the last one whose others have ended.
 What other brokers answer does not depend on their own assumption, so that one that is wrong for a second spreads to none.
 """
@@ -115,7 +115,11 @@ class AssumedFencing:
                 self._become(None)
                 await pause(self._world.clock, left_ms)
                 continue
-            why = reason(await self._look())
+            found = await self._look()
+            if not self.is_assumed and Reachability.SUCCESSOR not in found and reason(found) is not None:
+                # It ends all clients' connections. Others, or this process, may have got no processor for a second.
+                found = await self._look()
+            why = reason(found)
             # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process.
             self._become(why if self._session_left_ms() <= 0 else None)
             await pause(self._world.clock, AGAIN_MS)

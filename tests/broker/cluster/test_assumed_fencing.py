@@ -95,6 +95,30 @@ def test_brokers_whose_whole_quorum_is_away_go_on_serving() -> None:
     run(main())
 
 
+def test_brokers_that_are_too_busy_to_answer_once_are_not_taken_for_cut_off() -> None:
+    """While a controller is elected each is out of touch; to end all clients' connections then breaks what they ask the new one."""
+
+    async def main() -> None:
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        one, *others = harness.cluster.brokers
+        harness.cluster.hub.partition(
+            [harness.cluster.by_number[4].host.name], [n.host.name for n in harness.cluster.brokers]
+        )
+        await asyncio.sleep(SESSION_SECONDS)
+        for _ in range(20):
+            for node in others:
+                node.host.pause()
+            await asyncio.sleep(1.3)
+            assert not is_assumed(one)
+            for node in others:
+                node.host.resume()
+            await asyncio.sleep(1.9)  # the third look begins right after the next pause
+            assert not is_assumed(one)
+
+    run(main())
+
+
 def test_a_leader_cut_off_from_the_controllers_alone_stops_serving_once_another_leads_in_its_place() -> None:
     """It reaches all other brokers, and they name its successor."""
 
