@@ -54,7 +54,7 @@ class ForkedNode:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired("a node", timeout or 0)
-            _is_readable(self._exit_fd, left)
+            _readable((self._exit_fd,), left)
         assert self.returncode is not None
         return self.returncode
 
@@ -72,7 +72,7 @@ class ForkedNode:
         with suppress(ConnectionRefusedError):  # as in `send_signal`
             self._control.sendall(faults.encoded())
             answer_fd = self._control.fileno()
-            said = select.select([answer_fd, self._exit_fd], [], [], ANSWER_SECONDS_MAX)[0]
+            said = _readable((answer_fd, self._exit_fd), ANSWER_SECONDS_MAX)
             if not said:
                 raise TimeoutError(f"node process {self.pid} does not take its faults")
             if answer_fd in said:
@@ -85,7 +85,7 @@ class ForkedNode:
         self.send_signal(signal.SIGKILL)
 
     def _look(self) -> None:
-        if not _is_readable(self._exit_fd, 0):
+        if not _readable((self._exit_fd,), 0):
             return
         written = os.read(self._exit_fd, 16)
         if not written:  # the nursery was killed, and would have to say that this node has ended
@@ -168,5 +168,9 @@ class Nursery:
             self._process.wait()
 
 
-def _is_readable(fd: int, seconds: float | None) -> bool:
-    return bool(select.select([fd], [], [], seconds)[0])
+def _readable(fds: Sequence[int], seconds: float | None) -> list[int]:
+    """Those that can be read, or whose other end is closed. A test may have thousands of sockets open, and select ends at 1,024."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -39,6 +40,20 @@ def test_a_start_takes_a_fraction_of_a_second_of_processor(cluster: Cluster) -> 
         times = psutil.Process(cluster.pid(1)).cpu_times()
         taken.append(times.user + times.system)
     assert min(taken) < START_CPU_SECONDS_MAX
+
+
+def test_a_node_is_watched_by_a_test_that_holds_thousands_of_sockets() -> None:
+    """`select` takes no descriptor from 1,024 on: a node that was killed beside a flood of connections could not be stopped."""
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1_100)
+    os.close(reading)
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    node = ForkedNode(os.getpid(), high, -1, -1, control)
+    assert node.poll() is None
+    os.write(writing, b"7")
+    assert (node.wait(10), node.poll()) == (7, 7)
+    os.close(writing)
+    theirs.close()
 
 
 def test_the_exit_code_of_a_node_is_that_of_its_process(cluster: Cluster) -> None:
