@@ -226,7 +226,14 @@ class Controller:
     def _append(self, state: ControlState, records: list[MetadataRecord]) -> None:
         """Append the decision of a client's request as one batch; fencing a broker with many partitions takes several."""
         for start in range(0, len(records), USER_RECORDS_MAX):
-            self._append_batch(state, records[start : start + USER_RECORDS_MAX])
+            try:
+                self._append_batch(state, records[start : start + USER_RECORDS_MAX])
+            except KafkaError:
+                if start:
+                    self._log.resign(
+                        self.epoch
+                    )  # a full disk has refused the rest: the next term decides about what is left
+                raise
 
     def _append_batch(self, state: ControlState, records: list[MetadataRecord]) -> None:
         first = self._log.log_end_offset

@@ -12,7 +12,7 @@ from ottla.controller.decisions.control_state import ControlSettings
 from ottla.controller.decisions.heartbeats import Heartbeats
 from ottla.controller.decisions.index import INDEX_UNITS, ClusterIndex
 from ottla.controller.decisions.leaving import PARTITIONS_PER_TURN, left_by_broker
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.loader import UNITS_A_TURN, MetadataLoader
 from ottla.controller.periodic import ScheduledTasks
@@ -222,6 +222,34 @@ def test_a_batch_that_is_too_large_is_refused_by_its_name_and_the_controller_sta
         quorum.write(topic("a"))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert quorum.controller.is_active and "a" not in quorum.controller.state.image.topics
+
+
+def test_a_decision_of_which_a_full_disk_refuses_the_rest_is_left_to_the_next_term() -> None:
+    """A broker may be fenced then, and lead partitions all the same: who becomes active looks for what is left."""
+    quorum = active()
+
+    def full() -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    quorum.log.on_append = lambda: setattr(quorum.log, "before_append", full)
+    with pytest.raises(KafkaError) as refused:
+        quorum.write(*(topic(f"t{number}") for number in range(USER_RECORDS_MAX + 1)))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert quorum.log.resigned == [1]
+    with pytest.raises(KafkaError):
+        quorum.write(topic("one"))
+    assert quorum.log.resigned == [1], "what is refused whole is no reason to resign"
+
+
+def test_a_controller_without_room_for_what_a_cluster_begins_with_resigns_to_try_again() -> None:
+    log = HandLog()
+
+    def full() -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    log.before_append = full
+    Quorum(log).elect(1)
+    assert log.resigned == [1]
 
 
 def test_a_controller_that_cannot_replay_what_it_has_appended_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
