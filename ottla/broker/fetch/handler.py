@@ -137,7 +137,7 @@ class DelayedFetch(PendingResponse):
     the handler's completes a reply (`DelayedReply`), that of the fast path is a frame (repeated.py).
     """
 
-    __slots__ = ("_delayed_at_ns", "_ready_bytes", "_slot", "fresh", "reader")
+    __slots__ = ("_delayed_at_ns", "_slot", "fresh", "reader")
 
     def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool, wait_ms: int) -> None:
         self.parts = None
@@ -145,8 +145,6 @@ class DelayedFetch(PendingResponse):
         self.reader = reader
         #: What has changed since the last look.
         self.fresh: dict[FetchPartition, None] = {}
-        #: How much each partition had to read then, where the records of one alone are not enough.
-        self._ready_bytes = {row[0]: len(row[3] or b"") for row in rows} if reader.min_bytes > 1 else None
         self._delayed_at_ns = reader.mono_ns()
         reader.session.waiting = self
         self._slot = reader.broker.wheel.add(self, wait_ms)
@@ -166,7 +164,7 @@ class DelayedFetch(PendingResponse):
     def _look(self, is_over: bool) -> None:
         reader = self.reader
         try:
-            if is_over or self._ready_bytes is None or self._has_enough(self._ready_bytes):
+            if is_over or reader.ready_bytes is None or self._has_enough(reader.ready_bytes):
                 rows = reader.find(reader.session.active)
                 if reader.read(rows) or is_over:
                     self._send(rows)
@@ -184,9 +182,8 @@ class DelayedFetch(PendingResponse):
         """Looks at what has changed, not at the whole session."""
         reader, is_enough = self.reader, False
         for wanted in self.fresh:
-            rows = reader.find((wanted,))
-            is_enough = reader.read(rows) or is_enough
-            ready_bytes[wanted] = len(rows[0][3] or b"")
+            ready_bytes.pop(wanted, None)
+            is_enough = reader.read(reader.find((wanted,))) or is_enough
         return is_enough or sum(ready_bytes.values()) >= reader.min_bytes
 
     def _send(self, rows: list[Row]) -> None:

@@ -90,12 +90,14 @@ _LAST_OFFSET_DELTA_AT = 23
 class Fetched:
     """Complete record batches; `spans` has those that matter, the others are never looked at."""
 
-    __slots__ = ("ends", "offset", "records", "spans")
+    __slots__ = ("counted_bytes", "ends", "offset", "records", "spans")
 
     def __init__(self, offset: int, records: memoryview, enough_at: int) -> None:
         """Read from `offset` on. The batches behind the one that has `enough_at` will not be acquired."""
         self.offset = offset
         self.records = records
+        #: For the minimum; the limit of bytes where there is more, as in broker/fetch/reader.py.
+        self.counted_bytes = len(records)
         self.spans: list[Span] = []
         #: Where each batch ends in `records`.
         self.ends: list[int] = []

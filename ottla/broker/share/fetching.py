@@ -1,6 +1,6 @@
 """The records of one ShareFetch: read and acquired at once, or when there are some, or when max_wait_ms is over.
 
-All partitions of the session are looked at, each time beginning with another one, and share max_bytes evenly. What is read is
+All partitions of the session are looked at, each time beginning with another one, and those that have records share max_bytes evenly. What is read is
 acquired in the same turn of the event loop, so there are no locks between the fetches of a share partition.
 """
 
@@ -95,15 +95,14 @@ class ShareFetching:
         limits = self.limits
         read: dict[TopicIdPartition, Fetched] = {}
         results = dict(self.errors)
-        found_bytes = 0
-        part = max(1, limits.max_bytes // len(self.led))
-        for at, led in self.led.items():
+        ready = self._ready(results)
+        part = max(1, limits.max_bytes // max(1, len(ready)))
+        found_bytes = counted_bytes = 0
+        for at, led in ready.items():
             if found_bytes >= limits.max_bytes:
                 break
             try:
                 fetched = led.read(part, limits.max_records)
-                if led.error is not None:
-                    raise led.error
             except KafkaError as error:
                 results[at] = failed(at.partition, error)
                 continue
@@ -113,8 +112,11 @@ class ShareFetching:
             if fetched is not None:
                 read[at] = fetched
                 found_bytes += len(fetched.records)
+                counted_bytes += fetched.counted_bytes
         has_error = len(results) > len(self.errors) or any(data.error_code in LEADER_MOVED for data in results.values())
-        if not (is_last or has_error or (read and found_bytes >= limits.min_bytes)):
+        # The parts may be some bytes less than max_bytes together.
+        is_enough = read and counted_bytes >= min(limits.min_bytes, part * len(ready))
+        if not (is_last or has_error or is_enough):
             return None
         left, acquired = limits.max_records, 0
         for at, fetched in read.items():
@@ -125,6 +127,17 @@ class ShareFetching:
             acquired += count > 0
         self.answered(100 * acquired // (len(self.led) + len(self.errors)))
         return results
+
+    def _ready(self, results: Results) -> dict[TopicIdPartition, LedSharePartition]:
+        """The partitions that have something to acquire; `results` gets the errors of others."""
+        ready = {}
+        for at, led in self.led.items():
+            has_more = led.has_more()
+            if led.error is not None:
+                results[at] = failed(at.partition, led.error)
+            elif has_more:
+                ready[at] = led
+        return ready
 
     def _acquire(
         self, led: LedSharePartition, index: int, fetched: Fetched, max_records: int

@@ -203,23 +203,33 @@ class LedSharePartition:
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
-    def read(self, max_bytes: int, max_records: int) -> Fetched | None:
-        """What could be acquired now; None: nothing."""
+    def has_more(self) -> bool:
+        """Whether a fetch could acquire something now. If this broker leads the partition no longer, that is the end."""
         log = self._log()
         if self.phase != Phase.ACTIVE or log is None:
-            return None
+            return False
         state, settings = self.state, self._settings()
         state.settings = settings.partition
         state.move_log_start(log.log_start_offset)
-        if not state.can_acquire:
-            return None
-        offset = state.next_fetch_offset
-        limit = log.last_stable_offset if settings.read_committed else log.high_watermark
-        if offset >= limit:
-            return None
-        found = log.read(offset, max_bytes=max_bytes, up_to_offset=limit)
+        return state.can_acquire and state.next_fetch_offset < self._readable_end(log, settings)
+
+    @staticmethod
+    def _readable_end(log: Log, settings: ShareGroupSettings) -> int:
+        return log.last_stable_offset if settings.read_committed else log.high_watermark
+
+    def read(self, max_bytes: int, max_records: int) -> Fetched | None:
+        """What could be acquired of a partition that has more; None: nothing, its offset is in a gap of compaction, at the end."""
+        log, state = self.partition.leader_log, self.state
+        assert log is not None
+        offset, end = state.next_fetch_offset, self._readable_end(log, self._settings())
+        found = log.read(offset, max_bytes=max_bytes, up_to_offset=end)
         self.partition.reads += 1
-        return Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records) if found.records else None
+        if not found.records:
+            return None
+        fetched = Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records)
+        if found.next_offset < end:
+            fetched.counted_bytes = max(max_bytes, len(found.records))
+        return fetched
 
     def acquire(self, member_id: str, fetched: Fetched, max_records: int, limits: Limits) -> list[Acquired]:
         """In the same turn of the loop as the read."""

@@ -93,10 +93,20 @@ class Broker:
         self.partition.append(memoryview(batch(values)), -1, NOW_MS)
         self.clock.advance(0)
 
-    def fetch(self, member: str, wait_ms: int = 0, min_bytes: int = 1) -> Answer[Results]:
-        limits = Limits(wait_ms, min_bytes, 1 << 20, 500, 500, strict=False)
+    def fetch(
+        self, member: str, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, others: int = 0
+    ) -> Answer[Results]:
+        """`others`: so many more partitions of the session, without records."""
+        limits = Limits(wait_ms, min_bytes, max_bytes, 500, 500, strict=False)
         answered = self.counts.fetch_begun("g", self.clock)
-        return ShareFetching(member, {AT: self.led}, {}, limits, self.wheel, answered).start()
+        led = {AT: self.led}
+        for index in range(1, others + 1):
+            other = Partition(1, "t", index, TOPIC_ID, self.wakeups, Flushes(), 30_000)
+            led[TopicIdPartition(TOPIC_ID, index)] = LedSharePartition(
+                SharePartitionKey("g", TOPIC_ID, index), other, self
+            )
+            other.become_leader(self.log, 1, 1, [1], [1], 0)
+        return ShareFetching(member, led, {}, limits, self.wheel, answered).start()
 
     def acknowledge(self, member: str, first: int, last: int, kind: int) -> list[KafkaError | None]:
         """The outcome, as soon as it is there."""
@@ -153,6 +163,17 @@ def test_a_mistake_when_a_lock_times_out_is_logged_with_the_share_partition(
     broker.mistake = RuntimeError("a mistake")
     broker.clock.advance(LOCK_MS + TICK_MS)
     assert "LedSharePartition.expire of g:t-0" in caplog.text
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_minimum_as_large_as_the_limit_is_reached_where_batches_do_not_end_at_it(broker: Broker, others: int) -> None:
+    size = len(batch([b"a"]))
+    for _ in range(3):
+        broker.produce(b"a")
+    limit = 2 * size + size // 2
+    answer = broker.fetch("a", WAIT_MS, min_bytes=limit, max_bytes=limit, others=others)
+    assert not isinstance(answer, Reply)
+    assert acquired(answer) == [(0, 1, 1)]
 
 
 def test_fewer_bytes_than_min_bytes_are_acquired_only_at_the_end_of_the_wait(broker: Broker) -> None:
