@@ -222,7 +222,13 @@ class Log:
         if producer_id >= 0:
             try:
                 duplicate = self.producers.check(
-                    producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, CLIENT
+                    producer_id,
+                    epoch,
+                    sequence,
+                    count,
+                    attributes & TRANSACTIONAL_BIT != 0,
+                    CLIENT,
+                    self.log_end_offset,
                 )
             except KafkaError as error:
                 raise self.room.explain_order(error) from None

@@ -78,8 +78,9 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
             marker, _ = read_marker(BatchView(view))
             log.producers.check_marker(producer_id, epoch, marker, transaction_version)
         else:
+            is_transactional = attributes & TRANSACTIONAL_BIT != 0
             log.producers.check(
-                producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
+                producer_id, epoch, sequence, count, is_transactional, Origin.COORDINATOR, log.log_end_offset
             )
     first = log.log_end_offset
     last = first + delta

@@ -6,7 +6,8 @@ are the only places where the state changes.
 
 A producer's batch is in order if its first sequence follows the last one (2^31 - 1 wraps to 0). A retry of one of the last
 five batches is a duplicate: it gets the offsets of the first append. A new epoch starts at sequence 0. An unknown producer
-may start at any sequence, because retention may have removed its records.
+may start at any sequence, because retention may have removed its records, or its state may have expired; but at 0 in a log that never
+had a record (KAFKA-15591). Of the first requests to a new topic one may be refused and a later one not: it would stay lost.
 
 A transaction is open from its first batch to its marker. After the marker it still bounds the last stable offset until the
 marker is below the high watermark, because until then the marker could be truncated.
@@ -145,9 +146,16 @@ class ProducerStates:
     # Judging an append
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, count: int, transactional: bool, origin: Origin
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        count: int,
+        transactional: bool,
+        origin: Origin,
+        end_offset: int,
     ) -> BatchMetadata | None:
-        """Returns the earlier append that this batch repeats, or None if it may be appended now.
+        """Returns the earlier append that this batch repeats, or None if it may be appended now, at `end_offset`.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, or POLICY_VIOLATION for one
@@ -160,6 +168,10 @@ class ProducerStates:
                     self.bound.check(len(self.states), f"producer id {producer_id}")
                 if self._verifications or transactional:
                     self._check_verification(producer_id, epoch, first_sequence, None, transactional)
+                if not end_offset and first_sequence:
+                    raise _out_of_order(
+                        producer_id, first_sequence, "the first sequence in a log that never had a record must be 0"
+                    )
             return None
         if origin is Origin.CLIENT:
             last_sequence = (first_sequence + count - 1) & SEQUENCE_MASK

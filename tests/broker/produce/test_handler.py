@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import (
@@ -235,6 +236,23 @@ def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(wire: Wire) -> None:
     assert send(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(1, epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert send(1) == 0
+
+
+def test_a_new_partition_refuses_what_came_before_the_first_batch_and_takes_both_in_order(
+    node: Node, wire: Wire
+) -> None:
+    """KAFKA-15591: of the first requests to a new topic the first was refused, because the leader did not know it yet."""
+
+    def send(sequence: int, producer_id: int = 4714) -> int:
+        first = batch([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return produce(wire, first, name="made-now").error_code
+
+    node.create("made-now")
+    assert send(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [send(0), send(1), send(2)] == [0, 0, 0]
+    deleted = DeleteRecordsPartition(partition_index=0, offset=-1)
+    wire.request(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="made-now", partitions=[deleted])]), 2)
+    assert send(17, producer_id=4715) == 0, "empty is not new: its producer may be one that was forgotten"
 
 
 def test_a_gap_in_the_sequence_is_refused_with_the_start_of_the_log_and_damaged_records_without(wire: Wire) -> None:

@@ -31,7 +31,7 @@ class Partition:
         origin: Origin = Origin.CLIENT,
     ) -> str:
         try:
-            found = self.producers.check(pid, epoch, sequence, count, txn, origin)
+            found = self.producers.check(pid, epoch, sequence, count, txn, origin, self.offset)
         except KafkaError as error:
             return error.code.name
         if found is not None:
@@ -82,12 +82,21 @@ def test_the_same_first_sequence_with_another_length_is_no_duplicate() -> None:
 def test_sequences_wrap_after_two_to_the_31() -> None:
     p = Partition()
     top = 2**31 - 1
-    assert p.send(top - 1, 2) == "at 0", "a producer that is not known may start anywhere"
-    assert p.send(0, 1) == "at 2"
+    p.send(0, pid=9)
+    assert p.send(top - 1, 2) == "at 1", "a producer that is not known may start anywhere"
+    assert p.send(0, 1) == "at 3"
+    assert p.send(top - 1, 4, pid=2) == "at 4"
+    assert p.send(top - 1, 4, pid=2) == "duplicate of 4"
+    assert p.send(2, pid=2) == "at 8"
+
+
+def test_in_a_log_that_never_had_a_record_a_client_begins_at_sequence_zero() -> None:
     p = Partition()
-    assert p.send(top - 1, 4) == "at 0"
-    assert p.send(top - 1, 4) == "duplicate of 0"
-    assert p.send(2) == "at 4"
+    assert p.send(17) == "OUT_OF_ORDER_SEQUENCE_NUMBER", "the batch before it was refused, and is on its way again"
+    assert p.send(17, epoch=3) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert p.send(17, pid=2, origin=Origin.REPLICATION) == "at 0", "the leader has judged it"
+    p = Partition()
+    assert [p.send(0, 17), p.send(17)] == ["at 0", "at 17"]
 
 
 def test_a_new_epoch_starts_at_zero_and_fences_the_old_one() -> None:
@@ -167,10 +176,11 @@ def test_with_transaction_version_2_the_marker_must_have_a_new_epoch() -> None:
 
 def test_an_expected_transactional_append_starts_at_the_lowest_sequence_seen() -> None:
     p = Partition()
+    p.send(0, pid=9)
     p.producers.expect_append(1, 5, 0, 0, supports_epoch_bump=False)
     p.producers.expect_append(1, 3, 0, 0, supports_epoch_bump=False)
     assert p.send(5, txn=True) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    assert p.send(3, txn=True) == "at 0"
+    assert p.send(3, txn=True) == "at 1"
     p.producers.expect_append(2, 3, 0, 0, supports_epoch_bump=True)
     assert p.send(3, pid=2, txn=True) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
@@ -237,7 +247,7 @@ def test_errors_name_the_producer_and_what_was_expected() -> None:
     p = Partition()
     p.send(0, pid=42)
     with pytest.raises(KafkaError, match="sequence 9 of producer 42 is out of order: expected 1") as raised:
-        p.producers.check(42, 0, 9, 1, False, Origin.CLIENT)
+        p.producers.check(42, 0, 9, 1, False, Origin.CLIENT, p.offset)
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -248,7 +258,7 @@ def test_a_transaction_is_opened_by_an_expected_batch_only() -> None:
 
     def check(epoch: int, sequence: int, origin: Origin = Origin.CLIENT) -> ErrorCode:
         try:
-            states.check(7, epoch, sequence, 1, True, origin)
+            states.check(7, epoch, sequence, 1, True, origin, 0)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

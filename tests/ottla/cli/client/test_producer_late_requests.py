@@ -62,7 +62,7 @@ class Partition:
         sequence = batch.base_sequence
         try:
             repeated = self._producers.check(
-                batch.producer_id, batch.producer_epoch, sequence, batch.count, False, Origin.CLIENT
+                batch.producer_id, batch.producer_epoch, sequence, batch.count, False, Origin.CLIENT, len(self.values)
             )
         except KafkaError as error:
             return error.code
