@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from ottla.console.options import Options
 from ottla.console.pages import access, credentials, groups, overview, reassignments, records, topics, transactions
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
+from ottla.server.listening import bound_sockets, of_every_family
 
 #: Connections that are served at once; more are answered 503.
 CONNECTIONS_MAX = 256
@@ -81,30 +82,28 @@ async def application(options: Options) -> AsyncIterator[App]:
                 await sampling
 
 
-def listen(options: Options) -> socket.socket:
-    """Bind the console's address.
+def listen(options: Options) -> list[socket.socket]:
+    """Bind the console's addresses.
 
     Raises:
-        CommandFailed: it is in use, or no address of this machine.
+        CommandFailed: the port is in use, or no address is of this machine.
     """
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((options.host.strip("[]"), options.port))
+        found = bound_sockets(of_every_family(options.host.strip("[]")), options.port)
     except OSError as fault:
-        found.close()
         cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
         raise CommandFailed(cause, "take another one: --port 0 for a free one") from None
-    found.listen()
+    for each in found:
+        each.listen()
     return found
 
 
 async def serve(options: Options, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
-    with listen(options) as sock:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(sock) for sock in listen(options)]
         host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
-        url = f"{options.scheme}://{host}:{sock.getsockname()[1]}/"
+        url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
         async with application(options) as app:
             config = uvicorn.Config(
                 app,
@@ -123,7 +122,7 @@ async def serve(options: Options, ready: Callable[[str], None]) -> None:
             )
             server = uvicorn.Server(config)
             loop = asyncio.get_running_loop()
-            serving = asyncio.create_task(server.serve([sock]))
+            serving = asyncio.create_task(server.serve(sockets))
             await asyncio.sleep(
                 0
             )  # it begins, and sets signal handlers that would end the process with SIGINT's exit code

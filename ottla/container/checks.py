@@ -17,6 +17,7 @@ from ottla.server.authorization.authorizer import make_authorizer
 from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig
+from ottla.server.listening import bound_sockets
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import FULL, InconsistentLogDirectory
 from ottla.storage.files import OsFiles
@@ -144,24 +145,21 @@ def _try_to_bind(endpoint: Endpoint, where: str) -> None:
     if port <= 0:
         return
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = bound_sockets(host, port)
     except socket.gaierror as fault:
         raise ContainerError(
             f"{endpoint.name}://{host}:{port} cannot be listened on: {host} is not known here ({fault.strerror})",
             where,
             f"write {endpoint.name}://0.0.0.0:{port} and give {host} in advertised.listeners",
         ) from None
-    family, kind, protocol, _, address = found[0]
-    with socket.socket(family, kind, protocol) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(address)
-        except OSError as fault:
-            raise ContainerError(
-                f"{endpoint.name}://{host}:{port} cannot be listened on: {fault.strerror}",
-                where,
-                _address_remedy(endpoint, fault.errno),
-            ) from None
+    except OSError as fault:
+        raise ContainerError(
+            f"{endpoint.name}://{host}:{port} cannot be listened on: {fault.strerror}",
+            where,
+            _address_remedy(endpoint, fault.errno),
+        ) from None
+    for each in found:
+        each.close()
 
 
 def _address_remedy(endpoint: Endpoint, number: int | None) -> str:

@@ -16,6 +16,7 @@ from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.settings import read
+from ottla.server.listening import of_every_family
 from ottla.server.principal import ANONYMOUS
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
@@ -38,7 +39,7 @@ OWN_RAFT_DEFAULTS: Mapping[str, str] = {
 
 def registered_host(endpoint: Endpoint) -> str:
     """Returns the advertised host of a listener without one: this machine's name, as in Kafka."""
-    return endpoint.advertised_host or endpoint.host or socket.gethostname()
+    return endpoint.advertised_host or of_every_family(endpoint.host) or socket.gethostname()
 
 
 def registered(endpoint: Endpoint, bound_port: int) -> RegisteredEndpoint:

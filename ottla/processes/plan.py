@@ -146,9 +146,7 @@ def _own_voter(config: NodeConfig, where: Mapping[str, str]) -> str:
         raise _refusal(
             config, "listeners", where, f"brokers cannot know the free port that {endpoint.name} gets", "give it a port"
         )
-    host = endpoint.host or "127.0.0.1"
-    if host == "::":
-        host = "::1"
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
     return f"{config.node_id}@{f'[{host}]' if ':' in host else host}:{endpoint.port}"
 
 

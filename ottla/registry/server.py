@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from ottla.registry.log import SchemaLog
 from ottla.registry.registry import Registry
 from ottla.registry.registry_state import State
 from ottla.registry.rest.app import Application
+from ottla.server.listening import bound_sockets, of_every_family
 
 logger = logging.getLogger(__name__)
 
@@ -66,10 +68,10 @@ async def serve(
     registry = Registry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
     server = uvicorn.Server(_config(settings, Application(registry, access, tls)))
-    listening = await _bind(settings)
+    listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
-        identity = Identity(identity.scheme, identity.host, listening.getsockname()[1], identity.eligible)
+        identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
     election = Election(electing, settings.group, identity, registry.set_leader, settings.session_ms)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,7 +83,7 @@ async def serve(
                 group.create_task(election.run()),
                 group.create_task(_announce(registry, partial(ready, identity.url, log.position))),
             ]
-            await server.serve(sockets=[listening])
+            await server.serve(sockets=listening)
             for task in background:
                 task.cancel()
     except ExceptionGroup as faults:  # of what runs beside the server, the first to fail ends the instance
@@ -112,21 +114,16 @@ def _config(settings: Settings, application: Any) -> uvicorn.Config:
     )
 
 
-async def _bind(settings: Settings) -> Any:
-    import socket
-
+def _listen(settings: Settings) -> list[socket.socket]:
     try:
-        rows = await asyncio.get_running_loop().getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = rows[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen()
+        made = bound_sockets(of_every_family(settings.host), settings.port)
     except OSError as fault:
         raise CommandFailed(
             f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}",
             "--listen takes another address",
         ) from None
+    for each in made:
+        each.listen()
     return made
 
 

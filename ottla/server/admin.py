@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from ottla.server.clock import TimerHandle
+from ottla.server.listening import of_every_family
 from ottla.server.metrics import CONTENT_TYPE, Registry, scrape
 from ottla.server.transport import Server
 from ottla.server.world import World
@@ -79,10 +80,11 @@ class AdminServer:
         return self._server.port
 
     async def start(self) -> None:
-        host = "" if self._host in ("0.0.0.0", "*") else self._host
+        host = of_every_family(self._host)
         self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
         await self._server.begin()
-        log.info("Admin listener on http://%s:%d", self._host or "0.0.0.0", self.port)
+        addresses = ", ".join(self._server.addresses)
+        log.info("Admin listener on http://%s:%d (at %s)", host or "0.0.0.0", self.port, addresses)
 
     async def stop(self) -> None:
         if self._server is not None:

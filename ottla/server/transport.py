@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
+from ottla.server.listening import bound_sockets, shown
 from ottla.server.tasks import Spawn
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,10 @@ class Server(Protocol):
 
     @property
     def port(self) -> int: ...
+    @property
+    def addresses(self) -> list[str]:
+        """Those that it is bound to; "0.0.0.0" and "::" are all of their family."""
+
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
     def hold(self, delay_s: float) -> None:
@@ -144,7 +149,7 @@ class Network(Protocol):
 
 
 class TcpServer:
-    """A listening socket. `port` is the bound one, also if 0 was requested.
+    """The listening sockets of a host. `port` is the bound one, also if 0 was requested.
 
     It accepts by itself: the loop's own servers take one connection a turn (libuv since 1.45), and cannot be held.
     """
@@ -153,16 +158,17 @@ class TcpServer:
         self,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
-        sock: socket.socket,
+        sockets: list[socket.socket],
         protocol_factory: ProtocolFactory,
         options: SocketOptions,
         arriving_max: int,
     ) -> None:
         """Takes in `arriving_max` how many accepted sockets may be without their connection at a time."""
-        self.port: int = sock.getsockname()[1]
+        self.port: int = sockets[0].getsockname()[1]
+        self.addresses = shown(sockets)
         self._loop = loop
         self._spawn = spawn
-        self._sock = sock
+        self._sockets = sockets
         self._protocol_factory = protocol_factory
         self._options = options
         self._arriving_max = arriving_max
@@ -171,8 +177,9 @@ class TcpServer:
         self._closed = False
 
     async def begin(self) -> None:
-        self._sock.listen(self._options.backlog)
-        self._loop.add_reader(self._sock.fileno(), self._accept)
+        for sock in self._sockets:
+            sock.listen(self._options.backlog)
+        self._go_on()
 
     async def close(self) -> None:
         """Stop accepting; open connections stay open."""
@@ -181,24 +188,30 @@ class TcpServer:
         self._closed = True
         if self._held is not None:
             self._held.cancel()
-        self._loop.remove_reader(self._sock.fileno())
-        self._sock.close()
+        self._pause()
+        for sock in self._sockets:
+            sock.close()
 
     def hold(self, delay_s: float) -> None:
         if self._held is None and not self._closed:
-            self._loop.remove_reader(self._sock.fileno())
+            self._pause()
             self._held = self._loop.call_later(delay_s, self._go_on)
 
     def _go_on(self) -> None:
         self._held = None
-        self._loop.add_reader(self._sock.fileno(), self._accept)
+        for sock in self._sockets:
+            self._loop.add_reader(sock.fileno(), self._accept, sock)
 
-    def _accept(self) -> None:
+    def _pause(self) -> None:
+        for sock in self._sockets:
+            self._loop.remove_reader(sock.fileno())
+
+    def _accept(self, sock: socket.socket) -> None:
         for _ in range(min(ACCEPTS_PER_TURN, self._arriving_max - self._arriving)):
             if self._held is not None or self._closed:
                 return
             try:
-                accepted, _ = self._sock.accept()
+                accepted, _ = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as failure:
@@ -274,46 +287,14 @@ class TcpNetwork:
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
     ) -> TcpServer:
-        """An empty host is every address of the machine, with one socket for IPv4 and IPv6 where there is IPv6."""
-        sock = _listening_socket(host, port)
+        """See `listening.py` for the addresses that a host has."""
+        sockets = bound_sockets(host, port)
         arriving_max = max(1, descriptors() // ARRIVING_PART)
-        return TcpServer(self._loop, self._spawn, sock, protocol_factory, options, arriving_max)
+        return TcpServer(self._loop, self._spawn, sockets, protocol_factory, options, arriving_max)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
         transport, _ = await self._loop.create_connection(protocol_factory, host, port)
         return transport
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    if host:
-        family, kind, number, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    else:
-        family, kind, number, address = socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", port)
-        if not socket.has_ipv6 or not socket.has_dualstack_ipv6():
-            family, address = socket.AF_INET, ("0.0.0.0", port)
-    try:
-        return _bound(family, kind, number, address, dualstack=family == socket.AF_INET6 and not host)
-    except OSError:
-        if host or family == socket.AF_INET:
-            raise
-        # The kernel may speak IPv6 and yet have it switched off.
-        return _bound(socket.AF_INET, kind, number, ("0.0.0.0", port), dualstack=False)
-
-
-def _bound(family: int, kind: int, number: int, address: tuple[object, ...], dualstack: bool) -> socket.socket:
-    sock = socket.socket(family, kind, number)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dualstack else 1)
-        sock.setblocking(False)
-        sock.bind(address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:

@@ -39,7 +39,10 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         re.compile(r"random\.(?!Random$)\w+|os\.urandom|uuid\.uuid[14]|secrets\.\w+"),
         ("server/world.py", "ottla/"),
     ),
-    "sockets": (re.compile(r"socket\.(?!AF_|SOCK_|gethostname)\w+"), ("server/transport.py", "ottla/")),
+    "sockets": (
+        re.compile(r"socket\.(?!AF_|SOCK_|gethostname)\w+"),
+        ("server/transport.py", "server/listening.py", "ottla/"),
+    ),
     "files": (
         re.compile(
             r"open|io\.open|os\.(open|read|write|pread|pwrite|rename|replace|remove|unlink|rmdir|mkdir|makedirs|listdir|scandir|stat|"

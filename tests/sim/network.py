@@ -300,6 +300,10 @@ class SimServer:
     def port(self) -> int:
         return self._address[1]
 
+    @property
+    def addresses(self) -> list[str]:
+        return [self._address[0]]
+
     async def begin(self) -> None:
         self._hub.listeners[self._address] = self._entry
 

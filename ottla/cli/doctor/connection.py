@@ -47,10 +47,11 @@ class Connections:
             return [Finding("name-not-resolved", where, f"no address for {host}")]
         if fault := await self._not_reachable(host, port):
             return [Finding("not-reachable", where, fault)]
+        partly = await self._partly_reachable(where, addresses, port)
         found, line = await self._kafka(where, host, port, None)
         if line is not None:
             self.passed(f"{where} is {', '.join(addresses)}, takes connections and {line}")
-        return found
+        return partly + found
 
     async def advertised(self, broker: MetadataResponseBroker, bootstrap: list[Address]) -> list[Finding]:
         """Look at the address that a broker advertises: clients connect to it, and not to the bootstrap server."""
@@ -63,10 +64,11 @@ class Connections:
             return [Finding("advertised-loopback", where, f"{host} is {', '.join(addresses)}: this machine")]
         if fault := await self._not_reachable(host, port):
             return [Finding("advertised-not-reachable", where, fault)]
+        partly = await self._partly_reachable(where, addresses, port)
         found, line = await self._kafka(where, host, port, broker.node_id)
         if line is not None:
             self.passed(f"{where} {line}")
-        return found
+        return partly + found
 
     # -- Steps ---------------------------------------------------------------------------------------------------------
 
@@ -77,6 +79,11 @@ class Connections:
         except (OSError, TimeoutError, UnicodeError):
             return []
         return sorted({str(row[4][0]) for row in rows})
+
+    async def _partly_reachable(self, where: str, addresses: list[str], port: int) -> list[Finding]:
+        """Look at each address of a name that is reachable: a client may try one alone."""
+        faults = {each: await self._not_reachable(each, port) for each in addresses if len(addresses) > 1}
+        return [Finding("address-not-reachable", where, f"{each}: {fault}") for each, fault in faults.items() if fault]
 
     async def _is_here(self, bootstrap: list[Address]) -> bool:
         """Whether the bootstrap servers are on this machine, too: then a loopback address is right."""

@@ -39,6 +39,10 @@ KINDS: dict[str, Kind] = {
         "start the broker, compare the port with its listeners, and look at firewalls and published ports",
         NO_CONNECTION,
     ),
+    "address-not-reachable": Kind(
+        WARNING, "A name has several addresses here, and its port takes connections at some of them only: clients that try one are refused.",
+        "compare the addresses in the broker's log (Awaiting socket connections) with the name's, often 127.0.0.1 and ::1 of localhost",
+    ),
     "speaks-tls": Kind(
         ERROR, "The listener speaks TLS, and this client does not.",
         "--config FILE with security.protocol=SSL or SASL_SSL and ssl.truststore.location; `ottla secure` makes such files",

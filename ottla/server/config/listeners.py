@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.server.config.key import ConfigError, Values, shown
 from ottla.server.config.validators import PORT_MAX
+from ottla.server.listening import of_every_family
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
@@ -106,13 +108,15 @@ def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
             tip = f"add {listener.name}:PLAINTEXT (or another protocol) to listener.security.protocol.map"
             raise ConfigError("listeners", shown(entries), why, tip)
     advertised = _read_advertised(values, {listener.name for listener in listeners})
+    ports = Counter(listener.port for listener in listeners if listener.port != 0)
     endpoints = []
     for listener in listeners:
         shown_as = advertised.get(listener.name)
         endpoints.append(
             replace(
                 listener,
-                host="" if listener.host == ANY_ADDRESS else listener.host,
+                # Two that share a port have one family each.
+                host=listener.host if ports[listener.port] > 1 else of_every_family(listener.host),
                 security_protocol=protocols[listener.name],
                 advertised_host=None if shown_as is None else shown_as.host,
                 advertised_port=None if shown_as is None else shown_as.port,

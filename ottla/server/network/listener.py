@@ -132,7 +132,9 @@ class Listener:
     async def accept(self) -> None:
         assert self._server is not None, "bound first"
         await self._server.begin()
-        log.info("Awaiting socket connections on %s:%d. (%s)", self.endpoint.host or "0.0.0.0", self.port, self.name)
+        where = f"{self.endpoint.host or '0.0.0.0'}:{self.port}"
+        addresses = ", ".join(self._server.addresses)
+        log.info("Awaiting socket connections on %s. (%s) Bound: %s", where, self.name, addresses)
 
     async def stop(self) -> None:
         """Stop accepting, and end each open connection after its written bytes; `abort` follows when the node has stopped."""

@@ -6,8 +6,8 @@ are the only places where the state changes.
 
 A producer's batch is in order if its first sequence follows the last one (2^31 - 1 wraps to 0). A retry of one of the last
 five batches is a duplicate: it gets the offsets of the first append. A new epoch starts at sequence 0. An unknown producer
-may start at any sequence, because retention may have removed its records, or its state may have expired; but at 0 in a log that never
-had a record (KAFKA-15591). Of the first requests to a new topic one may be refused and a later one not: it would stay lost.
+may start at any sequence, because retention may have removed its records; but at 0 in a log that never had a record (KAFKA-15591):
+of the first requests to a new topic one may be refused, and could not be written after a later one.
 
 A transaction is open from its first batch to its marker. After the marker it still bounds the last stable offset until the
 marker is below the high watermark, because until then the marker could be truncated.
@@ -112,15 +112,8 @@ class ProducerStates:
     """All producers of one partition."""
 
     __slots__ = (
-        "_ended_firsts",
-        "_generation",
-        "_undecided",
-        "_verifications",
-        "bound",
-        "requires_verification",
-        "states",
-        "unreplicated",
-    )
+        "_ended_firsts", "_generation", "_undecided", "_verifications", "bound", "requires_verification", "states", "unreplicated",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -128,9 +121,8 @@ class ProducerStates:
         self._undecided: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so in order
         # First offset -> marker's offset, in the order of the markers, of transactions whose marker is not below the high watermark.
         self.unreplicated: dict[int, int] = {}
-        self._ended_firsts: list[
-            int
-        ] = []  # a heap of those first offsets; entries of replicated ones are removed lazily
+        # A heap of those first offsets; entries of replicated ones are removed lazily.
+        self._ended_firsts: list[int] = []
         self._verifications: dict[int, Verification] = {}
         # True for partitions that clients write to: the first batch of a transaction needs a verification (KIP-890).
         self.requires_verification = False
@@ -169,9 +161,7 @@ class ProducerStates:
                 if self._verifications or transactional:
                     self._check_verification(producer_id, epoch, first_sequence, None, transactional)
                 if not end_offset and first_sequence:
-                    raise _out_of_order(
-                        producer_id, first_sequence, "the first sequence in a log that never had a record must be 0"
-                    )
+                    raise _out_of_order(producer_id, first_sequence, "the log never had a record, and begins with 0")
             return None
         if origin is Origin.CLIENT:
             last_sequence = (first_sequence + count - 1) & SEQUENCE_MASK

@@ -93,7 +93,7 @@ class Broker:
 
 
 @contextmanager
-def serving(folder: Path, rng: random.Random) -> Iterator[Broker]:
+def serving(folder: Path, rng: random.Random) -> Iterator[Any]:
     broker = Broker(folder, rng)
     try:
         yield broker
@@ -158,7 +158,7 @@ def run_history(folder: Path, seed: int) -> int:
         for _ in range(STEPS):
             broker.change(rng)
             request = some_request(rng, broker)
-            answer = handler.handle(broker, request, context)  # type: ignore[arg-type]
+            answer = handler.handle(broker, request, context)
             assert_waits_only_for_its_minimum(broker, request, isinstance(answer, FetchResponse))
             if not isinstance(answer, Reply):
                 continue

@@ -101,6 +101,20 @@ def test_the_way_to_a_cluster_ends_at_the_step_that_fails(cli: Cli) -> None:
     assert code == findings.NO_CONNECTION and names[0] == "not-reachable" and "quorum-of-one" in names
 
 
+def test_a_name_with_an_address_at_which_nothing_listens_is_a_warning(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener of localhost at ::1 alone refuses the clients that prefer 127.0.0.1."""
+
+    async def resolved(self: object, host: str, port: int) -> list[str]:
+        return ["127.0.0.1", "127.0.0.9"]
+
+    monkeypatch.setattr(connection.Connections, "_resolved", resolved)
+    rows = [row for row in cli.rows("doctor", "--read-only") if row["finding"] == "address-not-reachable"]
+    assert {row["severity"] for row in rows} == {"warning"}
+    assert all("127.0.0.9: Connection refused" in str(row) for row in rows)
+
+
 def test_a_topic_that_is_not_there(cli: Cli) -> None:
     done = cli("doctor", "--read-only", "--topic", "no-such-topic")
     assert done.code == findings.NO_PERMISSION and "no-such-topic" in done.out and "ottla topic list" in done.out
