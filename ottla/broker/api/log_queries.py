@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.fetch.reader import CONSUMER_REPLICA_ID, READ_COMMITTED
+from ottla.broker.fetch.reader import CONSUMER_REPLICA_ID, ISOLATION_LEVELS, READ_COMMITTED
 from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -77,7 +77,10 @@ def list_offsets(
         OFFSET_NOT_AVAILABLE  the leader has just been elected, and its high watermark lags
         LEADER_NOT_AVAILABLE  the same before v5
         KAFKA_STORAGE_ERROR   the log cannot be read
+        UNKNOWN_SERVER_ERROR  there is no such isolation level
     """
+    if request.isolation_level not in ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level}")
     return broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
 
 

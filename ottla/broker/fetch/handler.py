@@ -9,7 +9,7 @@ last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · 
 high watermark, of no use here. Records leave as views of the mapped segments, never copied here.
 
 Errors:
-    UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came
+    UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came; no such isolation level; a limit of bytes below 0
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ottla.broker.fetch.reader import TOPIC_IDS_VERSION, UNKNOWN_OFFSET, FetchedBroker, Row, SessionReader
+from ottla.broker.fetch.reader import (
+    ISOLATION_LEVELS,
+    TOPIC_IDS_VERSION,
+    UNKNOWN_OFFSET,
+    FetchedBroker,
+    Row,
+    SessionReader,
+)
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
 from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.replication.follower_session import INITIAL_EPOCH, INVALID_SESSION_ID
@@ -213,7 +220,13 @@ NO_TOPICS: frozenset[str] = frozenset()
 
 
 def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
-    fetch = PendingFetch(broker, request, context)
+    if request.isolation_level not in ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level}")
+    try:
+        fetch = PendingFetch(broker, request, context)
+    except KafkaError as refused:
+        # There is no such session, or it is at another epoch. As in Kafka the answer has neither partitions nor its id.
+        return FetchResponse(error_code=refused.code)
     rows, is_enough, is_batched = fetch.reader.begin(broker.world.clock.mono_ms())
     if is_enough:
         return fetch.response(rows)

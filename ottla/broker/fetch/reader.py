@@ -37,6 +37,7 @@ from ottla.storage.log.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 UNKNOWN_OFFSET = -1
 TOPIC_IDS_VERSION = 13
@@ -232,7 +233,12 @@ class SessionReader:
                 up_to = log.last_stable_offset if read_committed else log.high_watermark
             if max_bytes > remaining:
                 max_bytes = remaining
-            if offset >= up_to or max_bytes < 0:
+            if offset >= up_to:
+                continue
+            if max_bytes < 0:
+                remaining = max(0, remaining)
+                rows[i] = wanted, partition, None, None, failed(wanted.index, ErrorCode.UNKNOWN_SERVER_ERROR)
+                must_answer = True
                 continue
             try:
                 records, _, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)

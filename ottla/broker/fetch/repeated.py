@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.fetch.handler import DelayedFetch, Sent, asked_partitions, response_of, settle, unreadable
 from ottla.broker.fetch.pacing import FetchPacing
-from ottla.broker.fetch.reader import FetchedBroker, Row, SessionReader, consumers_rack
+from ottla.broker.fetch.reader import ISOLATION_LEVELS, FetchedBroker, Row, SessionReader, consumers_rack
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, replica_id_of
 from ottla.broker.replication.fetch_requests import LAST_TAGS, request_form
 from ottla.broker.replication.follower_session import INITIAL_EPOCH
@@ -285,6 +285,7 @@ class RepeatedFetches:
             version < VERSION_MIN
             or request.min_bytes > 1
             or request.max_bytes < 0
+            or request.isolation_level not in ISOLATION_LEVELS
             or request.session_epoch == INITIAL_EPOCH
         ):
             return None

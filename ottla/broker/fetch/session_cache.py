@@ -106,7 +106,7 @@ class FetchSessionCache:
 
     def open(self, session: FetchSession, now_ms: int) -> bool:
         """Keep the session under an id of its own; False if no slot can be had."""
-        if not session.partitions or not self._make_room(session, now_ms):
+        if not self._make_room(session, now_ms):
             return False
         session.id = self._new_id()
         session.created_ms = session.last_used_ms = now_ms

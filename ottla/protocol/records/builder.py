@@ -236,7 +236,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[memoryview]:
-    """Returns the batch to append if the topic needs its records: they are checked, and recompressed.
+    """Returns the batch to append if the topic needs its records, or another codec: they are checked, and recompressed.
 
     A batch of a few bytes can hold millions of records, so this is work in turns (`protocol.work`). `Log.append` prepares batches that
     fit into one turn; for others its caller runs this, and appends with the outcome. The bytes of `batch` must not change before the
@@ -245,9 +245,7 @@ def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Wo
     Raises:
         KafkaError: the batch is invalid.
     """
-    payload: bytes | None = None
-    if rules.needs_records:
-        payload = yield from check_records(batch, rules, now_ms, turn)
+    payload = yield from check_records(batch, rules, now_ms, turn)
     if rules.codec is None or rules.codec == batch.compression:
         return batch.buffer
     return memoryview((yield from recompressing(batch, rules.codec, rules, turn, payload)))
@@ -272,21 +270,15 @@ def prepared_batch(view: memoryview, rules: RecordRules, now_ms: int, prepared: 
     return prepared.outcome
 
 
-def recompressing(batch: BatchView, codec: int, rules: RecordRules, turn: Turn, payload: bytes | None) -> Work[bytes]:
-    """Recompresses a batch; large ones are handled on a worker. `payload` are the records if they are decompressed already.
+def recompressing(batch: BatchView, codec: int, rules: RecordRules, turn: Turn, payload: bytes) -> Work[bytes]:
+    """Recompresses a batch; large ones are handled on a worker. `payload` are its records, decompressed and checked.
 
-    The payload is decompressed and compressed again as a whole, so the records' bytes do not change. Kafka decodes and
+    The payload is compressed again as a whole, so the records' bytes do not change. Kafka decodes and
     re-encodes each record, with the same result for valid ones. (Timestamps are patched in place: `validate.restamp`.)
 
     Raises:
-        KafkaError: INVALID_RECORD, or MESSAGE_TOO_LARGE for a result that is larger than a batch may be.
+        KafkaError: MESSAGE_TOO_LARGE for a result that is larger than a batch may be.
     """
-    if payload is None:
-        try:
-            payload = yield from batch.expanded(turn, rules.max_decompressed_bytes)
-        except KafkaError as fault:
-            # CORRUPT_MESSAGE is retriable: the producer would send the same bytes again until delivery.timeout.ms.
-            raise KafkaError(ErrorCode.INVALID_RECORD, fault.message) from None
     if codec == NO_COMPRESSION:
         _check_size(HEADER_BYTES + len(payload), rules.max_message_bytes)
     pack = partial(

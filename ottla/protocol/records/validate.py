@@ -163,7 +163,7 @@ def validate_header(
         )
         or (base_sequence < 0 and producer_id >= 0)
         or (max_timestamp > now_ms + rules.timestamp_after_max_ms and not rules.log_append_time)
-        or base_timestamp > max_timestamp
+        or not _TIMESTAMP_MIN < base_timestamp <= max_timestamp
         # No record is shorter than 7 bytes.
         or (count * 7 > size - 61 and _is_too_many(count, attributes & 7, size - 61))
     ):
@@ -174,6 +174,8 @@ def validate_header(
 
 
 _RARE_CODECS = (3, 5, 6, 7)
+#: Further in the past than any bound: such timestamps are judged on the cold path.
+_TIMESTAMP_MIN = -(2**62)
 assert (ATTRIBUTES_AT, LOG_OVERHEAD_BYTES, CODEC_MASK, MAGIC) == (21, 12, 7, 2)
 assert RECORD_BYTES_MIN == 7
 assert CONTROL_BIT | LOG_APPEND_TIME_BIT == 0x28 and TRANSACTIONAL_BIT == 0x10
@@ -300,14 +302,15 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
             "records were rejected for their timestamps",
             [RecordError(index, "a producer may not set LogAppendTime") for index in range(named)],
         )
-    newest = now_ms + rules.timestamp_after_max_ms
+    oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     latest = max(base_timestamp, max_timestamp)
-    if latest > newest and not rules.log_append_time:
+    if not rules.log_append_time and (latest > newest or base_timestamp < min(oldest, _TIMESTAMP_MIN)):
         # The header proves the error already: the invalid records are searched only if that fits into the budget.
         if _takes_from(turn, _EXPANDING_COST + count):
             with suppress(TooLong):
                 do_at_once(check_records(BatchView(batch), rules, now_ms, Turn()))
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {latest} is after {newest}")
+        wrong = base_timestamp if latest <= newest else latest
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {wrong} is outside [{oldest}, {newest}]")
 
 
 def _takes_from(turn: object, records: int) -> bool:

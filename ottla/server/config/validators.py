@@ -46,7 +46,7 @@ def one_of_ignoring_case(*choices: str) -> Validator:
 
 
 def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
-    """Returns a rule for lists without duplicates; if choices are given, all elements must be among them."""
+    """Returns a rule for lists, which drops what is repeated, as Kafka does (KIP-1161); if choices are given, all elements must be among them."""
     valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
 
     def check(name: str, value: list[str] | None) -> None:
@@ -56,8 +56,7 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
             return
         if not value and not empty:
             raise _about_list(name, value, f"must not be empty. Valid values include: {valid}")
-        if len(set(value)) != len(value):
-            raise _about_list(name, value, "values must not be duplicated.")
+        value[:] = dict.fromkeys(value)
         for item in value:
             if choices:
                 one_of(*choices)(name, item)

@@ -13,6 +13,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.batch import BatchView
@@ -300,16 +301,44 @@ def test_a_forgotten_partition_is_not_read_any_more(node: Node, wire: Wire) -> N
 
 @pytest.mark.parametrize(
     ("session_id", "epoch", "expected"),
-    [(123456, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND), (None, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH)],
+    [
+        (123456, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, -2, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (None, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    ],
 )
 def test_a_session_that_is_not_there_or_not_at_that_epoch(
     wire: Wire, letters: str, session_id: int | None, epoch: int, expected: ErrorCode
 ) -> None:
     if session_id is None:
         session_id = wire.request(fetch(letters, session_epoch=0), NAMED).session_id
-    answer = wire.request(FetchRequest(session_id=session_id, session_epoch=epoch), NAMED)
-    assert answer.error_code == expected
-    assert answer.responses == []
+    answer = wire.request(fetch(letters, session_id=session_id, session_epoch=epoch), NAMED)
+    assert (answer.error_code, answer.session_id, answer.responses) == (expected, 0, [])
+
+
+def test_a_session_may_begin_without_partitions(wire: Wire, letters: str) -> None:
+    empty = wire.request(FetchRequest(max_wait_ms=0, session_epoch=0), NAMED)
+    assert (empty.error_code, empty.responses) == (0, []) and empty.session_id
+    first = wire.request(fetch(letters, session_id=empty.session_id, session_epoch=1), NAMED)
+    assert first.session_id == empty.session_id and len(views(first.responses[0].partitions[0].records)) == 5
+
+
+@pytest.mark.parametrize("limits", [{"max_bytes": -1}, {"partition_bytes": -1}])
+def test_a_limit_below_zero_is_an_error_of_the_partition_that_has_records(
+    wire: Wire, letters: str, limits: dict[str, Any]
+) -> None:
+    (found,) = wire.request(fetch(letters, max_wait_ms=FOREVER_MS, **limits), NAMED).responses[0].partitions
+    assert (found.error_code, found.records) == (ErrorCode.UNKNOWN_SERVER_ERROR, b"")
+
+
+@pytest.mark.parametrize("level", [2, 7, -1])
+def test_there_are_two_isolation_levels(wire: Wire, letters: str, level: int) -> None:
+    answer = wire.request(fetch(letters, isolation_level=level), NAMED)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    asked = ListOffsetsTopic(name=letters, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    listed = wire.request(ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[asked]), 7)
+    assert listed.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_the_final_epoch_closes_the_session_and_still_answers(wire: Wire, letters: str) -> None:

@@ -37,7 +37,8 @@ def validate_records(batch: memoryview, rules: RecordRules, now_ms: int) -> int:
 
 def recompress(batch: memoryview, codec: int, level: int | None = None, *, max_bytes: int | None = None) -> bytes:
     """The batch with its records stored by `codec`. INVALID_RECORD when they cannot be read."""
-    rules = RecordRules(max_message_bytes=2**31 - 1, level=level)
+    rules = RecordRules(max_message_bytes=2**31 - 1, level=level, log_append_time=True)
     if max_bytes is not None:
         rules = replace(rules, max_decompressed_bytes=max_bytes)
-    return do_now(recompressing(BatchView(batch), codec, rules, Turn(), None))
+    view = BatchView(batch)
+    return do_now(recompressing(view, codec, rules, Turn(), do_now(check_records(view, rules, 0, Turn()))))

@@ -110,6 +110,8 @@ KAFKA_AGREES = {
     "codec 7": (raw(RECORD, attributes=7), "not accepted"),
     "record in the future": (build_batch([(b"k", b"v", NOW + 2 * HOUR_MS)]), "INVALID_TIMESTAMP"),
     "record in the far past": (build_batch([(b"k", b"v", 1)]), "accepted"),
+    "a timestamp that is further away than 2^63": (build_batch([(b"k", b"v", -(2**63))]), "INVALID_TIMESTAMP"),
+    "a timestamp of -1000": (build_batch([(b"k", b"v", -1000)]), "accepted"),
     "no timestamp": (build_batch([(b"k", b"v", -1)]), "accepted"),
     "too large": (raw(encode_record(0, 0, b"k", bytes(1_100_000))), "MESSAGE_TOO_LARGE"),
     "too large and damaged": (having("I", 17, 1, raw(bytes(1_100_000)), crc=False), "MESSAGE_TOO_LARGE"),

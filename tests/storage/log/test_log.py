@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, iter_batches, patch_timestamp
-from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.builder import build_batch, pack_batch
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
@@ -155,6 +155,34 @@ def test_the_topics_codec_replaces_the_producers(tmp_path: Path, wanted: str, co
     assert [record.key for record in view.records()] == [b"k0", b"k1", b"k2"]
     if codec != 3:
         assert refused(log, patched(batch(compression=3), 70, b"\xff" * 20)) == "INVALID_RECORD"
+
+
+#: Records that Apache Kafka refuses, by what is wrong with them, and the count of the header.
+UNREADABLE = {
+    "a header without a key": (b"\x12\0\0\0\2k\2v\2\1\0", 1),
+    "headers -1": (b"\x10\0\0\0\2k\2v\1", 1),
+    "fewer headers than there are said to be": (b"\x14\0\0\0\2k\2v\6\2a\0", 1),
+    "bytes behind the headers": (b"\x18\0\0\0\2k\2v\0junk", 1),
+    "a record longer than the batch": (b"\x60\0\0\0\2k\2v\0", 1),
+    "one record more": (b"\x10\0\0\0\2k\2v\0" * 2, 1),
+}
+
+
+@pytest.mark.parametrize("fault", UNREADABLE)
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_stored_with_another_codec_has_records_that_can_be_read(
+    tmp_path: Path, wanted: str, fault: str
+) -> None:
+    log = open_at(tmp_path, replace(SMALL, compression_type=wanted))
+    payload, count = UNREADABLE[fault]
+    for sent in range(5):
+        if sent != log.target_codec:
+            produced = pack_batch(
+                payload, base_offset=0, leader_epoch=-1, attributes=0, last_offset_delta=count - 1, base_timestamp=NOW_MS,
+                max_timestamp=NOW_MS, producer_id=-1, producer_epoch=-1, base_sequence=-1, count=count, compression=sent,
+            )  # fmt: skip
+            assert refused(log, produced) == "INVALID_RECORD", sent
+    assert log.log_end_offset == 0
 
 
 def test_a_batch_that_is_too_long_for_a_turn_is_prepared_first(tmp_path: Path) -> None:
