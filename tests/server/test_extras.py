@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from ottla.broker.groups.modern.offload import compiled
+from ottla.broker.groups.modern.offload import RESOLUTION_WORK_MAX, compiled, matching
+from ottla.broker.telemetry.instances import Subscription
 from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
 from ottla.cli.errors import CommandFailed
@@ -24,15 +25,38 @@ def without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_re2")
-def test_regular_expressions_are_refused_with_the_extra_that_brings_them() -> None:
-    with pytest.raises(ValueError, match=r"ottla\[regex\]"):
-        compiled("a.*")
-    with pytest.raises(KafkaError, match=r"ottla\[regex\]") as refused:
-        matcher("a.*")
+def test_without_re2_regular_expressions_are_served_by_a_matcher_of_our_own() -> None:
+    assert compiled("orders-.*").fullmatch("orders-1") and compiled("orders-.*").fullmatch("my-orders-1") is None
+    assert matcher("a.*")("ab") and not matcher("a.*")("ba")
+    assert match_patterns(["client_id=a.*"])["client_id"].fullmatch("ab")
+
+
+@pytest.mark.usefixtures("without_re2")
+def test_without_re2_an_expression_that_is_not_valid_is_refused_all_the_same() -> None:
+    with pytest.raises(ValueError, match="missing closing"):
+        compiled("a(")
+    with pytest.raises(KafkaError) as refused:
+        matcher("a**")
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    with pytest.raises(ConfigError, match=r"client_id=a.*ottla\[regex\]"):
-        match_patterns(["client_id=a"])
-    assert match_patterns([]) == {} and matcher("")("anything"), "what has no expression needs no engine"
+    with pytest.raises(ConfigError, match="Illegal client matching pattern"):
+        match_patterns(["client_id=(?!a)"])
+
+
+#: After each character the texts below lead to another set of its states.
+HOSTILE = "(a|b)*a(a|b){300}c"
+LONG = ["".join("ab"[n >> i & 1] for i in range(31)) * 8 for n in (n * 2654435761 for n in range(200))]
+
+
+@pytest.mark.usefixtures("without_re2")
+def test_without_re2_a_hostile_expression_has_bounded_work_wherever_one_is_taken() -> None:
+    matches = matcher(HOSTILE)
+    with pytest.raises(KafkaError, match="too much work") as refused:
+        for text in LONG:
+            matches(text)
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert matching([extras.compiled(HOSTILE, RESOLUTION_WORK_MAX // 20_000), compiled("a.*")], LONG)[0] is None
+    subscription = Subscription((), 1_000, {"client_id": extras.compiled(HOSTILE, 1_000)})
+    assert not any(subscription.matches({"client_id": text}) for text in LONG)
 
 
 @pytest.fixture

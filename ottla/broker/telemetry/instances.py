@@ -12,6 +12,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import crc32c
 from ottla.server.config.resource_configs import CLIENT_METRICS_CONFIGS, match_patterns
 from ottla.server.extras import Pattern
+from ottla.server.regex.automaton import TooMuchWork
 
 ALL_METRICS = "*"
 #: A client that no subscription matches asks again after this time, and no subscription makes it longer, as in Kafka.
@@ -26,9 +27,13 @@ class Subscription(NamedTuple):
     match: Mapping[str, Pattern]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
-        return all(
-            pattern.fullmatch(attributes.get(selector, "")) is not None for selector, pattern in self.match.items()
-        )
+        """An expression that needs more work than it may have matches no client any more."""
+        try:
+            return all(
+                pattern.fullmatch(attributes.get(selector, "")) is not None for selector, pattern in self.match.items()
+            )
+        except TooMuchWork:
+            return False
 
 
 class Wanted(NamedTuple):

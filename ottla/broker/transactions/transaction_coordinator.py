@@ -39,6 +39,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.server.network.context import Answer, Reply, gather, then
+from ottla.server.regex.automaton import TooMuchWork
 
 log = logging.getLogger(__name__)
 
@@ -312,7 +313,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
     """Returns a function that is True for a matching transactional id, with the bounds of groups' expressions.
 
     Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.
+        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode; the function, if it needs too much work.
     """
     if not pattern:
         return lambda transactional_id: True
@@ -320,7 +321,14 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
         expression = compiled(pattern)
     except ValueError as error:  # UnicodeEncodeError is one
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    return lambda transactional_id: expression.fullmatch(transactional_id) is not None
+
+    def matches(transactional_id: str) -> bool:
+        try:
+            return expression.fullmatch(transactional_id) is not None
+        except TooMuchWork as error:
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+
+    return matches
 
 
 def listed(

@@ -368,9 +368,7 @@ def match_patterns(entries: Sequence[str]) -> dict[str, Pattern]:
             if not pattern or "=" in pattern or selector.strip() not in SELECTORS:
                 raise ValueError(entry)
             patterns[selector.strip()] = extras.compiled(pattern.strip())
-        except ValueError as error:
+        except ValueError:
             message = f"Illegal client matching pattern: {entry}"
-            if str(error) == extras.NO_ENGINE:
-                message += f"; {error}"
             raise ConfigError("match", entry, "", message=message) from None
     return patterns

@@ -5,7 +5,8 @@ has any computed there (group.consumer.assignor.offload.enable).
 
 Regular expressions are RE2's: in time linear in the name, whatever the expression. Python's own `re` takes 0.4 s for 25 characters and
 an expression made for it. RE2 releases the GIL. What surrounds it is Python, so a thread that went through 100 k names at once would
-take every other turn of the loop; and ACLs are looked up on the loop, whose objects they are.
+take every other turn of the loop; and ACLs are looked up on the loop, whose objects they are. On a plain install the engine is Python too,
+so what one resolution of an expression may take is bounded.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TypeAlias, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.server import extras
 from ottla.server.extras import Pattern
+from ottla.server.regex.automaton import WORK_MAX, TooMuchWork
 from ottla.server.tasks import Spawn
 from ottla.server.workers import Workers
 
@@ -63,18 +65,27 @@ class TargetWorker(OneWorker):
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
 BYTES_MAX = 2**15 - 1
+#: About 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names between two `.*` some millions.
+RESOLUTION_WORK_MAX = 20_000_000
 
 
-def compiled(expression: str) -> Pattern:
-    """ValueError, with the reason, if it is not valid or too large."""
+def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
+    """ValueError, with the reason, if it is not valid or too large. `work_max`: as in `extras.compiled`."""
     if len(expression) > BYTES_MAX or len(expression.encode()) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX} bytes")
-    return extras.compiled(expression)
+    return extras.compiled(expression, work_max)
 
 
-def matching(patterns: Iterable[Pattern], names: Iterable[str]) -> list[list[str]]:
-    """For each compiled expression the names that match as a whole."""
-    return [[name for name in names if pattern.fullmatch(name) is not None] for pattern in patterns]
+def matching(patterns: Iterable[Pattern], names: Sequence[str]) -> list[list[str] | None]:
+    """For each compiled expression the names that match as a whole; None if it needs more work than it may have."""
+    return [_matching(pattern, names) for pattern in patterns]
+
+
+def _matching(pattern: Pattern, names: Sequence[str]) -> list[str] | None:
+    try:
+        return [name for name in names if pattern.fullmatch(name) is not None]
+    except TooMuchWork:
+        return None
 
 
 #: About 1 ms for an expression as people write them.
@@ -106,8 +117,13 @@ class RegexResolver(OneWorker):
         for start in range(0, len(names), NAMES_AT_A_TIME):
             some = names[start : start + NAMES_AT_A_TIME]
             for expression, matches in zip(
-                patterns, await self._workers.run(matching, patterns.values(), some), strict=True
+                list(patterns), await self._workers.run(matching, patterns.values(), some), strict=True
             ):
+                if matches is None:
+                    log.error("Regular expression '%s' needs too much work. Ignoring it.", expression[:100])
+                    del patterns[expression]
+                    topics[expression].clear()
+                    continue
                 topics[expression].update(filter(may_describe, matches))
         return topics
 
@@ -117,7 +133,7 @@ def _compiled(expressions: Sequence[str]) -> dict[str, Pattern]:
     patterns: dict[str, Pattern] = {}
     for expression in expressions:
         try:
-            patterns[expression] = compiled(expression)
+            patterns[expression] = compiled(expression, RESOLUTION_WORK_MAX)
         except ValueError as error:
             log.error("Couldn't parse regular expression '%s' due to `%s`. Ignoring it.", expression[:100], error)
     return patterns
