@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from ottla.broker.replication.disk_work import flush_when_there_is_room
 from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests
@@ -27,11 +27,12 @@ from ottla.broker.replication.follower_session import (
     Followed,
     FollowerSession,
     Key,
+    Wait,
     throttled_ms,
 )
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import agreed_end, go_to_leaders_range, truncate_after
+from ottla.broker.replication.truncation import Basis, agreed_end, go_to_leaders_range, truncate_after
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
@@ -288,7 +289,7 @@ class LeaderFetcher:
             return
         try:
             if data.error_code != ErrorCode.NONE:
-                self._handle_error(key, partition, ErrorCode(data.error_code))
+                self._handle_error(key, partition, own_log, ErrorCode(data.error_code))
             elif data.diverging_epoch.epoch >= 0:
                 self._truncate(key, partition, own_log, data.diverging_epoch)
             else:
@@ -309,6 +310,10 @@ class LeaderFetcher:
         except (KafkaError, StorageFailure, UnexpectedAppendOffset) as failure:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
+        except Exception:
+            # A mistake of ours, such as a truncation that would cut what is acknowledged, must not keep the other partitions from their leader.
+            log.exception("An answer of broker %d for %s could not be handled", self.leader_id, partition)
+            self._delay(key, self._settings.backoff_ms)
 
     def _flush_first(self, partition: Partition) -> bool:
         """Returns True if the partition is not fetched before its log has been flushed.
@@ -323,12 +328,12 @@ class LeaderFetcher:
             or own_log.recovery_point >= own_log.log_end_offset
         ):
             return False
-        key = (partition.topic_id, partition.index)
-        if self.session.await_flush(key, own_log):
-            self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+        wait = self.session.await_flush((partition.topic_id, partition.index), own_log)
+        if wait is not None:
+            self._world.spawn(self._flush(wait, own_log), f"flush {partition}")
         return True
 
-    async def _flush(self, key: Key, own_log: Log) -> None:
+    async def _flush(self, wait: Wait, own_log: Log) -> None:
         """Flushes the log, whatever a truncation has left in it; a failure takes the log directory offline."""
         try:
             while not await flush_when_there_is_room(self._world, own_log, self._settings.backoff_ms):
@@ -337,14 +342,14 @@ class LeaderFetcher:
         except StorageFailure as failure:
             log.error("flush of %s: %s", own_log, failure)
             return
-        partition = self.session.flushed(key, own_log)
-        if partition is not None and not self._flush_first(partition):
-            self._schedule(0)
+        self._go_on(wait, 0)
 
-    def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
+    def _handle_error(self, key: Key, partition: Partition, own_log: Log, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.session.await_truncation(key)
-            self._world.spawn(self._find_offset(key, partition), f"offsets of {partition}")
+            search = go_to_leaders_range(
+                self._world, self.link, self._settings.timeout_ms, Basis.of(partition, own_log)
+            )
+            self._begin_truncation(key, partition, search)
         elif code in LEADERSHIP_ERRORS:
             self._delay(key, LEADERSHIP_RETRY_MS)
         else:
@@ -362,35 +367,27 @@ class LeaderFetcher:
             if not self._flush_first(partition):
                 self.session.changed(key)
             return
-        self.session.await_truncation(key)
-        truncation = truncate_after(self._world, job, partition, own_log, leader, partition.leader_epoch)
-        self._world.spawn(self._run_truncation(key, partition, truncation), f"truncate {partition}")
+        self._begin_truncation(key, partition, truncate_after(self._world, job, Basis.of(partition, own_log), offset))
 
-    async def _run_truncation(self, key: Key, partition: Partition, truncation: Awaitable[None]) -> None:
+    def _begin_truncation(self, key: Key, partition: Partition, truncation: Coroutine[Any, Never, None]) -> None:
+        wait = self.session.await_truncation(key)
+        self._world.spawn(self._run_truncation(wait, partition, truncation), f"truncate {partition}")
+
+    async def _run_truncation(self, wait: Wait, partition: Partition, truncation: Coroutine[Any, Never, None]) -> None:
         delay_ms = self._settings.backoff_ms
         try:
             await truncation
             delay_ms = 0
-        except StorageFailure as failure:
-            log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
-        finally:
-            self._go_on(key, partition, delay_ms)
-
-    def _go_on(self, key: Key, partition: Partition, delay_ms: int) -> None:
-        """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile."""
-        self._delay(key, delay_ms)
-        if delay_ms or not self._flush_first(partition):
-            self._schedule(delay_ms)
-
-    async def _find_offset(self, key: Key, partition: Partition) -> None:
-        delay_ms = self._settings.backoff_ms
-        try:
-            await go_to_leaders_range(self._world, self.link.require(), self._settings.timeout_ms, partition)
-            delay_ms = 0
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
-            log.info("%s could not find where to go on: %s", partition, failure)
+            log.error("%s was not truncated to the log of broker %d: %s", partition, self.leader_id, failure)
         finally:
-            self._go_on(key, partition, delay_ms)
+            self._go_on(wait, delay_ms)
+
+    def _go_on(self, wait: Wait, delay_ms: int) -> None:
+        """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile; unless the wait is over."""
+        partition = self.session.end(wait, self._world.clock.mono_ms() + delay_ms)
+        if partition is not None and (delay_ms or not self._flush_first(partition)):
+            self._schedule(delay_ms)
 
 
 def kept(data: PartitionData) -> PartitionData:

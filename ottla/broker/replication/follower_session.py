@@ -2,13 +2,14 @@
 
 The leader remembers the fetch positions of the session; a request has only those that changed. Every request has a number,
 because a second one may be sent while the first is delayed at the leader: a response is used for a partition only if no
-newer position of that partition has been sent meanwhile.
+newer position of that partition has been sent meanwhile. A `Wait` ends once, and only by the task that holds it: a task that outlives
+its wait (another leader epoch, unfollowed and followed again) must not end the wait that came after it.
 
     add, remove       the metadata says to follow, or not to
     changed           the log has changed: the new offset must be sent to the leader
     delay             leave the partition out until a time
-    await_flush       leave it out until `flushed`, whatever the metadata says meanwhile
-    await_truncation  leave it out until the next `delay`, whatever the metadata of this leader epoch says meanwhile
+    await_flush       leave it out until `end` of the returned wait, whatever the metadata says meanwhile
+    await_truncation  the same, but a new leader epoch ends the wait
     reset             the connection or the session is gone: begin with a full request
 """
 
@@ -31,7 +32,6 @@ Key: TypeAlias = tuple[bytes, int]
 #: A request for each record that is replicated: see `maker`.
 new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
-NO_EPOCH = -1
 #: The bytes of a response for all partitions together that catch up, and the least for each. A response has those in sync as well, and
 #: producers wait for them: they would wait for megabytes, and with replica.fetch.response.max.bytes reached for several responses.
 CATCH_UP_BYTES = 1024 * 1024
@@ -66,16 +66,29 @@ class Position(NamedTuple):
     log_start_offset: int
 
 
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A partition is left out until a flush of `flushing`, or a truncation in `leader_epoch`, has ended."""
+
+    key: Key
+    leader_epoch: int
+    flushing: Log | None = None
+
+    def outlasts(self, partition: Partition) -> bool:
+        """Returns True if the wait goes on with the role that the metadata has given the partition."""
+        if self.flushing is not None:
+            return self.flushing is partition.log
+        return self.leader_epoch == partition.leader_epoch
+
+
 @dataclass(slots=True)
 class Followed:
     partition: Partition
     sent: Position | None = None
     sent_in: int = -1
     delayed_until_ms: int = NOT_DELAYED
-    #: The log whose flush is awaited.
-    flushing: Log | None = None
-    #: The leader epoch in which the log is being truncated.
-    truncating_in: int = NO_EPOCH
+    #: What ends the delay instead of a time.
+    wait: Wait | None = None
 
 
 @dataclass(slots=True)
@@ -95,15 +108,13 @@ class FollowerSession:
         key = (partition.topic_id, partition.index)
         followed = self.followed.get(key)
         if followed is None or followed.partition is not partition:
-            self.followed[key] = Followed(partition, None if followed is None else followed.sent)
+            self.followed[key] = Followed(partition)
         else:
             if followed.sent is not None and followed.sent.leader_epoch == partition.leader_epoch:
                 return  # only the ISR has changed: a request for it would interrupt the one that waits at the leader
-            if followed.flushing is not None and followed.flushing is partition.log:
-                return  # `flushed` sends the new position
-            if followed.truncating_in == partition.leader_epoch:
-                return  # one that another leader epoch has asked for changes nothing
-            followed.delayed_until_ms, followed.flushing, followed.truncating_in = NOT_DELAYED, None, NO_EPOCH
+            if followed.wait is not None and followed.wait.outlasts(partition):
+                return  # its end sends the new position
+            followed.delayed_until_ms, followed.wait = NOT_DELAYED, None
             self._delayed.pop(key, None)
         self._changed[key] = None
 
@@ -121,45 +132,51 @@ class FollowerSession:
 
     def delay(self, key: Key, until_ms: int) -> None:
         followed = self.followed.get(key)
-        if followed is None or followed.flushing is not None:
-            return
-        followed.delayed_until_ms, followed.truncating_in = until_ms, NO_EPOCH
+        if followed is not None and followed.wait is None:
+            self._leave_out(key, followed, until_ms)
+
+    def _leave_out(self, key: Key, followed: Followed, until_ms: int) -> None:
+        followed.delayed_until_ms = until_ms
         self._delayed[key] = None
         self._changed.pop(key, None)
         if followed.sent is not None:
             followed.sent = None
             self._forgotten[key] = None
 
-    def await_truncation(self, key: Key) -> None:
-        """Leave the partition out until the next `delay`: what is appended beside the truncation would be truncated as well.
+    def await_truncation(self, key: Key) -> Wait:
+        """Leave the partition out until `end`: what is appended beside the truncation would be truncated as well.
 
         The leader may have acknowledged it by then. Metadata that changes only the ISR does not end this.
         """
-        followed = self.followed.get(key)
-        if followed is not None and followed.flushing is None:
-            self.delay(key, NOT_DELAYED)
-            followed.truncating_in = followed.partition.leader_epoch
+        followed = self.followed[key]
+        assert followed.wait is None, f"{followed.partition} is not fetched while something is awaited"
+        return self._await(followed, Wait(key, followed.partition.leader_epoch))
 
-    def await_flush(self, key: Key, log: Log) -> bool:
-        """Leave the partition out until `flushed`: its position would acknowledge records that a power loss can take back.
+    def await_flush(self, key: Key, log: Log) -> Wait | None:
+        """Leave the partition out until `end`: its position would acknowledge records that a power loss can take back.
 
-        Returns False if that flush is awaited already, or comes after a truncation.
+        Returns None if that flush is awaited already, or comes after a truncation.
         """
         followed = self.followed.get(key)
-        if followed is None or followed.flushing is log or followed.truncating_in != NO_EPOCH:
-            return False
-        followed.flushing = None
-        self.delay(key, NOT_DELAYED)
-        followed.flushing = log
-        return True
-
-    def flushed(self, key: Key, log: Log) -> Partition | None:
-        """The flush of the log has ended. Returns the partition if it was awaited: its position is sent next."""
-        followed = self.followed.get(key)
-        if followed is None or followed.flushing is not log:
+        if followed is None or (followed.wait is not None and followed.wait.flushing in (log, None)):
             return None
-        followed.flushing = None
-        self.delay(key, 0)
+        return self._await(followed, Wait(key, followed.partition.leader_epoch, log))
+
+    def _await(self, followed: Followed, wait: Wait) -> Wait:
+        followed.wait = wait
+        self._leave_out(wait.key, followed, NOT_DELAYED)
+        return wait
+
+    def end(self, wait: Wait, until_ms: int) -> Partition | None:
+        """End the wait; the partition is left out until the time, and its position sent then.
+
+        Returns the partition, None if it does not wait for this any more: the caller must change nothing then.
+        """
+        followed = self.followed.get(wait.key)
+        if followed is None or followed.wait is not wait:
+            return None
+        followed.wait = None
+        self._leave_out(wait.key, followed, until_ms)
         return followed.partition
 
     def resume(self, now_ms: int) -> int:
@@ -167,8 +184,8 @@ class FollowerSession:
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
             followed = self.followed[key]
-            if followed.flushing is not None or followed.truncating_in != NO_EPOCH:
-                continue  # `flushed`, or the truncation, ends this one
+            if followed.wait is not None:
+                continue
             due_ms = followed.delayed_until_ms
             if due_ms <= now_ms:
                 del self._delayed[key]

@@ -9,7 +9,6 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
 Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
 by the flush. Fetches watch (replication/watchers.py): those of followers the log's end, of consumers the high watermark;
 each is notified of the next change once, and delayed fetches are woken once per turn of the loop (wakeups.py).
-Not handled here: sockets, timeouts (delayed_produce.py, server/clock.py), and the wire.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Partition:
     """One replica of a partition."""
 
     __slots__ = (
-        "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "appends", "bytes_in", "bytes_out", "delayed_deletes",
-        "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers", "index",
-        "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id", "offline",
-        "reads", "replicas", "replication_bytes_out", "topic", "topic_id", "watchers",
+        "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "appends", "bytes_in", "bytes_out",
+        "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
+        "index", "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id",
+        "offline", "reads", "replicas", "replication_bytes_out", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +69,9 @@ class Partition:
         self.leader_log: Log | None = None
         self.offline = False
         self.leader_id = NO_LEADER
-        self.leader_epoch = -1
-        self.epoch_start_offset = -1
+        self.leader_epoch = self.epoch_start_offset = -1
+        #: Of a follower: what it acknowledges to the leader of this epoch, once that has found the log to agree.
+        self._acknowledged_end = 0
         self.replicas: tuple[int, ...] = ()
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
         #: Those of the ISR, in one look for each fetch.
@@ -91,8 +91,7 @@ class Partition:
         self.flush_messages = NEVER
         self._committing = OffsetWaits(batching)
         self._flushing = OffsetWaits(batching)
-        self._wakeups = wakeups
-        self._group_flush = group_flush
+        self._wakeups, self._group_flush = wakeups, group_flush
         # Counted in plain ints, read at a scrape.
         self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0
         self.reads = self.failed_reads = self.bytes_out = self.replication_bytes_out = 0
@@ -159,8 +158,7 @@ class Partition:
         replicas: Sequence[int],
         isr: Sequence[int],
     ) -> None:
-        self.leader_log = None
-        self.log = log
+        self.leader_log, self.log = None, log
         if log is not None and (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch):
             state_changes.follower(self, leader_epoch, partition_epoch, log, leader_id, self.leader_id)
         self._assign(leader_epoch, replicas)
@@ -177,6 +175,7 @@ class Partition:
 
     def _assign(self, leader_epoch: int, replicas: Sequence[int]) -> None:
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
+        self._acknowledged_end = self._acknowledged_end if leader_epoch == self.leader_epoch else 0
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
         self.update_config()
@@ -200,8 +199,7 @@ class Partition:
 
     def go_offline(self) -> None:
         """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
-        self.offline = True
-        self.leader_log = None
+        self.offline, self.leader_log = True, None
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def fail_waiting(self, error: ErrorCode) -> None:
@@ -277,8 +275,8 @@ class Partition:
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
-        if self.leader_log is not None:
-            self._committing.reached(self.leader_log.high_watermark, self._commit_result())
+        if (log := self.leader_log) is not None:
+            self._committing.reached(log.high_watermark, self._commit_result())
 
     def _commit_result(self) -> ErrorCode:
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.isr.is_under_min else ErrorCode.NONE
@@ -372,6 +370,7 @@ class Partition:
         assert log is not None and not self.is_leader
         if records:
             append_trusted(log, records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
+        self._acknowledged_end = log.log_end_offset
         raised = log.advance_high_watermark(high_watermark)
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             advance_log_start_offset(log, leader_log_start_offset)
@@ -382,6 +381,7 @@ class Partition:
         """Truncates to the leader's log; `decoded` is what `truncation_job` gave."""
         log = self.log
         assert log is not None and not self.is_leader
+        assert offset >= self._acknowledged_end, f"{self} has acknowledged {self._acknowledged_end}, not {offset}"
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
         truncate_to(log, offset, decoded)

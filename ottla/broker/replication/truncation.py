@@ -11,15 +11,17 @@ the follower asked about, and where that epoch ended in the leader's log.
 Never to the high watermark: what lies above it may be acknowledged at the leader already, because a follower learns of a
 high watermark one fetch later (KIP-101 describes how records were lost that way).
 
-Where a truncation takes a worker, or questions to the leader, the function looks again after it has waited whether this is still
-the leader and the log.
+Where a truncation takes a worker, or questions to the leader, it carries what it was decided on (`Basis`), and is dropped if that has
+changed after the wait: the partition is fetched again, and the leader answers for the log as it is then.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
+from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset
@@ -52,31 +54,48 @@ def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
     return truncation_offset(leader, own, own_log.log_end_offset)
 
 
-async def truncate_after(
-    world: World,
-    job: Callable[[], Decoded | None],
-    partition: Partition,
-    own_log: Log,
-    leader: EpochEndOffset,
-    leader_epoch: int,
-) -> None:
-    """Truncates the log when a worker has run `job` (`truncation_job`), unless the partition has another leader then."""
-    decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, job)
-    if _still_follows(partition, own_log, leader_epoch):
-        partition.truncate_as_follower(agreed_end(own_log, leader), decoded)
+class Basis(NamedTuple):
+    """What a truncation is decided on: the role of the partition, and how its log was.
+
+    A log whose truncations and end offset are the same has the same batches. Another leader epoch has another answer; what was appended
+    meanwhile may be acknowledged.
+    """
+
+    partition: Partition
+    log: Log
+    leader_id: int
+    leader_epoch: int
+    log_end_offset: int
+    truncations: int
+
+    @classmethod
+    def of(cls, partition: Partition, log: Log) -> Basis:
+        truncations = log.durability.truncations
+        return cls(partition, log, partition.leader_id, partition.leader_epoch, log.log_end_offset, truncations)
+
+    @property
+    def holds(self) -> bool:
+        """Returns True if nothing has changed since."""
+        partition, log = self.partition, self.partition.log
+        return log is self.log and not partition.offline and Basis.of(partition, log) == self
 
 
-async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, partition: Partition) -> None:
+async def truncate_after(world: World, job: Callable[[], Decoded | None], basis: Basis, offset: int) -> None:
+    """Truncates the log when a worker has run `job` (`truncation_job`), unless what was decided on has changed by then."""
+    decoded = await world.workers.on_disk(basis.log.partition_dir.log_dir, Priority.ROLL, job)
+    if basis.holds:
+        basis.partition.truncate_as_follower(offset, decoded)
+
+
+async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, basis: Basis) -> None:
     """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
-    leader_epoch = partition.leader_epoch
-    end = await _leader_offset(channel, timeout_ms, partition, leader_epoch, LATEST)
-    start = await _leader_offset(channel, timeout_ms, partition, leader_epoch, EARLIEST)
-    own_log = partition.log
-    job = None if own_log is None else truncation_job(own_log, end)
-    decoded = None
-    if own_log is not None and job is not None:
+    partition, own_log, channel = basis.partition, basis.log, link.require()
+    end = await _leader_offset(channel, timeout_ms, basis, LATEST)
+    start = await _leader_offset(channel, timeout_ms, basis, EARLIEST)
+    job, decoded = truncation_job(own_log, end), None
+    if job is not None:
         decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, job)
-    if own_log is None or not _still_follows(partition, own_log, leader_epoch):
+    if not basis.holds:
         return
     if end < own_log.log_end_offset:
         log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
@@ -85,15 +104,10 @@ async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, p
         truncate_fully_and_start_at(own_log, start)
 
 
-def _still_follows(partition: Partition, own_log: Log, leader_epoch: int) -> bool:
-    return partition.log is own_log and partition.leader_epoch == leader_epoch and not partition.is_leader
-
-
-async def _leader_offset(
-    channel: Channel, timeout_ms: int, partition: Partition, leader_epoch: int, timestamp: int
-) -> int:
+async def _leader_offset(channel: Channel, timeout_ms: int, basis: Basis, timestamp: int) -> int:
+    partition = basis.partition
     asked = ListOffsetsPartition(
-        partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
+        partition_index=partition.index, current_leader_epoch=basis.leader_epoch, timestamp=timestamp
     )
     request = ListOffsetsRequest(
         replica_id=partition.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]

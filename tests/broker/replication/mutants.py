@@ -25,6 +25,7 @@ COPIED = ("ottla", "tests")
 PARTITION, HANDLER = "ottla/broker/replication/partition.py", "ottla/broker/fetch/handler.py"
 ISR, READER = "ottla/broker/replication/isr.py", "ottla/broker/fetch/reader.py"
 SESSION, FETCHER = "ottla/broker/fetch/session.py", "ottla/broker/replication/fetcher.py"
+FOLLOWER, TRUNCATION = "ottla/broker/replication/follower_session.py", "ottla/broker/replication/truncation.py"
 UNITS = "tests/broker/replication/"
 
 #: Without all other plugins and without rewritten assertions, of which nothing is kept: 0.4 s of processor in place of 1.6 s.
@@ -52,6 +53,30 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    Mutant(
+        "a truncation of an older leader epoch ends the wait of the present one",
+        FOLLOWER,
+        "        if followed is None or followed.wait is not wait:\n",
+        "        if followed is None:\n",
+        UNITS + "test_stale_truncations.py"
+        "::test_a_truncation_of_an_older_leader_epoch_does_not_end_the_wait_for_the_present_one[same_leader_again]",
+    ),
+    Mutant(
+        "a truncation is carried out in whatever log there is after its wait",
+        TRUNCATION,
+        "        return log is self.log and not partition.offline and Basis.of(partition, log) == self\n",
+        "        return log is self.log and not partition.is_leader and partition.leader_epoch == self.leader_epoch\n",
+        UNITS
+        + "test_stale_truncations.py::test_a_truncation_is_dropped_if_what_it_was_decided_on_has_changed[append_one]",
+    ),
+    Mutant(
+        "a follower cuts what it has acknowledged to the leader of this epoch",
+        PARTITION,
+        "        self._acknowledged_end = log.log_end_offset\n",
+        "",
+        UNITS + "test_stale_truncations.py"
+        "::test_an_acknowledged_offset_of_this_leader_epoch_is_never_cut_whatever_asks_for_it",
+    ),
     Mutant(
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND is never given",
         PARTITION,
