@@ -95,7 +95,8 @@ class AppendVerifier:
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
         self._verification_enabled = verification_enabled
-        # Waiting requests by transactional id. They complete in order, so that batches stay in order.
+        # Requests by transactional id: the one in flight, and those that wait behind it, so that batches stay in order. An expired one that
+        # waits keeps its place, and is passed over.
         self._waiting: dict[str, deque[_Question]] = {}
         self._draining: set[str] = set()
 
@@ -116,12 +117,16 @@ class AppendVerifier:
         question = _Question(self, transactional_id, producer_id, producer_epoch, expected, operation)
         queue = self._waiting.get(transactional_id)
         if queue is not None:
-            if len(queue) >= WAITING_MAX:
+            if len(queue) > WAITING_MAX:
                 return dict.fromkeys(expected, ErrorCode.CONCURRENT_TRANSACTIONS)
             queue.append(question)
         else:
-            self._waiting[transactional_id] = deque()
-            question.ask()
+            self._waiting[transactional_id] = deque([question])
+            try:
+                self._ask_in_order(transactional_id)
+            except BaseException:
+                del self._waiting[transactional_id]  # otherwise no later request of this id would be asked
+                raise
             if question.answer is not None:
                 return question.answer
         question.expire_in(timeout_ms)
@@ -131,18 +136,24 @@ class AppendVerifier:
         """Returns True if requests wait: a later one must not overtake them, even if it needs no verification."""
         return transactional_id in self._waiting
 
-    def settled(self, transactional_id: str) -> None:
-        """Handles a response: the next requests are sent, until one has to wait."""
+    def settled(self, question: _Question) -> None:
+        """Sends the next requests when the one in flight has its answer. One that expires behind it lets none overtake that one."""
+        queue = self._waiting.get(question.transactional_id)
+        if queue and queue[0] is question:
+            self._ask_in_order(question.transactional_id)
+
+    def _ask_in_order(self, transactional_id: str) -> None:
+        """Sends requests until one has to wait."""
         if transactional_id in self._draining:
             return  # the loop below goes on
         self._draining.add(transactional_id)
         queue = self._waiting[transactional_id]
         try:
             while queue:
-                question = queue.popleft()
-                question.ask()
-                if question.answer is None:
+                queue[0].ask()
+                if queue[0].answer is None:
                     return
+                queue.popleft()
             del self._waiting[transactional_id]
         finally:
             self._draining.discard(transactional_id)
@@ -203,7 +214,7 @@ class _Question:
         self.reply: Reply[Verdicts] = Reply()
         self.answer: Verdicts | None = None
         self._verifier = verifier
-        self._transactional_id = transactional_id
+        self.transactional_id = transactional_id
         self._args = (transactional_id, producer_id, producer_epoch, frozenset(expected), operation)
         self._expected = expected
         self._operation = operation
@@ -252,7 +263,7 @@ class _Question:
         try:
             self.reply.complete(answer)
         finally:
-            self._verifier.settled(self._transactional_id)
+            self._verifier.settled(self)
 
 
 def _verdict_for_client(error: ErrorCode, operation: Operation) -> ErrorCode:

@@ -81,11 +81,11 @@ class VerifierHarness:
     def admit(self, operation: Operation, *partitions: Any, epoch: int = 0) -> Any:
         return self.ask(operation, *(partitions or [T0]), epoch=epoch)
 
-    def ask(self, operation: Operation, *partitions: Any, epoch: int = 0) -> Any:
+    def ask(self, operation: Operation, *partitions: Any, epoch: int = 0, patience_ms: int = PATIENCE_MS) -> Any:
         producer = (self.producer.producer_id, self.producer.epoch + epoch)
         added = operation is Operation.ADDED
         expected = {tp: Expectation(self.states[tp], *producer, 0, added) for tp in partitions}
-        return self.verifier.admit("x", *producer, expected, operation, PATIENCE_MS)
+        return self.verifier.admit("x", *producer, expected, operation, patience_ms)
 
 
 def coordinator_says(error: ErrorCode) -> AddPartitionsToTxnResponse:
@@ -329,3 +329,54 @@ def test_the_connection_is_paused_until_an_append_that_waited_has_begun() -> Non
     harness.let_others_answer()
     assert steps == ["paused", "appends after NONE", "goes on"]
     assert given == ["response"]
+
+
+def test_a_queued_request_that_expires_neither_overtakes_the_one_in_flight_nor_ends_the_queue() -> None:
+    """Another process with a shorter request.timeout.ms: the id was stuck at this broker until it restarted."""
+    harness = VerifierHarness()
+    harness.coordinator_node, harness.elsewhere = ELSEWHERE, coordinator_says(ErrorCode.NONE)
+    order: list[str] = []
+    in_flight = harness.ask(Operation.ADDED, T0, patience_ms=30_000)
+    short = harness.ask(Operation.ADDED, T0, patience_ms=1_000)
+    behind = harness.ask(Operation.ADDED, T0, patience_ms=30_000)
+    for name, reply in (("in flight", in_flight), ("short", short), ("behind", behind)):
+        reply.when_done(lambda verdicts, name=name: order.append(f"{name} {verdicts[T0].name}"))
+    harness.coordinator_harness.clock.advance(1_001)
+    assert order == ["short NETWORK_EXCEPTION"] and len(harness.waiting) == 1, (
+        "the next one waits for the one in flight"
+    )
+    harness.let_others_answer()
+    harness.let_others_answer()
+    assert order[1:] == ["in flight NONE", "behind NONE"]
+    assert not harness.verifier.is_waiting("x") and not harness.verifier._draining
+    for _ in range(2):
+        later = when_given(harness.ask(Operation.ADDED, T0))
+        harness.let_others_answer()
+        assert later == [{T0: ErrorCode.NONE}]
+
+
+def test_the_response_to_a_request_that_has_expired_in_flight_counts_for_none_behind_it() -> None:
+    harness = VerifierHarness()
+    harness.coordinator_node, harness.elsewhere = ELSEWHERE, coordinator_says(ErrorCode.TRANSACTION_ABORTABLE)
+    expired = when_given(harness.ask(Operation.ADDED, T0, patience_ms=1_000))
+    behind = when_given(harness.ask(Operation.ADDED, T0, patience_ms=30_000))
+    harness.coordinator_harness.clock.advance(1_001)
+    assert expired == [{T0: ErrorCode.NETWORK_EXCEPTION}] and len(harness.waiting) == 2
+    late = harness.waiting.pop(0)
+    with pytest.raises(StopIteration):
+        late.send(None)
+    assert not behind and harness.verifier.is_waiting("x")
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    harness.let_others_answer()
+    assert behind == [{T0: ErrorCode.NONE}]
+
+
+def test_a_request_that_cannot_be_asked_leaves_its_transactional_id_to_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = VerifierHarness()
+    with monkeypatch.context() as broken:
+        broken.setattr(harness.coordinator_harness.coordinator, "add_partitions", lambda *args: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            harness.ask(Operation.ADDED, T0)
+    assert harness.ask(Operation.ADDED, T0) == {T0: ErrorCode.NONE}
