@@ -7,10 +7,14 @@
     locks, files that are about to be removed       left out
 
 A copy of a log that is written meanwhile is worth nothing by itself, but little is missing in it. So all is copied once before
-the fence (`Copies`), and inside it only what has changed since. Two facts say what that is. No file comes or goes without a
-change of its directory's time. And a log that has the same batch at the same place has the same batches before it: a batch
+the fence (`Copies`), and inside it only what has changed since. Two facts say what that is. A file that is linked is the one of its name
+as long as the name has the same inode: no other file gets that number while the link is there. (A directory's time says less: two
+changes within one tick of the kernel's clock have one time.) And a log that has the same batch at the same place has the same batches before it: a batch
 has its leader's epoch, and a leader never writes two batches at one offset. What a node is writing at the moment of a copy may
 be in it in parts: before the fence only batches count whose CRC is right, and never the last one, whose header may be to come.
+
+A node that truncates writes to what was a sealed segment. It may have looked at the number of names before the link was made, and write
+after the fence. So nothing of a log in which `TRUNCATION` says that one is under way is linked.
 """
 
 from __future__ import annotations
@@ -22,8 +26,7 @@ import os
 import re
 import struct
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -40,6 +43,7 @@ from ottla.protocol.records.batch import (
     Header,
     check_batch,
 )
+from ottla.storage.log.partition_dir import TRUNCATION
 
 #: A file of a segment, by its base offset and kind.
 SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
@@ -47,9 +51,6 @@ SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 FINAL = re.compile(r"\d{20}\.snapshot|\d{20}-\d{10}\.checkpoint")
 LEFT_OUT = re.compile(r"\.lock|.*(\.deleted|\.cleaned|\.tmp|\.part|-delete)")
 LOG = ".log"
-#: Times of changes are as exact as the kernel's clock tick, 10 ms at most: a younger directory may change again unnoticed.
-SETTLED_NS = 50_000_000
-NOT_SETTLED = 0
 PIECE_BYTES = 32 << 20
 #: Of the reads of a walk through all headers of a file.
 WALK_BYTES = 8 << 20
@@ -70,10 +71,19 @@ if sys.platform == "linux":
 
 
 class State(NamedTuple):
-    """What says whether a small file has changed."""
+    """What says whether a file that is copied has changed."""
 
+    inode: int
     size: int
     changed_ns: int
+
+    @classmethod
+    def of(cls, path: str) -> State:
+        found = os.stat(path)
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+UNKNOWN = State(-1, -1, -1)
 
 
 class End(NamedTuple):
@@ -90,14 +100,16 @@ NOTHING = End(0, 0)
 class Copied:
     """What the copy of a log has."""
 
-    #: The time of the last change of the log's directory; NOT_SETTLED if it may change again without another time.
-    changed_ns: int = NOT_SETTLED
+    #: The inodes of the log's files by name; none if the next call has to look at all files.
+    inodes: dict[str, int] = field(default_factory=dict)
     #: The active segment: its name, its file, and up to where it was copied.
     active: str = ""
     inode: int = 0
     end: End = NOTHING
-    #: Files of the active segment that grow in place.
+    #: Files that grow in place, and those that cannot be linked.
     growing: dict[str, State] = field(default_factory=dict)
+    #: Small files that are replaced as a whole. Their inode says nothing: it is free again after the second time.
+    replaced: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -138,16 +150,17 @@ class Copies:
     def bring_log(self, name: str, source: str, target: str, *, fenced: bool) -> None:
         """Make the directory of a log what `source` is."""
         copied = self.of.get(name)
-        changed = os.stat(source).st_mtime_ns
-        if copied is None or copied.changed_ns != changed:
-            copied = _other_files(source, target, Copied() if copied is None else copied)
-            copied.changed_ns = changed if time.time_ns() - changed >= SETTLED_NS else NOT_SETTLED
-            self.of[name] = copied
+        inodes = _inodes(source)
+        if copied is None or copied.inodes != inodes:
+            copied = self.of[name] = _other_files(source, target, Copied() if copied is None else copied, inodes)
         for file, was in copied.growing.items():
-            now = os.stat(os.path.join(source, file))
-            if was != (now.st_size, now.st_mtime_ns):
+            now = State.of(os.path.join(source, file))
+            if was != now:
                 copy_file(os.path.join(source, file), os.path.join(target, file))
-                copied.growing[file] = State(now.st_size, now.st_mtime_ns)
+                copied.growing[file] = now
+        for file in copied.replaced:
+            if not _same_bytes(os.path.join(source, file), os.path.join(target, file)):
+                copy_file(os.path.join(source, file), os.path.join(target, file))
         if copied.active:
             self._extend(copied, os.path.join(source, copied.active), os.path.join(target, copied.active), fenced)
 
@@ -183,38 +196,55 @@ def copy_log(source: str, target: str) -> None:
     Copies().bring_log(os.path.basename(source), source, target, fenced=True)
 
 
-def _other_files(source: str, target: str, copied: Copied) -> Copied:
+def _other_files(source: str, target: str, copied: Copied, inodes: dict[str, int]) -> Copied:
     """Make `target` have the files that `source` has, but for what the active segment contains. Links that are right stay."""
     with suppress(FileExistsError):
         os.mkdir(target)
-    names = [name for name in os.listdir(source) if not LEFT_OUT.fullmatch(name)]
-    base = _active_base(names)
+    base = _active_base(inodes)
+    is_truncated = TRUNCATION in inodes
     active = base + LOG if base else ""
     if active != copied.active:
         copied = Copied(active=active)
-    growing: dict[str, State] = {}
+    copied.inodes, copied.growing, copied.replaced = dict(inodes), {}, []
     kept = {active}
     there = set(os.listdir(target))
-    for name in names:
+    for name in inodes:
         path, copy = os.path.join(source, name), os.path.join(target, name)
         segment = SEGMENT_FILE.fullmatch(name)
         if name == active:
             continue
         kept.add(name)
         if segment is not None and segment[1] == base:
-            growing[name] = State(-1, -1)
-        elif segment is not None or FINAL.fullmatch(name):
+            copied.growing[name] = UNKNOWN
+        elif segment is None and not FINAL.fullmatch(name):
+            copied.replaced.append(name)
+        elif is_truncated:
+            copied.growing[name] = UNKNOWN
+        elif name not in there or os.stat(copy).st_ino != inodes[name]:
+            was = State.of(path)
             if name in there:
-                if os.stat(copy).st_ino == os.stat(path).st_ino:
-                    continue
                 os.unlink(copy)
-            link_file(path, copy)
-        else:
-            copy_file(path, copy)
+            if not link_file(path, copy):
+                copied.growing[name] = was
+            elif os.stat(copy).st_ino != inodes[name]:
+                copied.inodes.clear()  # another file took the name meanwhile
+    if is_truncated:
+        copied.inodes.clear()
     for name in there - kept:
         os.unlink(os.path.join(target, name))
-    copied.growing = growing
     return copied
+
+
+def _inodes(source: str) -> dict[str, int]:
+    with os.scandir(source) as entries:
+        return {entry.name: entry.inode() for entry in entries if not LEFT_OUT.fullmatch(entry.name)}
+
+
+def _same_bytes(source: str, target: str) -> bool:
+    if not os.path.exists(target):
+        return False
+    with open(source, "rb", buffering=0) as old, open(target, "rb", buffering=0) as new:
+        return old.read() == new.read()
 
 
 def _same_batch(source: str, target: str, end: End) -> bool:
@@ -227,14 +257,16 @@ def _same_batch(source: str, target: str, end: End) -> bool:
     return batches[0] == batches[1]
 
 
-def link_file(source: str, target: str) -> None:
-    """Give the file a second name, or copy it where the file system has none."""
+def link_file(source: str, target: str) -> bool:
+    """Give the file a second name, or copy it where the file system has none; return whether it is a second name."""
     try:
         os.link(source, target)
+        return True
     except OSError as failure:
         if failure.errno not in CANNOT:
             raise
         copy_file(source, target)
+        return False
 
 
 def copy_file(source: str, target: str) -> None:
@@ -354,7 +386,7 @@ def _folders(directory: str) -> Iterator[str]:
             yield entry.name
 
 
-def _active_base(names: list[str]) -> str:
+def _active_base(names: Iterable[str]) -> str:
     """Return the base offset of the last segment, as in its name; empty if there is none."""
     found = (SEGMENT_FILE.fullmatch(name) for name in names)
     return max((each[1] for each in found if each and each[2] == "log"), default="")
