@@ -1,6 +1,6 @@
 """Schemas are parsed and compared in processes of their own, whose time and memory are bounded: any client may send a schema.
 
-One process takes one request at a time, a line of JSON, and answers with a line. It is ended when it takes too long, and the next
+One process takes one request at a time, lines of JSON, and answers with a line. It is ended when it takes too long, and the next
 request starts another one. The registry's own process never parses a schema.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,11 @@ from typing import Any
 from ottla.registry.errors import RegistryError
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 from ottla.registry.schema_records import Version
+from ottla.registry.turns import Turns
 
-#: What one request may take, without the start of the process.
+#: What a registration may take, without the start of the process, and a question, which can be asked again and again.
 CHECK_S_MAX = 10.0
+QUESTION_S_MAX = 5.0
 START_S_MAX = 30.0
 PROCESSES = 2
 #: What a process may allocate.
@@ -43,50 +45,71 @@ class Checked:
 # -- In the registry -----------------------------------------------------------------------------------------------------
 
 
-class Checker:
-    """The processes, and who may use one."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A schema to parse, and `earlier` versions to compare it with, of which each comes with its dependencies.
 
-    def __init__(self, check_s: float = CHECK_S_MAX) -> None:
-        self._check_s = check_s
-        self._idle: list[asyncio.subprocess.Process] = []
-        self._slots = asyncio.Semaphore(PROCESSES)
+    Two that are equal have the same answer: what was found for one still holds if the state makes the same one again.
+    """
 
-    async def check(
-        self,
-        kind: str,
-        text: str,
-        dependencies: Mapping[str, str],
-        *,
-        normalize: bool = False,
-        form: str = "",
-        strict: bool = True,
-        level: str = "NONE",
-        lenient: bool = False,
-        earlier: Sequence[tuple[Version, Mapping[str, str]]] = (),
-    ) -> Checked:
-        """Parse a schema, and compare it with `earlier` versions, of which each comes with its dependencies.
+    kind: str
+    text: str
+    dependencies: Mapping[str, str]
+    normalize: bool = False
+    form: str = ""
+    strict: bool = True
+    level: str = "NONE"
+    lenient: bool = False
+    earlier: tuple[tuple[Version, Mapping[str, str]], ...] = ()
 
-        Raises:
-            RegistryError: it is not valid, or it takes longer than it may.
-        """
-        if len(text) > TEXT_CHARS_MAX:
-            raise RegistryError("too_large")
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that the process reads: the question with numbers in place of texts, and each text once."""
+        numbers: dict[str, int] = {}
+
+        def number(text: str) -> int:
+            return numbers.setdefault(text, len(numbers))
+
+        def numbered(texts: Mapping[str, str]) -> dict[str, int]:
+            return {name: number(text) for name, text in texts.items()}
+
         request = {
-            "kind": kind,
-            "text": text,
-            "dependencies": dict(dependencies),
-            "normalize": normalize,
-            "form": form,
-            "strict": strict,
-            "level": level,
-            "lenient": lenient,
+            "kind": self.kind,
+            "text": number(self.text),
+            "dependencies": numbered(self.dependencies),
+            "normalize": self.normalize,
+            "form": self.form,
+            "strict": self.strict,
+            "level": self.level,
+            "lenient": self.lenient,
             "earlier": [
-                {"kind": row.kind, "text": row.text, "version": row.version, "dependencies": dict(needed)}
-                for row, needed in earlier
+                {"kind": row.kind, "text": number(row.text), "version": row.version, "dependencies": numbered(needed)}
+                for row, needed in self.earlier
             ],
         }
-        async with self._slots, self._process() as process:
-            answer = await self._ask(process, request)
+        yield json.dumps(request | {"texts": len(numbers)}).encode() + b"\n"
+        for text in numbers:
+            yield json.dumps(text).encode() + b"\n"
+
+
+class Checker:
+    """The processes, and who may use one: each party has one of them at a time, and those that wait take turns."""
+
+    def __init__(self, check_s: float = CHECK_S_MAX, question_s: float = QUESTION_S_MAX) -> None:
+        self._check_s = check_s
+        self._question_s = question_s
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._turns = Turns(PROCESSES)
+
+    async def check(self, question: Question, party: Hashable = "", *, is_write: bool = False) -> Checked:
+        """Answer a question of a party. A write has more time.
+
+        Raises:
+            RegistryError: the schema is not valid, or it takes longer than it may, or the party asks too much.
+        """
+        if len(question.text) > TEXT_CHARS_MAX:
+            raise RegistryError("too_large")
+        async with self._turns.turn(party), self._process() as process:
+            answer = await self._ask(process, question, self._check_s if is_write else self._question_s)
         if "invalid" in answer:
             raise RegistryError("invalid_schema", answer["invalid"])
         return Checked(answer["canonical"], answer["formatted"], answer["messages"])
@@ -122,17 +145,18 @@ class Checker:
             await process.stdout.readline()
         return process
 
-    async def _ask(self, process: asyncio.subprocess.Process, request: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    async def _ask(process: asyncio.subprocess.Process, question: Question, limit_s: float) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None
         try:
-            async with asyncio.timeout(self._check_s):
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                await process.stdin.drain()
+            async with asyncio.timeout(limit_s):
+                for part in question.lines():
+                    process.stdin.write(part)
+                    await process.stdin.drain()
+                    await asyncio.sleep(0)  # other requests have their turn between two texts
                 line = await process.stdout.readline()
         except TimeoutError:
-            raise RegistryError(
-                "invalid_schema", f"the schema takes more than {self._check_s:g} s to be checked"
-            ) from None
+            raise RegistryError("invalid_schema", f"the schema takes more than {limit_s:g} s to be checked") from None
         except (OSError, ValueError):
             line = b""
         if not line:
@@ -231,6 +255,15 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"canonical": canonical, "formatted": formatted, "messages": messages}
 
 
+def _with_texts(request: dict[str, Any], lines: Iterator[str]) -> dict[str, Any]:
+    """Return a request with the texts of the next lines in place of their numbers."""
+    texts = [json.loads(next(lines)) for _ in range(request["texts"])]
+    for row in (request, *request["earlier"]):
+        row["text"] = texts[row["text"]]
+        row["dependencies"] = {name: texts[number] for name, number in row["dependencies"].items()}
+    return request
+
+
 def main() -> None:
     """Answer requests from standard input until it ends."""
     with suppress(ImportError):  # not on Windows
@@ -243,7 +276,7 @@ def main() -> None:
     print("ready", file=out, flush=True)
     for line in sys.stdin:
         try:
-            answer = answer_to(json.loads(line))
+            answer = answer_to(_with_texts(json.loads(line), sys.stdin))
         except Exception as fault:  # of five libraries: what they raise for a wrong schema is the user's to see
             answer = {"invalid": f"{type(fault).__name__}: {fault}"[:1000]}
         print(json.dumps(answer), file=out, flush=True)

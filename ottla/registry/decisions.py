@@ -6,20 +6,25 @@ They run with a state that has all records of the topic. Between a decision and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.registry import schema_records
-from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference, references_of
+from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference
 from ottla.registry.errors import RegistryError
-from ottla.registry.registry_state import State
+from ottla.registry.numbers import INT32_MAX, LATEST, int32, version_of
+from ottla.registry.registry_state import DEFAULT_MODE, State
 from ottla.registry.schema_records import Record, Version
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
 
 KINDS = (JSON_SCHEMA, PROTOBUF, AVRO)
 LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE")
-MODES = ("READWRITE", "READONLY", "IMPORT", "FORWARD")
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
+READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 IMPORTING = ("IMPORT", "FORWARD")
+#: The id of a request that asks for none.
+NO_ID = -1
+REFERENCES_MAX = 1_000
 #: Of the body of PUT /config: the name in the request, and in the record and the answer.
 CONFIG_FIELDS = {
     "compatibility": "compatibilityLevel",
@@ -45,9 +50,12 @@ class Asked:
     metadata: Mapping[str, Any] | None = None
     rules: Mapping[str, Any] | None = None
 
-    @property
-    def md5(self) -> bytes:
-        return schema_records.fingerprint(self.text, self.references, self.metadata, self.rules)
+    #: As of `schema_records.Version`.
+    md5: bytes = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        made = schema_records.fingerprint(self.text, self.references, self.metadata, self.rules)
+        object.__setattr__(self, "md5", made)
 
 
 def asked_from(body: object) -> Asked:
@@ -63,39 +71,48 @@ def asked_from(body: object) -> Asked:
         raise RegistryError("invalid_schema", "Empty schema")
     if kind not in KINDS:
         raise RegistryError("invalid_schema", f"Invalid schema type {kind}")
-    try:
-        references = references_of(body)
-        made = Asked(text, kind, references, int(body.get("version") or 0), int(body.get("id") or -1))
-    except (KeyError, TypeError, ValueError):
-        raise RegistryError(
-            "invalid_schema", "Invalid references: each needs a name, a subject and a version"
-        ) from None
-    for row in references:
-        if not (isinstance(row.name, str) and isinstance(row.subject, str) and isinstance(row.version, int)):
-            raise RegistryError("invalid_schema", "Invalid references: each needs a name, a subject and a version")
+    references, schema_id, version = _references(body), _number(body, "id"), _number(body, "version")
+    if schema_id is None or schema_id < NO_ID:
+        raise RegistryError("invalid_schema", f"The specified id is not a number between 1 and {INT32_MAX}")
+    if version is None or version < LATEST:
+        raise RegistryError("invalid_version", str(body["version"])[:100])
+    made = Asked(text, kind, references, max(version, 0), schema_id)
     metadata, rules = body.get("metadata"), body.get("ruleSet")
     if not isinstance(metadata, dict | None) or not isinstance(rules, dict | None):
         raise RegistryError("invalid_schema", "metadata and ruleSet are objects")
     return replace(made, metadata=metadata, rules=rules)
 
 
-def dependencies_of(state: State, subject: str, references: tuple[Reference, ...]) -> dict[str, str]:
-    """Return the texts that a schema needs.
+def _number(body: Mapping[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    return NO_ID if value is None else int32(value)
 
-    Raises:
-        RegistryError: one of them is not there.
-    """
-    try:
-        return state.dependencies(subject, references)
-    except LookupError as fault:
-        raise RegistryError("invalid_schema", fault.args[0]) from None
+
+def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
+    wrong = RegistryError("invalid_schema", "Invalid references: each needs a name, a subject and a version")
+    given = body.get("references") or ()
+    if not isinstance(given, list | tuple) or not all(isinstance(row, dict) for row in given):
+        raise wrong
+    if len(given) > REFERENCES_MAX:
+        raise RegistryError("invalid_schema", f"a schema has at most {REFERENCES_MAX} references")
+    made = []
+    for row in given:
+        name, subject, version = row.get("name"), row.get("subject"), row.get("version")
+        if not (isinstance(name, str) and isinstance(subject, str)) or version is None:
+            raise wrong
+        if isinstance(version, bool | dict | list) or (isinstance(version, str) and version != "latest"):
+            version = int32(version)
+            if version is None:
+                raise wrong
+        made.append(Reference(name, subject, version_of(version)))
+    return tuple(made)
 
 
 # -- Registering ---------------------------------------------------------------------------------------------------------
 
 
 def check_writable(state: State, subject: str) -> None:
-    if state.mode(subject) == "READONLY":
+    if state.mode(subject) in READ_ONLY:
         place = f"Subject {subject or None} in context {context_of(subject)}"
         raise RegistryError("not_permitted", f"{place} is in read-only mode")
 
@@ -110,6 +127,8 @@ def check_mode(state: State, subject: str, asked: Asked) -> None:
     place = f"Subject {subject} in context {context_of(subject)}"
     if asked.id >= 0 and state.mode(subject) not in IMPORTING:
         raise RegistryError("not_permitted", f"{place} is not in import mode")
+    if asked.id == 0:
+        raise RegistryError("invalid_schema", f"The specified id is not a number between 1 and {INT32_MAX}")
     if asked.id < 0 and state.mode(subject) != "READWRITE":
         raise RegistryError("not_permitted", f"{place} is not in read-write mode")
 
@@ -136,9 +155,11 @@ def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Re
     known = state.id_of(context, asked.md5)
     all_versions = state.versions(subject, deleted=True)
     next_version = all_versions[-1].version + 1 if all_versions else 1
+    if max(asked.version, 0) == 0 and next_version > INT32_MAX:
+        raise RegistryError("not_permitted", f"Subject {subject} has the version {INT32_MAX}, and no number is left")
     if asked.version > 0 and asked.version != next_version and not importing:
         raise RegistryError("invalid_schema", "Version is not one more than previous version")
-    schema_id = asked.id if asked.id >= 0 else known if known is not None else state.id_max(context) + 1
+    schema_id = asked.id if asked.id >= 0 else known if known is not None else _next_id(state, context)
     holder = state.by_id(schema_id, context)
     if holder is not None and holder.md5 != asked.md5:
         raise RegistryError("not_permitted", f"Overwrite new schema with id {schema_id} is not permitted.")
@@ -161,6 +182,13 @@ def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Re
         if not state.referrers(subject, old.version, deleted=True)
     ]
     return made, [*rows, schema_records.schema_record(made)]
+
+
+def _next_id(state: State, context: str) -> int:
+    if state.id_max(context) >= INT32_MAX:
+        text = f"Context {context} has had the schema id {INT32_MAX}, and no id is left: one was imported with it"
+        raise RegistryError("not_permitted", text)
+    return state.id_max(context) + 1
 
 
 # -- Deleting ------------------------------------------------------------------------------------------------------------
@@ -220,6 +248,8 @@ def set_config(state: State, subject: str, body: object) -> tuple[dict[str, Any]
         raise RegistryError("body", "it is no object")
     check_writable(state, subject)
     changed = {name: body[name] for name in CONFIG_FIELDS if name in body}
+    if not isinstance(changed.get("alias"), str | None):
+        raise RegistryError("body", "alias is no text")
     level = changed.get("compatibility")
     if level is not None:
         changed["compatibility"] = level.upper() if isinstance(level, str) else ""
@@ -256,6 +286,7 @@ def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[
 
 
 def delete_mode(state: State, subject: str) -> tuple[dict[str, str], list[Record]]:
-    if subject not in state.modes:
+    """Return the mode that was set, of all subjects READWRITE if none was, and the record."""
+    if subject not in state.modes and subject != GLOBAL:
         raise RegistryError("mode", subject)
-    return {"mode": state.modes[subject]}, [schema_records.subject_record("MODE", subject, None)]
+    return {"mode": state.modes.get(subject, DEFAULT_MODE)}, [schema_records.subject_record("MODE", subject, None)]

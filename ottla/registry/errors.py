@@ -46,12 +46,15 @@ ERRORS = {
         "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
         "forward_transitive, and full_transitive",
     ),
-    "invalid_mode": _Row(42204, "Invalid mode. Valid values are READWRITE, READONLY, IMPORT and FORWARD."),
+    "invalid_mode": _Row(
+        42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, IMPORT and FORWARD."
+    ),
     "not_permitted": _Row(42205, "{}"),
     "referenced": _Row(42206, "One or more references exist to the schema {}."),
     "id_differs": _Row(42207, "{}"),
     "invalid_subject": _Row(42208, "The specified subject '{}' is not a valid."),
     "too_large": _Row(42209, "Register operation failed because schema is too large"),
+    "busy": _Row(42901, "Too many schemas of the same user wait to be checked"),
     "store": _Row(50001, "{}"),
     "timeout": _Row(50002, "{}"),
     "forwarding": _Row(50003, "{}"),
@@ -71,16 +74,3 @@ class RegistryError(Exception):
     @property
     def status(self) -> int:
         return self.code if self.code < 1000 else self.code // 100
-
-
-def version_of(text: str) -> int:
-    """Return the version that a path names; -1 for the latest.
-
-    Raises:
-        RegistryError: it is none.
-    """
-    if text in ("latest", "-1"):
-        return -1
-    if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31:
-        return int(text)
-    raise RegistryError("invalid_version", text)

@@ -1,7 +1,7 @@
 """One instance of the registry: it answers reads from its state, and writes as the leader or through it.
 
 read       the state, which the log's reader keeps up
-write      leader: wait for the end of the log, check the schema, decide, append, wait until it is replayed
+write      leader: check the schema, wait for the end of the log, decide, append, wait until it is replayed
            another instance: forward to the leader, then wait until the own state has what was written
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 from ottla.registry import decisions
-from ottla.registry.checking import Checked, Checker
+from ottla.registry.checking import Checker, Question
 from ottla.registry.decisions import Asked
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import Fenced, SchemaLog
+from ottla.registry.references import MayRead, Needs, everything
 from ottla.registry.registry_state import State
 from ottla.registry.schema_records import Record, Version
 
@@ -27,7 +29,25 @@ logger = logging.getLogger(__name__)
 
 #: A write waits so long for an election before it is rejected.
 ELECTION_S_MAX = 5.0
+#: A registration is checked so often while others change what it was compared with.
+RECHECKS_MAX = 5
+#: In place of the differences, which show an earlier version to somebody who may write and not read.
+NOT_READABLE = "an earlier version, which the user may not read"
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who asks: the user, the address, and what this user may read."""
+
+    user: str = ""
+    address: str = ""
+    may_read: MayRead = everything
+
+    def party(self, *, is_write: bool = False) -> Hashable:
+        """Return who shares the checking processes: a user; without logins an address, which many clients may share, so that its
+        registrations do not wait for its questions."""
+        return self.user or (self.address, is_write)
 
 
 class Registry:
@@ -91,7 +111,7 @@ class Registry:
 
     # -- Writing -------------------------------------------------------------------------------------------------------
 
-    async def write(self, decide: Callable[[], Awaitable[tuple[T, list[Record]]]]) -> tuple[T, int]:
+    async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, int]:
         """Decide with a state that has all records, and append. Returns the answer, and the offset that a reader must have.
 
         Raises:
@@ -101,41 +121,63 @@ class Registry:
             if not self.is_leader:
                 raise RegistryError("no_leader")
             await self.log.sync()
-            answer, rows = await decide()
+            if not self.log.is_writable:
+                try:
+                    await self.log.lead()
+                except Fenced:
+                    self._replaced()
+            answer, rows = decide()
             if not rows:
                 return answer, self.log.position
             try:
-                if not self.log.is_writable:
-                    await self.log.lead()
                 return answer, await self.log.append(rows)
             except Fenced:
-                # The election goes on: until its outcome, writes wait for it.
-                self.leader, self.is_leader = None, False
-                self.elected.clear()
-                raise RegistryError("no_leader") from None
+                self._replaced()
+
+    def _replaced(self) -> NoReturn:
+        # The election goes on: until its outcome, writes wait for it.
+        self.leader, self.is_leader = None, False
+        self.elected.clear()
+        raise RegistryError("no_leader") from None
 
     async def register(
-        self, subject: str, asked: Asked, *, normalize: bool, force: bool = False
+        self, who: Who, subject: str, asked: Asked, *, normalize: bool, force: bool = False
     ) -> tuple[Version, int]:
-        """Register a schema: the version that it has, and the offset that a reader must have."""
+        """Register a schema: the version that it has, and the offset that a reader must have.
 
-        async def decide() -> tuple[Version, list[Record]]:
+        It is checked before the write lock is taken, so that nobody waits for a slow check. Under the lock the state makes the
+        questions again: what was found counts if they are the same, and they are asked again otherwise.
+        """
+
+        def decide(first: Question, kept: Asked, second: Question | None, messages: list[str]) -> Any:
             decisions.check_mode(self.state, subject, asked)
-            checked = await self._checked(subject, asked, normalize=normalize)
-            kept = replace(asked, text=checked.canonical)
-            found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
-            importing = self.state.mode(subject) in decisions.IMPORTING
-            if found is None and not importing and not force:
-                messages = await self.incompatibilities(subject, kept, self.state.versions(subject))
-                if messages:
-                    raise RegistryError("incompatible", subject, f"[{', '.join(messages)}]")
+            if self._parsed(who, subject, asked, normalize)[0] != first:
+                return None, []
+            if second != (compared := self._compared(who, subject, kept, force)) and compared is not None:
+                return None, []
+            if compared is not None and messages:
+                raise RegistryError("incompatible", subject, f"[{', '.join(messages)}]")
             return decisions.register(self.state, subject, kept)
 
-        return await self.write(decide)
+        for _ in range(RECHECKS_MAX):
+            decisions.check_mode(self.state, subject, asked)
+            first, resolved = self._parsed(who, subject, asked, normalize)
+            checked = await self.checker.check(first, who.party(is_write=True), is_write=True)
+            kept = replace(resolved, text=checked.canonical)
+            second = self._compared(who, subject, kept, force)
+            messages: list[str] = []
+            if second is not None:
+                messages = (await self.checker.check(second, who.party(is_write=True), is_write=True)).messages
+                if messages and not who.may_read(subject):
+                    messages = [NOT_READABLE]
+            made, offset = await self.write(partial(decide, first, kept, second, messages))
+            if made is not None:
+                return made, offset
+        raise RegistryError("timeout", "The subject has changed again and again while the schema was checked")
 
     # -- Checking ------------------------------------------------------------------------------------------------------
 
-    async def find(self, subject: str, asked: Asked, *, normalize: bool, deleted: bool) -> Version:
+    async def find(self, who: Who, subject: str, asked: Asked, *, normalize: bool, deleted: bool) -> Version:
         """Return the version that has a schema.
 
         Raises:
@@ -143,16 +185,45 @@ class Registry:
         """
         if not self.state.versions(subject, deleted=deleted):
             raise RegistryError("subject", subject)
-        checked = await self._checked(subject, asked, normalize=normalize)
-        found = decisions.find(self.state, subject, replace(asked, text=checked.canonical), deleted=deleted)
+        question, resolved = self._parsed(who, subject, asked, normalize)
+        checked = await self.checker.check(question, who.party())
+        found = decisions.find(self.state, subject, replace(resolved, text=checked.canonical), deleted=deleted)
         if found is None:
             raise RegistryError("schema")
         return found
 
     async def incompatibilities(
-        self, subject: str, asked: Asked, earlier: list[Version], *, normalize: bool = False
+        self, who: Who, subject: str, asked: Asked, earlier: list[Version], *, normalize: bool = False
     ) -> list[str]:
         """Return why a schema is incompatible with earlier versions of the subject, by the level of the subject."""
+        question = self._question(who, subject, asked, earlier, normalize=normalize)
+        return (await self.checker.check(question, who.party())).messages
+
+    async def formatted(self, who: Who, version: Version, form: str) -> str:
+        """Return the text of a version in a form that `?format=` asks for."""
+        if not form:
+            return version.text
+        needed = Needs(self.state, who.may_read).of(version.subject, version.references)
+        question = Question(version.kind, version.text, needed, form=form, strict=False)
+        return (await self.checker.check(question, who.party())).formatted
+
+    def _parsed(self, who: Who, subject: str, asked: Asked, normalize: bool) -> tuple[Question, Asked]:
+        """Return the question whose answer is the canonical text, and the schema with the versions that it refers to by now."""
+        needs = Needs(self.state, who.may_read)
+        resolved = replace(asked, references=needs.resolved(subject, asked.references))
+        needed = needs.of(subject, resolved.references)
+        normalize = normalize or self.state.setting(subject, "normalize") is True
+        return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
+
+    def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
+        """Return the question whether a new version is compatible; None if it is none, or need not be."""
+        found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
+        if found is not None or force or self.state.mode(subject) in decisions.IMPORTING:
+            return None
+        question = self._question(who, subject, kept, self.state.versions(subject), normalize=False)
+        return question if question.earlier else None
+
+    def _question(self, who: Who, subject: str, asked: Asked, earlier: list[Version], *, normalize: bool) -> Question:
         level = str(self.state.setting(subject, "compatibilityLevel") or self.default_level)
         group = self.state.setting(subject, "compatibilityGroup")
         if group:
@@ -160,33 +231,18 @@ class Registry:
             earlier = [row for row in earlier if _property(row.metadata, group) == wanted]
         if not level.endswith("_TRANSITIVE"):
             earlier = earlier[-1:]
+        question, _ = self._parsed(who, subject, asked, normalize)
         if level == "NONE" or not earlier:
-            await self._checked(subject, asked, normalize=normalize)
-            return []
-        needed = decisions.dependencies_of(self.state, subject, asked.references)
-        checked = await self.checker.check(
-            asked.kind,
-            asked.text,
-            needed,
-            normalize=normalize,
+            return question
+        needs = Needs(self.state, who.may_read)
+        for row in earlier:
+            needs.count(len(row.text))
+        return replace(
+            question,
             level=level,
             lenient=str(self.state.setting(subject, "compatibilityPolicy") or "").upper() == "LENIENT",
-            earlier=[(row, decisions.dependencies_of(self.state, row.subject, row.references)) for row in earlier],
+            earlier=tuple((row, needs.of(row.subject, row.references)) for row in earlier),
         )
-        return checked.messages
-
-    async def formatted(self, version: Version, form: str) -> str:
-        """Return the text of a version in a form that `?format=` asks for."""
-        if not form:
-            return version.text
-        needed = decisions.dependencies_of(self.state, version.subject, version.references)
-        checked = await self.checker.check(version.kind, version.text, needed, form=form, strict=False)
-        return checked.formatted
-
-    async def _checked(self, subject: str, asked: Asked, *, normalize: bool) -> Checked:
-        needed = decisions.dependencies_of(self.state, subject, asked.references)
-        normalize = normalize or self.state.setting(subject, "normalize") is True
-        return await self.checker.check(asked.kind, asked.text, needed, normalize=normalize)
 
 
 def _property(metadata: Mapping[str, Any] | None, name: str) -> Any:

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ottla.registry.client import Reference
+from ottla.registry.numbers import LATEST
 from ottla.registry.schema_records import Version, guid_of, version_from
-from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of, has_prefix, in_same_context, scopes
+from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of, has_prefix, in_same_context, normal, scopes
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_MODE = "READWRITE"
-#: A schema needs hardly more others than this, and a circle of references ends here.
-DEPENDENCIES_MAX = 1_000
 
 
 class State:
@@ -45,9 +42,9 @@ class State:
             named = json.loads(key or b"")
             row = None if value is None else json.loads(value)
             self._replay(named["keytype"], named, row)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
             self.unreadable += 1
-            logger.warning("a record of the schemas' topic cannot be read: key %.200r", key)
+            logger.warning("a record of the schemas' topic cannot be read: key %.200r: %.200s", key, fault)
 
     def _replay(self, keytype: str, key: dict[str, Any], row: dict[str, Any] | None) -> None:
         subject = key.get("subject") or GLOBAL
@@ -125,7 +122,7 @@ class State:
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version | None:
         """Return a version of a subject; the latest for -1."""
-        if number == -1:
+        if number == LATEST:
             rows = self.versions(subject, deleted=deleted)
             return rows[-1] if rows else None
         found = self._subjects.get(subject, {}).get(number)
@@ -167,8 +164,15 @@ class State:
 
     def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[Version]:
         """Return the versions that refer to a version."""
-        rows = [self._subjects[place[0]][place[1]] for place in sorted(self._referrers.get((subject, number), ()))]
+        # One that was stored without a number, by an earlier release, may mean any version.
+        places = self._referrers.get((subject, number), set()) | self._referrers.get((subject, LATEST), set())
+        rows = [self._subjects[place[0]][place[1]] for place in sorted(places)]
         return [row for row in rows if deleted or not row.deleted]
+
+    def alias_of(self, subject: str) -> str:
+        """Return the subject that is meant by a name: what its own configuration has as `alias`, or itself."""
+        alias = self.configs.get(subject, {}).get("alias") if subject else None
+        return normal(in_same_context(alias, subject)) if alias and isinstance(alias, str) else subject
 
     def mode(self, subject: str) -> str:
         return next((self.modes[place] for place in scopes(subject) if place in self.modes), DEFAULT_MODE)
@@ -180,32 +184,6 @@ class State:
             if value is not None:
                 return value
         return None
-
-    def dependencies(self, subject: str, references: tuple[Reference, ...]) -> dict[str, str]:
-        """Return the texts of all that a schema needs by the names of their imports, each after what it needs.
-
-        Raises:
-            LookupError: one is not there, or they need each other in a circle; the text says which.
-        """
-        found: dict[str, str] = {}
-        for row in self._dependencies(subject, references, ()):
-            found.setdefault(*row)
-            if len(found) > DEPENDENCIES_MAX:
-                raise LookupError(f"the schema needs more than {DEPENDENCIES_MAX} others")
-        return found
-
-    def _dependencies(
-        self, subject: str, references: tuple[Reference, ...], above: tuple[tuple[str, int], ...]
-    ) -> Iterator[tuple[str, str]]:
-        for row in references:
-            place = (in_same_context(row.subject, subject), row.version)
-            version = self.version(*place, deleted=True)
-            if version is None:
-                raise LookupError(f'No schema reference found for subject "{row.subject}" and version {row.version}')
-            if place in above or len(above) > DEPENDENCIES_MAX:
-                raise LookupError(f'the schema of subject "{row.subject}" needs itself')
-            yield from self._dependencies(place[0], version.references, (*above, place))
-            yield row.name, version.text
 
 
 def _set(table: dict[str, Any], subject: str, value: Any) -> None:

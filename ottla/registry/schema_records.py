@@ -15,10 +15,11 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.registry.client import AVRO, Reference, references_of
+from ottla.registry.numbers import INT32_MAX, int32
 
 TENANT = "default"
 Record = tuple[bytes, bytes | None]
@@ -38,10 +39,11 @@ class Version:
     metadata: Json | None = None
     rules: Json | None = None
     deleted: bool = False
+    #: What identifies the schema. It is made once: a lookup compares it with all versions of a subject.
+    md5: bytes = field(init=False, compare=False)
 
-    @property
-    def md5(self) -> bytes:
-        return fingerprint(self.text, self.references, self.metadata, self.rules)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "md5", fingerprint(self.text, self.references, self.metadata, self.rules))
 
 
 def fingerprint(text: str, references: tuple[Reference, ...], metadata: Json | None, rules: Json | None) -> bytes:
@@ -51,7 +53,8 @@ def fingerprint(text: str, references: tuple[Reference, ...], metadata: Json | N
     """
     made = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for row in references:
-        made.update(row.name.encode() + row.subject.encode() + row.version.to_bytes(4, "big", signed=True))
+        names = (row.name + row.subject).encode("utf-8", "surrogatepass")
+        made.update(names + row.version.to_bytes(4, "big", signed=True))
     for part in (metadata, rules):
         if part is not None:
             made.update(b"\1" + json.dumps(part, sort_keys=True).encode())
@@ -133,12 +136,13 @@ def version_from(row: Json) -> Version:
     """Return the version of a SCHEMA record's value.
 
     Raises:
-        KeyError, TypeError: it is no such value.
+        KeyError, TypeError, ValueError: it is no such value. An id or a version that is no positive int32 is none either:
+            no client can use it, Confluent's registry cannot read the record, and the ids after it would be as useless.
     """
     return Version(
         row["subject"],
-        int(row["version"]),
-        int(row["id"]),
+        _positive(row, "version"),
+        _positive(row, "id"),
         row["schema"],
         row.get("schemaType") or AVRO,
         references_of(dict(row)),
@@ -146,3 +150,10 @@ def version_from(row: Json) -> Version:
         row.get("ruleSet"),
         bool(row.get("deleted")),
     )
+
+
+def _positive(row: Json, name: str) -> int:
+    number = int32(row[name])
+    if number is None or number < (1 if name == "version" else 0):
+        raise ValueError(f"its {name} is no number between 1 and {INT32_MAX}")
+    return number

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import urllib.parse
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 from typing import Any, NamedTuple
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from ottla.registry.access import Access
 from ottla.registry.client import MEDIA_TYPE
@@ -19,6 +16,7 @@ from ottla.registry.errors import RegistryError
 from ottla.registry.registry import Registry
 from ottla.registry.rest import reading, writing
 from ottla.registry.rest.forwarding import OFFSET, forward
+from ottla.registry.rest.paths import Target, parameters_of, target_of
 from ottla.registry.rest.request import BODY_BYTES_MAX, Call
 
 READ, WRITE, TEXT = "read", "write", "text"
@@ -68,6 +66,7 @@ PATHS = (
     Path("DELETE", "/config/{subject}", writing.delete_config, WRITE),
     Path("GET", "/mode", reading.mode),
     Path("PUT", "/mode", writing.set_mode, WRITE),
+    Path("DELETE", "/mode", writing.delete_mode, WRITE),
     Path("GET", "/mode/{subject}", reading.mode),
     Path("PUT", "/mode/{subject}", writing.set_mode, WRITE),
     Path("DELETE", "/mode/{subject}", writing.delete_mode, WRITE),
@@ -84,33 +83,53 @@ class Application:
         self._registry = registry
         self._access = access
         self._tls = tls
-        routes = [Route(row.path, self._endpoint(row), methods=[row.method]) for row in PATHS]
-        self._app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _wrong_method})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            scope = with_context(scope)
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return
+        try:
+            target = target_of(scope["raw_path"], scope["query_string"])
+            request = Request(
+                {
+                    **scope,
+                    "received_query": scope["query_string"],
+                    "query_string": target.query.encode("latin-1"),
+                },
+                receive,
+            )
+            answer = await self._routed(request, target)
+        except RegistryError as fault:
+            answer = failure(fault)
+        await answer(scope, receive, send)
 
-    def _endpoint(self, row: Path) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            try:
-                return await self._answer(row, request)
-            except RegistryError as fault:
-                return failure(fault)
+    async def _routed(self, request: Request, target: Target) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        allowed = []
+        for row in PATHS:
+            parameters = parameters_of(row.path, target.parts)
+            if parameters is None:
+                continue
+            if row.method == method:
+                return await self._answer(row, request, parameters)
+            allowed.append(row.method)
+        if not allowed:
+            raise RegistryError("no_such_path")
+        if method == "OPTIONS":
+            return Response(headers={"Allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
+        raise RegistryError("method")
 
-        return answer
-
-    async def _answer(self, row: Path, request: Request) -> Response:
+    async def _answer(self, row: Path, request: Request, parameters: dict[str, str]) -> Response:
         header = request.headers.get("authorization")
         user = self._access.known(header)
         if user is None:
             user = await asyncio.to_thread(self._access.login, header)
-        call = Call(self._registry, self._access, user, request, await _body(request))
+        call = Call(self._registry, self._access, user, request, await _body(request), parameters)
         if row.kind == WRITE:
             leader = await self._registry.known_leader()
             if not self._registry.is_leader:
                 return await forward(call, leader, self._tls)
+        if SUBJECT in row.path:
+            parameters["subject"] = self._registry.state.alias_of(call.subject)
         answer = await row.handler(call)
         if row.kind == WRITE:
             answer, offset = answer
@@ -120,48 +139,10 @@ class Application:
         return JSONResponse(answer, media_type=MEDIA_TYPE)
 
 
-def with_context(scope: Any) -> Any:
-    """Return the scope of a path that begins with /contexts/NAME as the one of the subjects of that context."""
-    path: str = scope["path"]
-    parts = path.split("/", 3)
-    if len(parts) < 4 or parts[1] != "contexts":
-        return scope
-    context = parts[2].strip(":")
-    prefix = (
-        f":{context}:"
-        if context.startswith(".") and context != "."
-        else ""
-        if context in (".", "")
-        else f":.{context}:"
-    )
-    rest = parts[3].split("/")
-    query = scope["query_string"].decode("latin-1")
-    if rest[0] == "compatibility" and len(rest) > 2:
-        rest[2] = prefix + rest[2]
-    elif rest[0] in ("config", "mode") or (rest[0] == "subjects" and len(rest) > 1 and rest[1]):
-        rest[1:2] = [prefix + (rest[1] if len(rest) > 1 else "")]
-        rest = rest if rest[1] else rest[:1]
-    else:
-        name = "subjectPrefix" if rest[0] in ("subjects",) or rest == ["schemas"] else "subject"
-        kept = [(key, value) for key, value in urllib.parse.parse_qsl(query, keep_blank_values=True) if key != name]
-        given = dict(urllib.parse.parse_qsl(query)).get(name, "")
-        query = urllib.parse.urlencode([*kept, (name, prefix + given)])
-    made = "/" + "/".join(rest)
-    return {**scope, "path": made, "raw_path": made.encode(), "query_string": query.encode("latin-1")}
-
-
 def failure(fault: RegistryError) -> Response:
     headers = {"WWW-Authenticate": 'Basic realm="SchemaRegistry"'} if fault.status == 401 else None
     row = {"error_code": fault.code, "message": fault.message}
     return JSONResponse(row, fault.status, media_type=MEDIA_TYPE, headers=headers)
-
-
-async def _not_found(request: Request, fault: Exception) -> Response:
-    return failure(RegistryError("no_such_path"))
-
-
-async def _wrong_method(request: Request, fault: Exception) -> Response:
-    return failure(RegistryError("method"))
 
 
 async def _body(request: Request) -> bytes:

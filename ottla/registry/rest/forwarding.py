@@ -7,9 +7,10 @@ import http.client
 import logging
 import socket
 import urllib.parse
+from collections.abc import Mapping
 from contextlib import suppress
 from ssl import SSLContext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -25,6 +26,8 @@ FORWARD_S = 60.0
 FORWARDED = "X-Forward"
 #: With it the leader says how far an instance must read before it answers for the leader.
 OFFSET = "X-Ottla-Offset"
+#: What stands in a target as it came.
+ASCII = "".join(map(chr, range(33, 127)))
 #: Headers of the client that the leader gets.
 PASSED = ("authorization", "content-type", "accept")
 
@@ -70,6 +73,12 @@ async def forward(call: Call, leader: Identity, tls: SSLContext | None) -> Respo
     return Response(answer.body, answer.status, media_type=MEDIA_TYPE)
 
 
+def target_of(scope: Mapping[str, Any]) -> str:
+    """Return the path and query of a request as they came: what was escaped stays escaped, once."""
+    path, query = (scope[name].decode("latin-1") for name in ("raw_path", "received_query"))
+    return urllib.parse.quote(path + (f"?{query}" if query else ""), safe=ASCII, encoding="latin-1")
+
+
 class Question:
     """One request to the leader, on a thread. It can be given up: a leader that was stopped would hold the thread for FORWARD_S."""
 
@@ -90,8 +99,7 @@ class Question:
         """
         request, connection = call.request, self._connection
         headers = {name: request.headers[name] for name in PASSED if name in request.headers} | {FORWARDED: "true"}
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        path = urllib.parse.quote(path, safe="/?&=:%.*~+,;@!$'()-_")
+        path = target_of(request.scope)
         try:
             connection.connect()
             if self._given_up:  # before there was a socket to shut down

@@ -6,10 +6,11 @@ from typing import Any
 
 from ottla import __version__
 from ottla.registry.decisions import KINDS
-from ottla.registry.errors import RegistryError, version_of
+from ottla.registry.errors import RegistryError
+from ottla.registry.numbers import int32, version_of
 from ottla.registry.rest.request import Call
 from ottla.registry.schema_records import Version, answer_of, guid_of
-from ottla.registry.subjects import GLOBAL
+from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
 
 CLUSTER_ID = "schema-registry"
 
@@ -23,7 +24,14 @@ async def types(call: Call) -> Any:
 
 
 async def contexts(call: Call) -> Any:
-    return call.page(sorted(call.state.contexts))
+    readable = {context_of(each) for each in call.state.subjects(deleted=True) if call.may_read(each)}
+    return call.page(
+        sorted(
+            each
+            for each in call.state.contexts
+            if each == DEFAULT_CONTEXT or each in readable or call.may_read(f":{each}:")
+        )
+    )
 
 
 async def server_id(call: Call) -> Any:
@@ -50,25 +58,27 @@ async def subjects(call: Call) -> Any:
 async def versions(call: Call) -> Any:
     call.require("read")
     only = call.flag("deletedOnly")
-    rows = call.state.versions(call.subject, deleted=only or call.flag("deleted"))
+    rows = call.state.versions(call.subject, deleted=only or call.flag("deleted") or call.flag("deletedAsNegative"))
     if not rows:
         raise RegistryError("subject", call.subject)
+    if call.flag("deletedAsNegative"):
+        return call.page([-row.version if row.deleted else row.version for row in rows])
     return call.page([row.version for row in rows if row.deleted or not only])
 
 
 async def version(call: Call) -> Any:
     found = _version(call)
-    return answer_of(found) | {"schema": await call.registry.formatted(found, call.text("format"))}
+    return answer_of(found) | {"schema": await call.registry.formatted(call.who, found, call.text("format"))}
 
 
 async def version_text(call: Call) -> Any:
-    return await call.registry.formatted(_version(call), call.text("format"))
+    return await call.registry.formatted(call.who, _version(call), call.text("format"))
 
 
 async def referenced_by(call: Call) -> Any:
     found = _version(call)
     rows = call.state.referrers(found.subject, found.version, deleted=call.flag("deleted"))
-    return call.page(sorted({row.id for row in rows}))
+    return call.page(sorted({row.id for row in rows if call.may_read(row.subject)}))
 
 
 async def latest_with_metadata(call: Call) -> Any:
@@ -82,13 +92,13 @@ async def latest_with_metadata(call: Call) -> Any:
     for row in reversed(rows):
         properties = (row.metadata or {}).get("properties") or {}
         if all(properties.get(name) == value for name, value in wanted.items()):
-            return answer_of(row) | {"schema": await call.registry.formatted(row, call.text("format"))}
+            return answer_of(row) | {"schema": await call.registry.formatted(call.who, row, call.text("format"))}
     raise RegistryError("schema")
 
 
 def _version(call: Call) -> Version:
     call.require("read")
-    number = version_of(call.request.path_params["version"])
+    number = version_of(call.parameters["version"])
     deleted = call.flag("deleted")
     found = call.state.version(call.subject, number, deleted=deleted)
     if found is None:
@@ -113,12 +123,12 @@ async def schemas(call: Call) -> Any:
 
 async def schema(call: Call) -> Any:
     found = _by_id(call)
-    answer = _schema_answer(found, await call.registry.formatted(found, call.text("format")))
+    answer = _schema_answer(found, await call.registry.formatted(call.who, found, call.text("format")))
     return answer | ({"maxId": call.state.id_max(call.context())} if call.flag("fetchMaxId") else {})
 
 
 async def schema_text(call: Call) -> Any:
-    return await call.registry.formatted(_by_id(call), call.text("format"))
+    return await call.registry.formatted(call.who, _by_id(call), call.text("format"))
 
 
 async def schema_subjects(call: Call) -> Any:
@@ -130,38 +140,39 @@ async def schema_versions(call: Call) -> Any:
 
 
 async def schema_of_guid(call: Call) -> Any:
-    guid = call.request.path_params["guid"].lower()
+    guid = call.parameters["guid"].lower()
     for context, schema_id in call.state.ids_of_guid(guid):
-        found = call.state.by_id(schema_id, context)
-        if found is not None and _may_read_id(call, context, schema_id):
-            return _schema_answer(found, await call.registry.formatted(found, call.text("format")))
+        found = _readable(call, context, schema_id)
+        if found is not None:
+            return _schema_answer(found, await call.registry.formatted(call.who, found, call.text("format")))
     raise RegistryError("schema_id", guid)
 
 
 async def ids_of_guid(call: Call) -> Any:
-    rows = call.state.ids_of_guid(call.request.path_params["guid"].lower())
-    return [{"context": context, "id": number} for context, number in rows if _may_read_id(call, context, number)]
+    rows = call.state.ids_of_guid(call.parameters["guid"].lower())
+    return [{"context": context, "id": number} for context, number in rows if _readable(call, context, number)]
 
 
 def _id(call: Call) -> int:
-    text = call.request.path_params["id"]
-    if not (text.isascii() and text.isdecimal() and int(text) < 1 << 31):
+    number = int32(call.parameters["id"])
+    if number is None:
         raise RegistryError("no_such_path")
-    return int(text)
+    return number
 
 
 def _by_id(call: Call) -> Version:
-    schema_id, subject = _id(call), call.text("subject")
-    found = call.state.by_id_anywhere(schema_id, subject)
-    # A schema that the user may not read is answered as one that is not there.
-    if found is None or not _may_read_id(call, call.context(), schema_id, found):
+    """Return a version with the id that the user may read: the answer names its subject."""
+    schema_id = _id(call)
+    found = call.state.by_id_anywhere(schema_id, call.state.alias_of(call.text("subject")))
+    readable = None if found is None else _readable(call, context_of(found.subject), schema_id)
+    if readable is None:
         raise RegistryError("schema_id", schema_id)
-    return found
+    return readable
 
 
-def _may_read_id(call: Call, context: str, schema_id: int, found: Version | None = None) -> bool:
+def _readable(call: Call, context: str, schema_id: int) -> Version | None:
     rows = call.state.places(schema_id, context, deleted=True)
-    return any(call.may_read(row.subject) for row in (rows or ([found] if found is not None else [])))
+    return next((row for row in rows if call.may_read(row.subject)), None)
 
 
 def _places(call: Call) -> list[Version]:

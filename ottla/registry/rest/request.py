@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from starlette.requests import Request
 
 from ottla.registry.access import Access
 from ottla.registry.errors import RegistryError
-from ottla.registry.registry import Registry
+from ottla.registry.numbers import int32
+from ottla.registry.registry import Registry, Who
 from ottla.registry.registry_state import State
 from ottla.registry.subjects import context_of, is_valid, normal
 
@@ -30,6 +32,8 @@ class Call:
     user: str
     request: Request
     body: bytes
+    #: Of the path, by their names in its row, and the alias of the subject in its place.
+    parameters: Mapping[str, str]
 
     @property
     def state(self) -> State:
@@ -38,7 +42,12 @@ class Call:
     @property
     def subject(self) -> str:
         """The subject of the path, by its shortest name; empty for paths without one."""
-        return normal(self.request.path_params.get("subject", ""))
+        return normal(self.parameters.get("subject", ""))
+
+    @property
+    def who(self) -> Who:
+        address = self.request.client.host if self.request.client is not None else ""
+        return Who(self.user, address, self.may_read)
 
     def flag(self, name: str) -> bool:
         return str(self.request.query_params.get(name, "")).lower() == "true"
@@ -48,7 +57,7 @@ class Call:
 
     def json(self) -> Any:
         try:
-            return json.loads(self.body)
+            return _strict_json(self.body)
         except (ValueError, RecursionError) as fault:
             raise RegistryError("body", str(fault)[:200]) from None
 
@@ -65,6 +74,7 @@ class Call:
     def page(self, rows: Sequence[Any]) -> list[Any]:
         """Return the part of a list that `offset` and `limit` ask for."""
         offset, limit = self._number("offset", 0), self._number("limit", -1)
+        offset = max(offset, 0)
         return list(rows[offset : offset + (limit if 0 <= limit <= LIMIT_MAX else LIMIT_MAX)])
 
     def context(self) -> str:
@@ -73,4 +83,31 @@ class Call:
 
     def _number(self, name: str, default: int) -> int:
         text = self.text(name)
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
+        number = int32(text) if text else default
+        if number is None:  # as JAX-RS answers
+            raise RegistryError("no_such_path")
+        return number
+
+
+def _strict_json(data: bytes) -> Any:
+    """Return the JSON of a body. What no answer and no record can hold again is refused: NaN, 1e999, half of a surrogate pair.
+
+    Raises:
+        ValueError: it is no JSON, or has such a value.
+    """
+    made = json.loads(data, parse_constant=_no_number, parse_float=_finite)
+    if b"\\ud" in data.lower():
+        try:
+            json.dumps(made, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is no character") from None
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text[:20]} is no number")

@@ -7,13 +7,15 @@ from typing import Any
 
 from ottla.registry import decisions
 from ottla.registry.decisions import asked_from
-from ottla.registry.errors import RegistryError, version_of
+from ottla.registry.errors import ERRORS, RegistryError
+from ottla.registry.numbers import version_of
 from ottla.registry.rest.request import Call
 from ottla.registry.schema_records import Record, answer_of, guid_of
 from ottla.registry.subjects import is_valid
 
 #: An answer of a write, and the offset that a reader must have.
 Written = tuple[Any, int]
+INVALID_SCHEMA = ERRORS["invalid_schema"].code
 
 
 # -- Questions -----------------------------------------------------------------------------------------------------------
@@ -23,9 +25,9 @@ async def lookup(call: Call) -> Any:
     call.require("read")
     asked = asked_from(call.json())
     found = await call.registry.find(
-        call.subject, asked, normalize=call.flag("normalize"), deleted=call.flag("deleted")
+        call.who, call.subject, asked, normalize=call.flag("normalize"), deleted=call.flag("deleted")
     )
-    return answer_of(found) | {"schema": await call.registry.formatted(found, call.text("format"))}
+    return answer_of(found) | {"schema": await call.registry.formatted(call.who, found, call.text("format"))}
 
 
 async def compatible(call: Call) -> Any:
@@ -33,7 +35,7 @@ async def compatible(call: Call) -> Any:
     call.require("read")
     asked = asked_from(call.json())
     state, subject = call.state, call.subject
-    named = call.request.path_params.get("version")
+    named = call.parameters.get("version")
     if named is None:
         earlier = state.versions(subject)
     else:
@@ -44,7 +46,15 @@ async def compatible(call: Call) -> Any:
                 "version" if state.versions(subject) else "subject", number if state.versions(subject) else subject
             )
         earlier = [] if found is None else [found]
-    messages = await call.registry.incompatibilities(subject, asked, earlier, normalize=call.flag("normalize"))
+    try:
+        messages = await call.registry.incompatibilities(
+            call.who, subject, asked, earlier, normalize=call.flag("normalize")
+        )
+    except RegistryError as fault:
+        # Clients that ask for messages print them: Maven's plugin, Terraform.
+        if not call.flag("verbose") or fault.code != INVALID_SCHEMA:
+            raise
+        messages = [fault.message]
     answer: dict[str, Any] = {"is_compatible": not messages}
     return answer | {"messages": messages} if call.flag("verbose") else answer
 
@@ -57,14 +67,14 @@ async def register(call: Call) -> Written:
     call.check_subject()
     asked = asked_from(call.json())
     version, offset = await call.registry.register(
-        call.subject, asked, normalize=call.flag("normalize"), force=call.flag("force")
+        call.who, call.subject, asked, normalize=call.flag("normalize"), force=call.flag("force")
     )
     return {"id": version.id, "version": version.version, "guid": guid_of(version)}, offset
 
 
 async def delete_version(call: Call) -> Written:
     call.require("delete")
-    number = version_of(call.request.path_params["version"])
+    number = version_of(call.parameters["version"])
     return await _decided(call, decisions.delete_version, number, permanent=call.flag("permanent"))
 
 
@@ -100,10 +110,7 @@ async def _decided(
 ) -> Written:
     """Decide about the call's subject, in the state that the leader then has."""
 
-    async def decide() -> tuple[Any, list[Record]]:
-        return decision(call.state, call.subject, *arguments, **flags)
-
-    return await call.registry.write(decide)
+    return await call.registry.write(lambda: decision(call.state, call.subject, *arguments, **flags))
 
 
 def _check_place(call: Call) -> None:

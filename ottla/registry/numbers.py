@@ -1,0 +1,38 @@
+"""Numbers from outside: of a path, a query, a request's JSON, a record of the topic. Ids and versions are int32, as in the wire format."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.registry.errors import RegistryError
+
+INT32_MAX = 2**31 - 1
+LATEST = -1
+_DIGITS = re.compile(r"[+-]?[0-9]{1,32}", re.ASCII)
+
+
+def int32(value: object) -> int | None:
+    """Return a JSON value or a text as a number of 32 bits, None if it is none.
+
+    1.0 and 1e3 are whole, and "7" is a number, as Jackson reads them for Confluent's registry; true, NaN and 1.5 are none.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        number = int(text) if _DIGITS.fullmatch(text) else None
+    elif isinstance(value, float):
+        number = int(value) if value.is_integer() else None
+    else:
+        number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    return number if number is not None and -INT32_MAX - 1 <= number <= INT32_MAX else None
+
+
+def version_of(value: object) -> int:
+    """Return the version that a path or a reference names; LATEST for "latest" and -1.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    number = LATEST if isinstance(value, str) and value.strip().lower() == "latest" else int32(value)
+    if number is None or (number <= 0 and number != LATEST):
+        raise RegistryError("invalid_version", str(value)[:100] if isinstance(value, str | int | float) else "")
+    return number

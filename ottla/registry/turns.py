@@ -1,0 +1,78 @@
+"""Places that several parties share: each has a queue of its own, and they get the free places one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+from ottla.registry.errors import RegistryError
+
+#: So many requests of one party wait; a further one is rejected.
+WAITING_MAX = 100
+
+
+class Turns:
+    """`places` are used at one time, and at most one of them by one party."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._using: set[Hashable] = set()
+        # In the order in which they get the next free place.
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def turn(self, party: Hashable) -> AsyncIterator[None]:
+        """Wait for a place, and have it for the block.
+
+        Raises:
+            RegistryError: too many requests of the party wait already.
+        """
+        if self._free and party not in self._using and party not in self._waiting:
+            self._take(party)
+        else:
+            await self._wait(party)
+        try:
+            yield
+        finally:
+            self._using.discard(party)
+            self._free += 1
+            self._next()
+
+    def _take(self, party: Hashable) -> None:
+        self._free -= 1
+        self._using.add(party)
+
+    async def _wait(self, party: Hashable) -> None:
+        queue = self._waiting.setdefault(party, deque())
+        if len(queue) >= WAITING_MAX:
+            raise RegistryError("busy")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # it was given the place in the same moment
+                self._using.discard(party)
+                self._free += 1
+                self._next()
+            elif place in queue:
+                queue.remove(place)
+                if not queue:
+                    self._waiting.pop(party, None)
+            raise
+
+    def _next(self) -> None:
+        """Give the free places to the parties that have waited longest since their last turn."""
+        for party in list(self._waiting):
+            if not self._free:
+                return
+            if party in self._using:
+                continue
+            queue = self._waiting.pop(party)
+            place = queue.popleft()
+            if queue:  # behind all others
+                self._waiting[party] = queue
+            self._take(party)
+            place.set_result(None)
