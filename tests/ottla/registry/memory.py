@@ -1,0 +1,82 @@
+"""An instance of the registry in the test's process, whose topic is a list: it leads, and answers over HTTP without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from ottla.registry.access import Access
+from ottla.registry.checking import Checker
+from ottla.registry.election import Identity
+from ottla.registry.registry import Registry
+from ottla.registry.registry_state import State
+from ottla.registry.rest.app import Application
+from ottla.registry.schema_records import Record
+
+SELF = Identity("http", "127.0.0.1", 8081)
+
+
+class MemoryLog:
+    """The topic. What is written is there at once."""
+
+    is_writable = True
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.rows: list[Record] = []
+
+    @property
+    def position(self) -> int:
+        return len(self.rows)
+
+    async def lead(self) -> None:
+        return
+
+    def resign(self) -> None:
+        return
+
+    async def sync(self, offset: int | None = None) -> int:
+        await asyncio.sleep(0)
+        return self.position
+
+    async def append(self, records: Sequence[Record]) -> int:
+        for row in records:
+            self.rows.append(row)
+            self.state.replay(*row)
+        return self.position
+
+
+class Client:
+    """A user of an instance."""
+
+    def __init__(self, application: Application, user: str = "", address: str = "127.0.0.1") -> None:
+        transport = httpx.ASGITransport(application, client=(address, 1))
+        login = base64.b64encode(f"{user}:{user}-pw".encode()).decode()
+        headers = {"Authorization": f"Basic {login}"} if user else {}
+        self._http = httpx.AsyncClient(transport=transport, base_url="http://registry", headers=headers, timeout=60)
+
+    async def ask(self, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
+        """Return the error code, or the status of a good answer, and the JSON. Bytes as a body go as they are."""
+        raw = {"content": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        url = httpx.URL("http://registry").copy_with(raw_path=path.encode())
+        answer = await self._http.request(method, url, headers={"Content-Type": "application/json"}, **raw)
+        made = answer.json() if answer.content else None
+        return (made["error_code"] if answer.status_code >= 400 else answer.status_code), made
+
+
+@asynccontextmanager
+async def leader(access: Access | None = None, checker: Any = None) -> AsyncIterator[tuple[Registry, Application]]:
+    """An instance that leads, with processes that check."""
+    log: Any = MemoryLog()
+    checker = checker or Checker()
+    registry = Registry(log, checker, "BACKWARD")
+    await registry.set_leader(SELF, True)
+    try:
+        yield registry, Application(registry, access or Access())
+    finally:
+        await checker.close()
