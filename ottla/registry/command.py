@@ -7,6 +7,7 @@ import logging
 import socket
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Literal
@@ -18,6 +19,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.registry.election import SESSION_MS, Identity
+from ottla.registry.members import Members
 
 app = App(
     name="registry", version_flags=[], help="Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API)."
@@ -54,6 +56,12 @@ async def registry(
     acl: Annotated[
         str | None, Parameter(help="A file with lines USER SUBJECTS OPERATIONS: read, write, delete, config, all.")
     ] = None,
+    secret_file: Annotated[
+        str | None,
+        Parameter(
+            help="A file with a secret of 16 bytes or more, the same at all instances, by which they know each other."
+        ),
+    ] = None,
     hash_password: Annotated[
         bool, Parameter(negative="", help="Read a password, print what --users takes in its place, and stop.")
     ] = False,
@@ -82,6 +90,8 @@ async def registry(
         host, port, identity, topic, group, compatibility.upper(), session_timeout_ms, cert, key, ca
     )
     try:
+        if secret_file is not None:
+            settings = replace(settings, members=Members(_read("--secret-file", secret_file).strip().encode()))
         allowed = access.Access(
             None if users is None else access.read_users(_read("--users", users)),
             None if acl is None else access.read_permissions(_read("--acl", acl)),

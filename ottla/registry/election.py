@@ -23,6 +23,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 from ottla.registry.errors import RegistryError
+from ottla.registry.members import Members
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ FINAL = (
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
 )
-DUPLICATE_URLS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,15 @@ class Identity:
     port: int
     eligible: bool = True
     leads: bool = False
+    #: What an instance that has the members' secret says of itself, and nobody else can say.
+    proof: str = ""
 
     @property
     def url(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def json(self) -> dict[str, Any]:
-        return {
+        row = {
             "version": VERSION,
             "host": self.host,
             "port": self.port,
@@ -67,6 +69,14 @@ class Identity:
             "scheme": self.scheme,
             "leader": self.leads,
         }
+        return row | {"proof": self.proof} if self.proof else row
+
+    def proven(self, members: Members | None) -> Identity:
+        """Return the identity with its proof. Without a secret nobody can prove anything."""
+        if members is None:
+            return self
+        bare = replace(self, proof="")
+        return replace(bare, proof=members.proof(bare.json()))
 
 
 def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
@@ -78,34 +88,43 @@ def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
     try:
         row = json.loads(data) if isinstance(data, bytes | bytearray | memoryview) else data
         eligible, leads = bool(row.get("master_eligibility", True)), bool(row.get("leader", False))
-        return Identity(row.get("scheme") or "http", str(row["host"]), int(row["port"]), eligible, leads)
+        proof = str(row.get("proof") or "")
+        return Identity(row.get("scheme") or "http", str(row["host"]), int(row["port"]), eligible, leads, proof)
     except (KeyError, TypeError, AttributeError) as fault:
         raise ValueError(f"no identity of a registry: {fault!r}") from None
 
 
-def assign(members: Mapping[str, Identity]) -> dict[str, Any]:
-    """Return the assignment that all members get: who leads, and an error if two of them have the same URL."""
-    leading = [name for name, each in members.items() if each.eligible and each.leads]
-    eligible = sorted((each.url, name) for name, each in members.items() if each.eligible)
-    leader = leading[0] if len(leading) == 1 else eligible[0][1] if eligible else None
-    duplicates = len({each.url for each in members.values()}) != len(members)
-    made: dict[str, Any] = {"version": VERSION, "error": DUPLICATE_URLS if duplicates else 0}
+def assign(members: Mapping[str, Identity], secret: Members | None = None) -> dict[str, Any]:
+    """Return the assignment that all members get: who leads. With a secret only those who have it can lead.
+
+    A leader stays while it is in the group. Two instances with one address are said by the one that does not lead, and are no error
+    for the others.
+    """
+    known = {name: each for name, each in members.items() if each.eligible and each == each.proven(secret)}
+    leading = sorted((each.url, name) for name, each in known.items() if each.leads)
+    eligible = sorted((each.url, name) for name, each in known.items())
+    leader = next((name for _, name in leading or eligible), None)
+    made: dict[str, Any] = {"version": VERSION, "error": 0}
     if leader is not None:
         made |= {"master": leader, "master_identity": members[leader].json()}
     return made
 
 
-def assigned_from(data: bytes) -> tuple[str | None, Identity | None]:
+def assigned_from(data: bytes, secret: Members | None = None) -> tuple[str | None, Identity | None]:
     """Return the member id and the identity of the leader that an assignment names.
 
     Raises:
-        ValueError: two instances have the same URL, or it is no assignment.
+        ValueError: the leader does not know the members' secret, or it is no assignment.
     """
     row = json.loads(data)
     if row.get("error"):
         raise ValueError("two instances advertise the same address: each needs its own --advertise")
-    identity = row.get("master_identity")
-    return row.get("master"), None if identity is None else identity_from(identity)
+    if row.get("master_identity") is None:
+        return row.get("master"), None
+    identity = identity_from(row["master_identity"])
+    if identity != identity.proven(secret):
+        raise ValueError(f"the group names a leader that does not know the instances' secret: {identity.url}")
+    return row.get("master"), replace(identity, proof="")
 
 
 class Election:
@@ -118,6 +137,7 @@ class Election:
         identity: Identity,
         on_leader: Callable[[Identity | None, bool], Any],
         session_ms: int = SESSION_MS,
+        secret: Members | None = None,
     ) -> None:
         """Takes the time after which the others no longer wait for a member that is silent."""
         protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
@@ -126,6 +146,7 @@ class Election:
         self._member = ClassicMember(cluster, group, protocol, ATTEMPT_MS_MAX)
         self._identity = identity
         self._on_leader = on_leader
+        self._secret = secret
         self._has_joined = False
 
     async def run(self) -> None:
@@ -158,9 +179,16 @@ class Election:
         assignment = await self._sync(joined)
         if not assignment:
             return
-        member, leader = assigned_from(assignment)
         self._member.generation = joined.generation_id
-        await self._lead(leader, member == self._member.id)
+        try:
+            member, leader = assigned_from(assignment, self._secret)
+        except ValueError as fault:
+            # Whoever led goes on: an assignment that any member of the group can make displaces nobody.
+            logger.warning("the election of the leader: %s", fault)
+        else:
+            if leader is not None and leader.url == self._identity.url and member != self._member.id:
+                logger.warning("another instance advertises %s as well: each needs its own --advertise", leader.url)
+            await self._lead(leader, member == self._member.id)
         while True:
             await asyncio.sleep(self._heartbeat_s)
             if not await self._heartbeat():
@@ -171,13 +199,15 @@ class Election:
         await self._on_leader(leader, is_self)
 
     async def _join(self) -> JoinGroupResponse | None:
-        return await self._member.join(json.dumps(self._identity.json(), separators=(",", ":")).encode())
+        return await self._member.join(
+            json.dumps(self._identity.proven(self._secret).json(), separators=(",", ":")).encode()
+        )
 
     async def _sync(self, joined: JoinGroupResponse) -> bytes | None:
         rows: Sequence[SyncGroupRequestAssignment] = ()
         if joined.leader == joined.member_id and not joined.skip_assignment:
             members = {member.member_id: identity_from(bytes(member.metadata)) for member in joined.members}
-            data = json.dumps(assign(members), separators=(",", ":")).encode()
+            data = json.dumps(assign(members, self._secret), separators=(",", ":")).encode()
             rows = [SyncGroupRequestAssignment(member, data) for member in members]
         return await self._member.sync(joined, rows)
 

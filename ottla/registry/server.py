@@ -21,9 +21,11 @@ from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Election, Identity
 from ottla.registry.log import SchemaLog
+from ottla.registry.members import Members
 from ottla.registry.registry import Registry
 from ottla.registry.registry_state import State
 from ottla.registry.rest.app import Application
+from ottla.registry.rest.forwarding import Link
 from ottla.server.listening import bound_sockets, of_every_family
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class Settings:
     certificate: str | None = None
     key: str | None = None
     ca: str | None = None
+    members: Members | None = None
 
 
 async def serve(
@@ -67,12 +70,12 @@ async def serve(
     checker = Checker()
     registry = Registry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
-    server = uvicorn.Server(_config(settings, Application(registry, access, tls)))
+    server = uvicorn.Server(_config(settings, Application(registry, access, Link(tls, settings.members))))
     listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
-    election = Election(electing, settings.group, identity, registry.set_leader, settings.session_ms)
+    election = Election(electing, settings.group, identity, registry.set_leader, settings.session_ms, settings.members)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, server)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable
-from ssl import SSLContext
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -13,11 +14,15 @@ from starlette.responses import JSONResponse, Response
 from ottla.registry.access import Access
 from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.errors import RegistryError
+from ottla.registry.members import ANSWERED, SIGNED
 from ottla.registry.registry import Registry
 from ottla.registry.rest import reading, writing
-from ottla.registry.rest.forwarding import OFFSET, forward
+from ottla.registry.rest.forwarding import NO_LINK, OFFSET, Link, forward
+from ottla.registry.rest.forwarding import target_of as received_target
 from ottla.registry.rest.paths import Target, parameters_of, target_of
 from ottla.registry.rest.request import BODY_BYTES_MAX, Call
+
+logger = logging.getLogger(__name__)
 
 READ, WRITE, TEXT = "read", "write", "text"
 Handler = Callable[[Call], Awaitable[Any]]
@@ -79,10 +84,10 @@ PATHS = (
 class Application:
     """An ASGI application over one instance of the registry."""
 
-    def __init__(self, registry: Registry, access: Access, tls: SSLContext | None = None) -> None:
+    def __init__(self, registry: Registry, access: Access, link: Link = NO_LINK) -> None:
         self._registry = registry
         self._access = access
-        self._tls = tls
+        self._link = link
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -119,17 +124,38 @@ class Application:
         raise RegistryError("method")
 
     async def _answer(self, row: Path, request: Request, parameters: dict[str, str]) -> Response:
-        header = request.headers.get("authorization")
-        user = self._access.known(header)
-        if user is None:
-            user = await asyncio.to_thread(self._access.login, header)
-        call = Call(self._registry, self._access, user, request, await _body(request), parameters)
+        members, signed = self._link.members, request.headers.get(SIGNED)
+        if members is None or signed is None:
+            header = request.headers.get("authorization")
+            user = self._access.known(header)
+            if user is None:
+                user = await asyncio.to_thread(self._access.login, header)
+            call = Call(self._registry, self._access, user, request, await _body(request), parameters)
+            return await self._called(row, call)
+        body = await _body(request)
+        try:
+            now_ms = int(time.time() * 1000)
+            target = received_target(request.scope)
+            user, address, number = members.asked(now_ms, signed, request.method, target, body)
+        except (ValueError, KeyError, TypeError) as fault:
+            logger.warning("a forwarded request is refused: %.200s", fault)
+            raise RegistryError("unauthorized") from None
+        call = Call(self._registry, self._access, user, request, body, parameters, address)
+        try:
+            answer = await self._called(row, call)
+        except RegistryError as fault:
+            answer = failure(fault)
+        offset = answer.headers.get(OFFSET, "")
+        answer.headers[ANSWERED] = members.answer(number, answer.status_code, offset, bytes(answer.body))
+        return answer
+
+    async def _called(self, row: Path, call: Call) -> Response:
         if row.kind == WRITE:
             leader = await self._registry.known_leader()
             if not self._registry.is_leader:
-                return await forward(call, leader, self._tls)
+                return await forward(call, leader, self._link)
         if SUBJECT in row.path:
-            parameters["subject"] = self._registry.state.alias_of(call.subject)
+            call.parameters["subject"] = self._registry.state.alias_of(call.subject)
         answer = await row.handler(call)
         if row.kind == WRITE:
             answer, offset = answer

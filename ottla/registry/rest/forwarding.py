@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import http.client
 import logging
 import socket
+import time
 import urllib.parse
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +19,7 @@ from starlette.responses import Response
 from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
+from ottla.registry.members import ANSWERED, SIGNED, Members
 from ottla.registry.rest.request import Call
 
 logger = logging.getLogger(__name__)
@@ -29,7 +32,7 @@ OFFSET = "X-Ottla-Offset"
 #: What stands in a target as it came.
 ASCII = "".join(map(chr, range(33, 127)))
 #: Headers of the client that the leader gets.
-PASSED = ("authorization", "content-type", "accept")
+PASSED = ("content-type", "accept")
 
 
 class Answer(NamedTuple):
@@ -40,7 +43,17 @@ class Answer(NamedTuple):
     body: bytes
 
 
-async def forward(call: Call, leader: Identity, tls: SSLContext | None) -> Response:
+class Link(NamedTuple):
+    """How an instance reaches the leader: by TLS if it serves TLS, and with the members' secret."""
+
+    tls: SSLContext | None = None
+    members: Members | None = None
+
+
+NO_LINK = Link()
+
+
+async def forward(call: Call, leader: Identity, link: Link) -> Response:
     """Let the leader answer, and wait until this instance has what was written.
 
     Raises:
@@ -49,7 +62,11 @@ async def forward(call: Call, leader: Identity, tls: SSLContext | None) -> Respo
     """
     if call.request.headers.get(FORWARDED):
         raise RegistryError("no_leader")
-    question = Question(leader, tls)
+    if link.tls is not None and leader.scheme != "https":
+        raise RegistryError("forwarding", "The leader has no certificate, and nothing is forwarded to it in clear")
+    if link.members is None and not call.access.is_open:
+        raise RegistryError("forwarding", "Instances with logins forward writes only with --secret-file")
+    question = Question(leader, link)
     asking = asyncio.ensure_future(asyncio.to_thread(question.ask, call))
     replaced = asyncio.ensure_future(call.registry.until_another_leads(leader))
     try:
@@ -82,13 +99,14 @@ def target_of(scope: Mapping[str, Any]) -> str:
 class Question:
     """One request to the leader, on a thread. It can be given up: a leader that was stopped would hold the thread for FORWARD_S."""
 
-    def __init__(self, leader: Identity, tls: SSLContext | None) -> None:
+    def __init__(self, leader: Identity, link: Link) -> None:
         address = (leader.host, leader.port)
         self._connection = (
             http.client.HTTPConnection(*address, timeout=FORWARD_S)
             if leader.scheme == "http"
-            else http.client.HTTPSConnection(*address, timeout=FORWARD_S, context=tls)
+            else http.client.HTTPSConnection(*address, timeout=FORWARD_S, context=link.tls)
         )
+        self._members = link.members
         self._given_up = False
 
     def ask(self, call: Call) -> Answer:
@@ -99,7 +117,13 @@ class Question:
         """
         request, connection = call.request, self._connection
         headers = {name: request.headers[name] for name in PASSED if name in request.headers} | {FORWARDED: "true"}
-        path = target_of(request.scope)
+        path, number = target_of(request.scope), ""
+        if self._members is not None:
+            who = call.who
+            now_ms = int(time.time() * 1000)
+            headers[SIGNED], number = self._members.signed(
+                now_ms, who.user, who.address, request.method, path, call.body
+            )
         try:
             connection.connect()
             if self._given_up:  # before there was a socket to shut down
@@ -111,6 +135,10 @@ class Question:
                 # It reads as a short body without an error.
                 raise ConnectionError("the leader has ended in the middle of its answer")
             offset = response.headers.get(OFFSET, "")
+            if self._members is not None:
+                mac = self._members.answer(number, response.status, offset, body)
+                if not hmac.compare_digest(mac, response.headers.get(ANSWERED, "")):
+                    raise ConnectionError("the answer is not the leader's: it does not know the instances' secret")
             return Answer(response.status, int(offset) if offset.isdecimal() else None, body)
         finally:
             connection.close()

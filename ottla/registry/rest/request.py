@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,9 @@ class Call:
     request: Request
     body: bytes
     #: Of the path, by their names in its row, and the alias of the subject in its place.
-    parameters: Mapping[str, str]
+    parameters: dict[str, str]
+    #: Of the client, if another instance forwards its request.
+    address: str = ""
 
     @property
     def state(self) -> State:
@@ -46,7 +48,7 @@ class Call:
 
     @property
     def who(self) -> Who:
-        address = self.request.client.host if self.request.client is not None else ""
+        address = self.address or (self.request.client.host if self.request.client is not None else "")
         return Who(self.user, address, self.may_read)
 
     def flag(self, name: str) -> bool:

@@ -65,7 +65,7 @@ class Client:
         raw = {"content": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
         url = httpx.URL("http://registry").copy_with(raw_path=path.encode())
         answer = await self._http.request(method, url, headers={"Content-Type": "application/json"}, **raw)
-        made = answer.json() if answer.content else None
+        made: Any = answer.json() if answer.content else None
         return (made["error_code"] if answer.status_code >= 400 else answer.status_code), made
 
 

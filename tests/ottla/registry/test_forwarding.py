@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
-from ottla.registry.access import Access
+from ottla.registry.access import Access, read_permissions
 from ottla.registry.election import Identity
+from ottla.registry.members import ANSWERED, SIGNED, Members
 from ottla.registry.registry import Registry
 from ottla.registry.rest.app import Application
+from ottla.registry.rest.forwarding import NO_LINK, Link
+from tests.ottla.registry.memory import leader
 
 FORWARDING = 50003
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Ottla-Offset: 7\r\n\r\n{"id": 1}'
@@ -33,14 +38,16 @@ class Log:
 
 
 @asynccontextmanager
-async def follower(answer: Serve) -> AsyncIterator[tuple[Any, Registry, httpx.AsyncClient]]:
+async def follower(
+    answer: Serve, link: Link = NO_LINK, access: Access | None = None
+) -> AsyncIterator[tuple[Any, Registry, httpx.AsyncClient]]:
     """An instance whose leader is a server that does what `answer` does: its log, itself, and a client of it."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     log: Any = Log()
     checker: Any = None
     registry = Registry(log, checker, "BACKWARD")
     await registry.set_leader(Identity("http", "127.0.0.1", server.sockets[0].getsockname()[1]), False)
-    transport = httpx.ASGITransport(Application(registry, Access(None, None)))
+    transport = httpx.ASGITransport(Application(registry, access or Access(None, None), link))
     async with server, httpx.AsyncClient(transport=transport, base_url="http://registry", timeout=30) as client:
         yield log, registry, client
 
@@ -80,3 +87,61 @@ async def test_a_leader_that_is_silent_is_waited_for_until_another_leads() -> No
         await registry.set_leader(Identity("http", "127.0.0.1", 1), False)
         assert (await waiting).json()["error_code"] == FORWARDING
         await over.wait()
+
+
+SECRET = Members(b"a secret of the instances")
+ALICE = {"Authorization": "Basic YWxpY2U6YWxpY2UtcHc="}
+
+
+async def test_the_leader_gets_the_name_of_the_user_and_no_password_and_an_answer_without_the_secret_is_none() -> None:
+    asked: list[bytes] = []
+
+    async def rogue(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(ANSWER % 9)
+        writer.close()
+
+    access = Access({"alice": "alice-pw"})
+    async with follower(rogue, Link(members=SECRET), access) as (log, _, client):
+        answer = await client.post("/subjects/s/versions", json={}, headers=ALICE)
+        assert (answer.json()["error_code"], log.synced) == (FORWARDING, None)
+        assert b"uthorization" not in asked[0] and SIGNED.encode() in asked[0]
+    async with follower(rogue, Link(), access) as (_, _, client):
+        refused = await client.post("/subjects/s/versions", json={}, headers=ALICE)
+        assert (refused.json()["error_code"], len(asked)) == (FORWARDING, 1)
+        assert "--secret-file" in refused.json()["message"]
+    async with follower(rogue, Link(ssl.create_default_context())) as (_, _, client):
+        refused = await client.post("/subjects/s/versions", json={})
+        assert ("in clear" in refused.json()["message"], len(asked)) == (True, 1)
+
+
+async def test_a_signed_request_is_taken_once_as_it_was_signed_and_by_those_who_know_the_secret() -> None:
+    now_ms, path = int(time.time() * 1000), "/subjects/s/versions"
+    body = b'{"schema": "\\"int\\""}'
+
+    def signed(secret: Members = SECRET, ms: int = now_ms, target: str = path, data: bytes = body) -> str:
+        return secret.signed(ms, "alice", "10.0.0.1", "POST", target, data)[0]
+
+    access = Access({"alice": "alice-pw"}, read_permissions("alice s write\n"))
+    async with leader(access) as (registry, _):
+        transport = httpx.ASGITransport(Application(registry, access, Link(members=SECRET)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://registry") as client:
+            good = signed()
+            taken = await client.post(path, content=body, headers={SIGNED: good})
+            assert (taken.status_code, ANSWERED in taken.headers) == (200, True)
+            for header in (
+                good,
+                signed(Members(b"another secret of 16")),
+                signed(ms=now_ms - 600_000),
+                signed(target="/subjects/t/versions"),
+                signed(data=b"{}"),
+                "x",
+                "x y",
+                "",
+            ):
+                refused = await client.post(path, content=body, headers={SIGNED: header})
+                assert refused.status_code == 401, header
+            # The permissions are the user's.
+            other = "/subjects/t/versions"
+            denied = await client.post(other, content=body, headers={SIGNED: signed(target=other)})
+            assert (denied.status_code, ANSWERED in denied.headers) == (403, True)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from ottla.registry.client import RegistryClient, RegistryFailed
 from ottla.registry.election import Identity, assign, assigned_from, identity_from
+from ottla.registry.members import Members
 from tests.ottla.conftest import Cli
 from tests.ottla.registry.instances import SHORT_SESSION_MS, Instance, Registries, Writers, judge, schema
 
@@ -88,12 +90,27 @@ def secured(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
     """Two instances with logins, permissions and TLS, and the file of their certificate."""
     folder = tmp_path_factory.mktemp("secured")
     users, acl, certificate, key = (str(folder / name) for name in ("users", "acl", "cert.pem", "key.pem"))
+    secret = folder / "secret"
+    secret.write_text("an instance knows the others by it\n")
     Path(users).write_text("alice: secret\nroot: top\n")
     Path(acl).write_text("alice orders-* read,write\nroot * all\n")
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
     subprocess.run([*made, "-out", certificate, "-keyout", key], check=True, capture_output=True)
-    options = ("--users", users, "--acl", acl, "--cert", certificate, "--key", key, "--ca", certificate)
+    options = (
+        "--users",
+        users,
+        "--acl",
+        acl,
+        "--cert",
+        certificate,
+        "--key",
+        key,
+        "--ca",
+        certificate,
+        "--secret-file",
+        str(secret),
+    )
     registries = Registries(cli.bootstrap)
     yield [registries.start(*options), registries.start(*options)], certificate
     registries.stop()
@@ -146,11 +163,24 @@ def test_the_eligible_instance_with_the_smallest_address_leads_unless_one_leads_
     assert assign({"x": Identity("http", "h", 2, leads=True), "y": a})["master"] == "x"
     assert assign({"x": Identity("http", "h", 1, eligible=False), "y": c})["master"] == "y"
     assert "master" not in assign({"x": Identity("http", "h", 1, eligible=False)})
-    assert assign({"x": a, "y": a})["error"] == 1
+    # One address twice is an error of the one that does not lead, and not of all.
+    assert assign({"x": a, "y": a}) == assign({"x": a}) | {"master": "x"}
     data = json.dumps(assign({"x": a})).encode()
     assert assigned_from(data) == ("x", a)
-    with pytest.raises(ValueError, match="two instances"):
-        assigned_from(json.dumps(assign({"x": a, "y": a})).encode())
+
+
+def test_a_member_without_the_secret_neither_leads_nor_displaces_a_leader() -> None:
+    secret, other = Members(b"s" * 16), Members(b"o" * 16)
+    honest = Identity("http", "h", 2, leads=True)
+    rogue = Identity("http", "h", 1, leads=True)
+    for false in (rogue, rogue.proven(other), replace(rogue, proof=honest.proven(secret).proof)):
+        made = assign({"r": false, "x": honest.proven(secret)}, secret)
+        assert made["master"] == "x"
+        with pytest.raises(ValueError, match="does not know the instances' secret"):
+            assigned_from(json.dumps(assign({"r": false})).encode(), secret)
+    assert assigned_from(json.dumps(made).encode(), secret) == ("x", honest)
+    with pytest.raises(ValueError, match="16 bytes"):
+        Members(b"short")
 
 
 def test_the_metadata_of_a_member_is_confluents() -> None:

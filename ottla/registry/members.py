@@ -1,0 +1,80 @@
+"""How the instances of a registry know each other: by a secret that they share (`--secret-file`), which is never sent.
+
+Of an identity in the group's metadata the secret proves that it is an instance's own: who may only join the group cannot lead.
+Of a forwarded write it proves who asks, so that the name of the user is sent and no password; and of the answer that the leader made it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+SECRET_BYTES_MIN = 16
+#: A forwarded request is taken so long after it was signed: the clocks of the instances may differ by as much.
+AGE_MS_MAX = 120_000
+#: What a forwarded request and its answer are signed with.
+SIGNED, ANSWERED = "X-Ottla-Signed", "X-Ottla-Answered"
+
+
+class Members:
+    """The signatures of one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        """Take the secret.
+
+        Raises:
+            ValueError: it is too short.
+        """
+        if len(secret) < SECRET_BYTES_MIN:
+            raise ValueError(f"a secret has at least {SECRET_BYTES_MIN} bytes")
+        self._secret = secret
+        #: The numbers of requests that came, in the order of their times: none is taken twice.
+        self._taken: dict[str, int] = {}
+
+    def proof(self, row: Mapping[str, Any]) -> str:
+        """Return the proof of an identity's JSON."""
+        return self._mac("identity", json.dumps(row, sort_keys=True).encode())
+
+    def signed(self, now_ms: int, user: str, address: str, method: str, target: str, body: bytes) -> tuple[str, str]:
+        """Return the header of a request that goes on for a user, and the number by which the answer belongs to it."""
+        number = secrets.token_hex(16)
+        row = {"ms": now_ms, "number": number, "user": user, "address": address}
+        data = base64.urlsafe_b64encode(json.dumps(row).encode()).decode()
+        return f"{data} {self._mac('request', _digest(data, method, target, body))}", number
+
+    def asked(self, now_ms: int, header: str, method: str, target: str, body: bytes) -> tuple[str, str, str]:
+        """Return the user and the address of whom an instance forwards a request, and the request's number.
+
+        Raises:
+            ValueError: no instance has signed this request, it is old, or it came before.
+        """
+        data, _, mac = header.partition(" ")
+        if not hmac.compare_digest(mac.encode(), self._mac("request", _digest(data, method, target, body)).encode()):
+            raise ValueError("the signature is another one")
+        row = json.loads(base64.urlsafe_b64decode(data))
+        for number in [number for number, ms in self._taken.items() if ms < now_ms - 2 * AGE_MS_MAX]:
+            del self._taken[number]
+        if abs(now_ms - row["ms"]) > AGE_MS_MAX or row["number"] in self._taken:
+            raise ValueError("the request is old: the clocks of the instances may differ")
+        self._taken[row["number"]] = now_ms
+        return row["user"], row["address"], row["number"]
+
+    def answer(self, number: str, status: int, offset: str, body: bytes) -> str:
+        """Return the signature of an answer to a request."""
+        return self._mac("answer", _digest(number, str(status), offset, body))
+
+    def _mac(self, purpose: str, data: bytes) -> str:
+        return hmac.new(self._secret, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def _digest(*parts: str | bytes) -> bytes:
+    made = b""
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        made += hashlib.sha256(data).digest()
+    return made
