@@ -59,6 +59,8 @@ class Catalogue:
         #: Partitions of the source that have a counterpart in the target.
         self.places: set[TopicPartition] = set()
         self.cycles: list[str] = []
+        #: Of the topics in the source.
+        self.topic_ids: dict[str, bytes] = {}
         #: By what `check_clusters` has found; empty before.
         self.cluster_ids = ("", "")
         #: Topics of the source for which the target makes no room, and why.
@@ -90,7 +92,9 @@ class Catalogue:
     async def look(self) -> None:
         """Read which topics there are on both sides."""
         self._source.doing = "listing the topics of the source"
-        counts = _counts(await self._source.metadata(None))
+        response = await self._source.metadata(None)
+        counts = _counts(response)
+        self.topic_ids = {topic.name or "": topic.topic_id for topic in response.topics}
         if self.policy.kind == IDENTITY and self.cluster_ids[1]:
             self._opposite = await opposite_mirrors(self._source, self.cluster_ids[1])
         self.cycles = sorted(name for name in counts if name in self.selection and self._is_cycle(name))
@@ -131,6 +135,11 @@ class Catalogue:
                 f"of the group {', '.join(groups)}",
                 "with --policy identity mirror each topic in one direction: --topics, --exclude, or stop that mirror first",
             )
+
+    @property
+    def source_places(self) -> set[TopicPartition]:
+        """The partitions of the source that are mirrored, also those that the target lacks."""
+        return {(name, index) for name, count in self._source_counts.items() for index in range(count)}
 
     @property
     def topics(self) -> list[str]:

@@ -35,7 +35,7 @@ class CheckpointLog:
 
     def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self.known: Known = {}
-        self._reader = TopicReader(cluster, topic, self._take)
+        self._reader = TopicReader(cluster, topic, self._take, self.known.clear)
 
     async def read(self) -> Known:
         await self._reader.read()

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla.cli.client.consumer import Batches
+from ottla.cli.client.fetched import Batches
 from ottla.cli.client.leaders import Leaders, TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
+from ottla.mirror.beginnings import Begin
 from ottla.mirror.formats import OffsetSync
-from ottla.mirror.positions import Positions, position_record
+from ottla.mirror.positions import Position, Positions, begun_record, position_record
 from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +37,8 @@ COMMIT_EVERY_MS = 100
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.2, 10.0
 #: After this time a partition that was stopped is tried again.
 STOPPED_S = 15.0
+#: After this time a partition that had no leader in the source is looked up again.
+LATER_MS = 1_000
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -49,11 +52,16 @@ class Surroundings(Protocol):
 
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
-    def restart_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def restart_at(self, begins: Mapping[TopicPartition, Begin]) -> None:
         """Read these partitions from there."""
 
-    async def begins_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where partitions without a position begin."""
+    async def begins_of(
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Begin]:
+        """Return where partitions begin, of which the target has the positions `found`; without those that have no leader now."""
+
+    async def latest_of(self, lane: int, found: Iterable[TopicPartition]) -> dict[TopicPartition, Position] | None:
+        """Return the ends of the lane's partitions that have no position, if they are to begin there; None: none is."""
 
     async def batch_bytes_max(self, topic: str) -> int:
         """Return the largest batch that a topic of the target takes."""
@@ -82,8 +90,8 @@ class Lane:
 
     def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
         self.number = number
-        #: The next offset of each partition that is committed. Only these are read.
-        self.positions: dict[TopicPartition, int] = {}
+        #: Up to where each partition is committed. Only these are read.
+        self.positions: dict[TopicPartition, Position] = {}
         #: The next offset that is to be read of each.
         self.expected: dict[TopicPartition, int] = {}
         #: Bytes that were read and are not committed yet.
@@ -98,6 +106,12 @@ class Lane:
         self._bytes: dict[TopicPartition, int] = {}
         self._limits: dict[str, int] = {}
         self._retry_ms: dict[TopicPartition, int] = {}
+        #: Positions that are others than the target has.
+        self._unsaved: dict[TopicPartition, Position] = {}
+        #: Partitions that are to be looked up again: their topic, their leader or their log has changed.
+        self._again: set[TopicPartition] = set()
+        #: Partitions that had no leader in the source, and when they are looked up again.
+        self._later_ms: dict[TopicPartition, int] = {}
         self._changed = asyncio.Event()
         self._ends = False
 
@@ -111,19 +125,30 @@ class Lane:
             self._changed.set()
 
     def put(self, batches: Batches) -> None:
-        """Take what was read. What was read for a lane that begins again meanwhile is dropped: it will be read again."""
+        """Take what was read, if it is what comes next. What was read before the lane began again is dropped: it will be read again."""
         place = batches[:2]
-        if not self.is_running or place not in self.positions:
+        if not self.is_running or place in self._again or batches.position != self.expected.get(place):
             return
-        size = sum(batch.size for batch in batches.batches)
+        assert batches.topic_id == self.positions[place].topic_id, "the reader begins with the lane"
+        size = _size(batches)
         self._waiting.append(batches)
         self._bytes[place] = self._bytes.get(place, 0) + size
         self.bytes += size
-        self.expected[place] = batches.batches[-1].next_offset
+        self.expected[place] = batches.next_offset
         self._changed.set()
 
     def has_room(self, place: TopicPartition) -> bool:
-        return self.is_running and place in self.positions and self._bytes.get(place, 0) < WAITING_BYTES_MAX
+        return (
+            self.is_running
+            and place in self.positions
+            and place not in self._again
+            and self._bytes.get(place, 0) < WAITING_BYTES_MAX
+        )
+
+    def look_again(self, place: TopicPartition) -> None:
+        """Find out anew where a partition goes on. What was read of it and is not in a transaction yet is dropped."""
+        self._again.add(place)
+        self._changed.set()
 
     def retry(self) -> None:
         """Try the partitions that were stopped now: topics of the target were created."""
@@ -138,7 +163,13 @@ class Lane:
     @property
     def is_idle(self) -> bool:
         """Whether all that was read is committed."""
-        return self.is_running and not self._bytes and set(self.positions) | set(self.stopped) >= self._wanted
+        held = self._bytes or self._again or self._unsaved
+        return self.is_running and not held and set(self.positions) | set(self.stopped) >= self._wanted
+
+    @property
+    def waits_for_source(self) -> bool:
+        """Whether a partition has no leader in the source, or is there no more."""
+        return bool(self._later_ms)
 
     # -- Its task ----------------------------------------------------------------------------------------------------------
 
@@ -166,8 +197,19 @@ class Lane:
         """Fence the worker that had the lane before, and find out where it ended."""
         self._pause()
         await self._producer.start()
+        await self._begin_at_ends()
         await self._adopt(self._wanted)
         self.is_running = True
+
+    async def _begin_at_ends(self) -> None:
+        """Commit the ends of the lane's partitions as their positions, if it begins there and has never done so (--begin latest).
+
+        A later partition, and one that is without a leader now, begins at its first record.
+        """
+        around = self._around
+        ends = await around.latest_of(self.number, await around.positions.read())
+        if ends is not None:
+            await self._commit({}, self._position_batches(ends, [begun_record(around.source, self.number)]))
 
     def _pause(self) -> None:
         self.is_running = False
@@ -176,16 +218,22 @@ class Lane:
         self.bytes = 0
         self.positions.clear()
         self.expected.clear()
+        self._unsaved.clear()
+        self._again.clear()
 
     async def _adopt(self, places: Iterable[TopicPartition]) -> None:
         """Begin to mirror partitions where the target's positions are."""
         places = [place for place in places if place not in self.stopped]
-        found = await self._around.positions.read() if places else {}
-        begins = await self._around.begins_of([place for place in places if place not in found])
-        begins |= {place: found[place] for place in places if place in found}
+        if not places:
+            return
+        found = dict(await self._around.positions.read())
+        begins = await self._around.begins_of(places, found)
         # From here to the end of a start nothing is awaited: what was fetched before does not come in between.
-        self.positions |= begins
-        self.expected |= begins
+        for place, (position, _) in begins.items():
+            self.positions[place], self.expected[place] = position, position.next_offset
+            if place in found and found[place] != position:
+                self._unsaved[place] = position
+        self._later_ms = {place: self._around.clock.mono_ms() + LATER_MS for place in places if place not in begins}
         self._around.restart_at(begins)
 
     async def _step(self) -> bool:
@@ -195,21 +243,31 @@ class Lane:
         for place, retry_ms in list(self._retry_ms.items()):
             if around.clock.mono_ms() >= retry_ms:
                 del self._retry_ms[place], self.stopped[place]
-        missing = self._wanted - self.positions.keys() - self.stopped.keys()
+        for place in (self.positions.keys() - self._wanted) | self._again:
+            self._drop(place)
+        self._again.clear()
+        now_ms = around.clock.mono_ms()
+        self._later_ms = {place: at for place, at in self._later_ms.items() if place in self._wanted and at > now_ms}
+        missing = self._wanted - self.positions.keys() - self.stopped.keys() - self._later_ms.keys()
         if missing:
             await self._adopt(missing)
-        for place in self.positions.keys() - self._wanted:
-            del self.positions[place]
-            self.expected.pop(place, None)
-        if self._waiting:
+        if self._waiting or self._unsaved:
             began_ms = around.clock.mono_ms()
             done = await self._transaction()
             around.committed(self, done)
             await self._changed_or(COMMIT_EVERY_MS - (around.clock.mono_ms() - began_ms), only_if_full=True)
             return True
-        next_ms = min(self._retry_ms.values(), default=None)
+        next_ms = min((*self._retry_ms.values(), *self._later_ms.values()), default=None)
         await self._changed_or(None if next_ms is None else next_ms - around.clock.mono_ms())
         return False
+
+    def _drop(self, place: TopicPartition) -> None:
+        """Forget where a partition is, and what was read of it."""
+        self.positions.pop(place, None)
+        self.expected.pop(place, None)
+        self._unsaved.pop(place, None)
+        self.bytes -= self._bytes.pop(place, 0)
+        self._waiting = deque(row for row in self._waiting if row[:2] != place)
 
     async def _changed_or(self, wait_ms: float | None, *, only_if_full: bool = False) -> None:
         """Wait for a change, at most so long."""
@@ -228,35 +286,31 @@ class Lane:
     async def _transaction(self) -> Done:
         taken, size = [], 0
         while self._waiting and size < TRANSACTION_BYTES_MAX:
-            row = self._waiting.popleft()
-            if row[:2] in self.positions:
-                taken.append(row)
-                size += sum(batch.size for batch in row.batches)
-            else:
-                self._forget([row])
+            taken.append(self._waiting.popleft())
+            size += _size(taken[-1])
         batches = self._outgoing(taken)
-        nexts = {row[:2]: row.batches[-1].next_offset for row in taken}
-        saved = self._position_batches(nexts)
-        done = Done()
-        if nexts:
-            await self._producer.begin([*batches, *saved])
-            offsets = await self._producer.produce(batches)
-            # After the records, for a producer without transactions: a position never says more than what is there.
-            await self._producer.produce(saved)
-            await self._producer.end(commit=True)
-            done = _done({self._around.target_of(row[:2]): row[:2] for row in taken}, batches, offsets)
-        self.positions |= {place: offset for place, offset in nexts.items() if place in self.positions}
-        self._forget(taken)
-        return done
-
-    def _forget(self, taken: list[Batches]) -> None:
+        nexts = dict(self._unsaved)
+        nexts |= {row[:2]: Position(row.next_offset, row.topic_id, row.epoch) for row in taken}
+        offsets = await self._commit(batches, self._position_batches(nexts))
+        self.positions |= nexts
+        self._unsaved.clear()
         for row in taken:
-            place = row[:2]
-            size = sum(batch.size for batch in row.batches)
-            self._bytes[place] -= size
-            self.bytes -= size
-            if not self._bytes[place]:
-                del self._bytes[place]
+            self._bytes[row[:2]] -= _size(row)
+            self.bytes -= _size(row)
+            if not self._bytes[row[:2]]:
+                del self._bytes[row[:2]]
+        return _done({self._around.target_of(row[:2]): row[:2] for row in taken}, batches, offsets)
+
+    async def _commit(
+        self, batches: dict[TopicPartition, list[Outgoing]], saved: dict[TopicPartition, list[Outgoing]]
+    ) -> dict[TopicPartition, list[int]]:
+        """Write records and positions in one transaction. Returns the offset of the first record of each batch."""
+        await self._producer.begin([*batches, *saved])
+        offsets = await self._producer.produce(batches)
+        # After the records, for a producer without transactions: a position never says more than what is there.
+        await self._producer.produce(saved)
+        await self._producer.end(commit=True)
+        return offsets
 
     def _outgoing(self, taken: list[Batches]) -> dict[TopicPartition, list[Outgoing]]:
         batches: dict[TopicPartition, list[Outgoing]] = {}
@@ -273,11 +327,12 @@ class Lane:
                 batches.setdefault(place, []).extend(made)
         return batches
 
-    def _position_batches(self, nexts: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Outgoing]]:
+    def _position_batches(
+        self, nexts: Mapping[TopicPartition, Position], more: Iterable[tuple[bytes, bytes]] = ()
+    ) -> dict[TopicPartition, list[Outgoing]]:
         rows: dict[TopicPartition, list[Record]] = {}
         now_ms = self._around.clock.wall_ms()
-        for place, offset in nexts.items():
-            key, value = position_record(self._around.source, place, offset)
+        for key, value in (*(position_record(self._around.source, *row) for row in nexts.items()), *more):
             rows.setdefault(self._around.positions.place_of(key), []).append(Record(0, now_ms, key, value))
         return {place: [Outgoing(None, records, 0)] for place, records in rows.items()}
 
@@ -301,6 +356,11 @@ class Lane:
             self._retry_ms[place] = self._around.clock.mono_ms() + int(STOPPED_S * 1000)
         await refreshed(self._around.leaders)
         return bool(failed)
+
+
+def _size(batches: Batches) -> int:
+    """Return the bytes of what was read; at least 1, as a marker alone moves a position, too."""
+    return sum(batch.size for batch in batches.batches) or 1
 
 
 def _done(

@@ -1,6 +1,8 @@
 """How far each partition is mirrored, as the target's compacted topic `mm2-offsets.SOURCE.internal` says it (Connect's offset.storage.topic).
 
-The records are those of Kafka's MirrorMaker 2: it goes on where this mirror ends, and this one where MirrorMaker ends.
+The records are those of Kafka's MirrorMaker 2: it goes on where this mirror ends, and this one where MirrorMaker ends. Beside the offset,
+which is all that MirrorMaker reads, a value has the topic's id and the leader epoch of the last record: an offset says nothing of a topic
+that was created again, or of a log that was cut.
 
 A worker that has fenced the one before it reads to the end of the topic: what that one has committed is there, and nothing of it
 can come later.
@@ -11,26 +13,47 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import TIMED_OUT, CommandFailed
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
 
 #: The name of the connector in Connect's positions.
 CONNECTOR = "MirrorSourceConnector"
+#: In its place for the records that say of a lane that its partitions have begun at their ends (--begin latest).
+BEGUN = "OttlaMirrorBegun"
 #: Takes the key and the value of each record of a topic.
 Replay = Callable[[bytes | None, bytes | None], object]
+
+
+class Position(NamedTuple):
+    """Up to where a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
+
+    MirrorMaker's positions have no id (None); an epoch of -1 is unknown.
+    """
+
+    next_offset: int
+    topic_id: bytes | None = None
+    epoch: int = -1
 
 
 class TopicReader:
     """A topic of a mirror, read from its beginning to its end, and on from there at each call."""
 
-    def __init__(self, cluster: ClusterClient, topic: str, replay: Replay) -> None:
-        """The connection is its own: a read that waits for records delays the requests behind it."""
+    def __init__(self, cluster: ClusterClient, topic: str, replay: Replay, forget: Callable[[], None]) -> None:
+        """The connection is its own: a read that waits for records delays the requests behind it.
+
+        `forget` is called where the topic was deleted and created again: what was replayed is there no more.
+        """
         self.topic = topic
+        self.partitions = 1
+        self._forget = forget
+        self._topic_id: bytes | None = None
         self._cluster = cluster
         self._replay = replay
         self._next: dict[int, int] = {}
@@ -43,6 +66,12 @@ class TopicReader:
             CommandFailed: it cannot be read, or a transaction stays open for longer than the time limit.
         """
         async with self._turn:
+            topic = await self._cluster.topic(self.topic)
+            self.partitions = len(topic.partitions)
+            if self._topic_id not in (None, topic.topic_id):
+                self._next.clear()
+                self._forget()
+            self._topic_id = topic.topic_id
             ends = await topics.list_offsets(self._cluster, self.topic, topics.LATEST)
             first = await topics.list_offsets(self._cluster, self.topic, topics.EARLIEST)
             begins = {index: max(self._next.get(index, 0), offset) for index, offset in first.items()}
@@ -68,47 +97,72 @@ class Positions:
 
     def __init__(self, cluster: ClusterClient, topic: str, source: str) -> None:
         self.topic = topic
-        self.partitions = 1
-        self.found: dict[TopicPartition, int] = {}
+        self.found: dict[TopicPartition, Position] = {}
+        #: Lanes whose partitions have begun at their ends.
+        self.begun: set[int] = set()
         self._source = source
-        self._cluster = cluster
-        self._reader = TopicReader(cluster, topic, self._take)
+        self._reader = TopicReader(cluster, topic, self._take, self._clear)
 
-    async def read(self) -> dict[TopicPartition, int]:
+    async def read(self) -> dict[TopicPartition, Position]:
         """Return what is committed by now."""
-        self.partitions = len(await self._cluster.partitions(self.topic))
         await self._reader.read()
         return self.found
 
+    def _clear(self) -> None:
+        self.found.clear()
+        self.begun.clear()
+
     def place_of(self, key: bytes) -> TopicPartition:
         """Return where the record of a key belongs: where Connect's producer would have put it."""
-        return self.topic, partition_for_key(key, self.partitions)
+        return self.topic, partition_for_key(key, self._reader.partitions)
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
+        if (lane := _read_begun(self._source, key)) is not None:
+            self.begun.add(lane)
         row = read_position(self._source, key, value)
         if row is None:
             return
-        place, offset = row
-        if offset is None:
+        place, position = row
+        if position is None:
             self.found.pop(place, None)
         else:
-            self.found[place] = offset
+            self.found[place] = position
 
 
-def position_record(source: str, place: TopicPartition, next_offset: int) -> tuple[bytes, bytes]:
+def position_record(source: str, place: TopicPartition, position: Position) -> tuple[bytes, bytes]:
     """Return the record that says up to where a partition is mirrored. Connect's value is the last offset, not the next one."""
     name = [CONNECTOR, {"cluster": source, "partition": place[1], "topic": place[0]}]
-    return _compact(name), _compact({"offset": next_offset - 1})
+    value: dict[str, object] = {"offset": position.next_offset - 1}
+    if position.topic_id is not None:
+        value |= {"topicId": uuid_to_str(position.topic_id), "leaderEpoch": position.epoch}
+    return _compact(name), _compact(value)
 
 
-def read_position(source: str, key: bytes | None, value: bytes | None) -> tuple[TopicPartition, int | None] | None:
-    """Return a partition and its next offset, None where the position was removed; None for records of others."""
+def read_position(source: str, key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Position | None] | None:
+    """Return a partition and its position, None where it was removed; None for records of others."""
     try:
         connector, name = json.loads(key or b"null")
         if connector != CONNECTOR or name["cluster"] != source:
             return None
         place = str(name["topic"]), int(name["partition"])
-        return place, None if value is None else int(json.loads(value)["offset"]) + 1
+        if value is None:
+            return place, None
+        row = json.loads(value)
+        topic_id = uuid_from_str(row["topicId"]) if "topicId" in row else None
+        return place, Position(int(row["offset"]) + 1, topic_id, int(row.get("leaderEpoch", -1)))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def begun_record(source: str, lane: int) -> tuple[bytes, bytes]:
+    """Return the record that says that a lane's partitions have begun at their ends: what comes later begins at its first record."""
+    return _compact([BEGUN, {"cluster": source, "lane": lane}]), _compact({"begin": "latest"})
+
+
+def _read_begun(source: str, key: bytes | None) -> int | None:
+    try:
+        kind, name = json.loads(key or b"null")
+        return int(name["lane"]) if kind == BEGUN and name["cluster"] == source else None
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ottla.cli.client.consumer import READ_COMMITTED
 from ottla.cli.client.topics import LATEST, list_offsets
 from ottla.cli.errors import CommandFailed
+from ottla.cli.output import note
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.options import Clusters
 from ottla.mirror.positions import Positions
@@ -25,7 +26,17 @@ _COUNTERS = (
     (
         "ottla_mirror_lost_offsets",
         "Offsets that the source had deleted before they were read.",
-        lambda worker: worker.counts.lost,
+        lambda worker: worker.losses.offsets,
+    ),
+    (
+        "ottla_mirror_recreated_partitions",
+        "Partitions that began again because their topic was deleted and created again.",
+        lambda worker: worker.losses.recreated,
+    ),
+    (
+        "ottla_mirror_cut_partitions",
+        "Partitions whose source has lost records that are in the target.",
+        lambda worker: worker.losses.cut,
     ),
     ("ottla_mirror_fenced", "How often another worker had taken a lane.", lambda worker: worker.counts.fenced),
 )
@@ -71,7 +82,11 @@ async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Position
     for name in catalogue.topics:
         ends = await list_offsets(clusters.source, name, LATEST, None, READ_COMMITTED)
         for index, end in ends.items():
-            position = found.get((name, index))
+            row = found.get((name, index))
+            if row is not None and row.topic_id not in (None, catalogue.topic_ids.get(name)):
+                note(f"{name}-{index}: its topic was deleted and created again, and is mirrored from its beginning")
+                row = None
+            position = None if row is None else row.next_offset
             rows.append(
                 {
                     "topic": name,

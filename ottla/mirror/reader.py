@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
-from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.mirror.beginnings import Begin
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
@@ -15,50 +17,82 @@ SHORT_WAIT_MS = 20
 
 
 class SourceReader(BatchConsumer):
-    """The consumer of a worker. `has_room` says whether a partition is to be read, `on_rejected` gets those that cannot be read, and why."""
+    """The consumer of a worker, which says where each partition begins. `has_room` says whether one is to be read.
+
+    `on_changed` gets a partition whose topic has another id, or whose leader another epoch: where it goes on is to be looked up again.
+    `on_rejected` gets one that cannot be read, and the error code. Neither is read on before it begins again, or `hold` is over.
+    """
 
     def __init__(
         self,
         cluster: ClusterClient,
         has_room: Callable[[TopicPartition], bool],
-        on_rejected: Callable[[TopicPartition, int], Awaitable[None]],
+        on_rejected: Callable[[TopicPartition, int], None],
+        on_changed: Callable[[TopicPartition], None],
     ) -> None:
         super().__init__(cluster, {}, isolation_level=READ_COMMITTED, partition_bytes_max=PARTITION_BYTES_MAX)
         #: Where committed records end, as the leaders have said last.
         self.known_ends: dict[TopicPartition, int] = {}
+        self._leaders = Leaders(cluster, (), all_exist=False)
         self._has_room = has_room
         self._on_rejected = on_rejected
+        self._on_changed = on_changed
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._held_ms: dict[TopicPartition, int] = {}
 
     def follow(self, topics: Iterable[str]) -> None:
         """Set the topics that may be read; partitions of others are dropped."""
         wanted = set(topics)
-        if wanted != set(self._leaders.topics):
-            self._leaders = Leaders(self.cluster, sorted(wanted))
+        self._leaders.topics = sorted(wanted)
         for place in [place for place in self.positions if place[0] not in wanted]:
-            del self.positions[place]
+            self.drop(place)
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Replace the partitions and their positions. Their topics are set by `follow`."""
-        self.positions = dict(positions)
+    def begin(self, begins: Mapping[TopicPartition, Begin]) -> None:
+        """Read these partitions from there."""
+        for place, (position, epoch) in begins.items():
+            assert position.topic_id is not None, "a place where a partition begins is one of a topic"
+            self.seek(place, position.next_offset)
+            self._ids[place], self._leader_epochs[place] = position.topic_id, epoch
+            self._held_ms.pop(place, None)
+
+    def drop(self, place: TopicPartition) -> None:
+        """Read a partition no more."""
+        self.positions.pop(place, None)
+        self._ids.pop(place, None)
+
+    def hold(self, place: TopicPartition, wait_ms: int) -> None:
+        """Read a partition on after this time."""
+        self._held_ms[place] = self.cluster.world.clock.mono_ms() + wait_ms
 
     @property
     def is_wanting(self) -> bool:
         """Whether there is a partition to read, now."""
-        roomy = [self._wanted(place) for place in self.positions]
+        roomy = [self._has_room(place) for place in self.positions]
         self.wait_ms = FETCH_WAIT_MS if all(roomy) else SHORT_WAIT_MS
         return any(roomy)
 
     def _wanted(self, place: TopicPartition) -> bool:
+        if place in self._held_ms and self._held_ms[place] > self.cluster.world.clock.mono_ms():
+            return False
         return self._has_room(place)
 
-    async def _readable(self, node: int, place: TopicPartition, part: PartitionData) -> bool:
-        if not part.error_code:
-            self.known_ends[place] = part.last_stable_offset
-        return await super()._readable(node, place, part)
+    def _answered(self, place: TopicPartition, part: PartitionData) -> None:
+        self.known_ends[place] = part.last_stable_offset
 
-    async def _unreadable(self, place: TopicPartition, code: int) -> bool:
-        await self._on_rejected(place, code)
-        return False
+    def _is_another(self, place: TopicPartition) -> bool:
+        leader = self._leaders.of(place)
+        if leader.node == NO_LEADER:
+            return False
+        return super()._is_another(place) or leader.epoch > self._leader_epochs.get(place, leader.epoch)
+
+    async def _begin_again(self, name: str) -> None:
+        for place in [place for place in self.positions if place[0] == name and self._is_another(place)]:
+            self.drop(place)
+            self._on_changed(place)
+        self._leaders.forget_topic(name)
+
+    async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
+        self._on_rejected(place, code)
 
 
 class Throttle:

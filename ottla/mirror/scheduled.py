@@ -55,7 +55,7 @@ class ScheduledTasks:
         self._checkpoints = Checkpoints(
             clusters.source,
             clusters.target,
-            TopicReader(cluster, topic, replay),
+            TopicReader(cluster, topic, replay, store.clear),
             store,
             CheckpointLog(clusters.positions, policy.checkpoints_topic),
             Emitter(clusters.target, policy.checkpoints_topic),

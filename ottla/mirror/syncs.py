@@ -28,10 +28,13 @@ class SyncStore:
         #: Newest first.
         self._kept: dict[TopicPartition, list[OffsetSync]] = {}
 
+    def clear(self) -> None:
+        self._kept.clear()
+
     def add(self, sync: OffsetSync) -> None:
-        """Take the next pair of the topic. One that is behind the newest means that the mirror began again: those before it are wrong."""
+        """Take the next pair of the topic. One that is behind the newest in a cluster means that a topic began again: those before it are wrong."""
         kept = self._kept.get(sync.place, [])
-        if kept and sync.upstream < kept[0].upstream:
+        if kept and (sync.upstream < kept[0].upstream or sync.downstream < kept[0].downstream):
             kept = []
         if kept and sync.upstream == kept[0].upstream:
             kept = kept[1:]

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 from ottla.cli.client.cluster import TRANSACTION_KEY_TYPE
 from ottla.cli.client.configs import describe_many
 from ottla.cli.client.consumer import READ_COMMITTED
-from ottla.cli.client.failures import failure
+from ottla.cli.client.failures import NO_SUCH_TOPIC, failure
 from ottla.cli.client.leaders import Leaders, TopicPartition
-from ottla.cli.client.topics import EARLIEST, LATEST, list_offsets
+from ottla.cli.client.topics import LATEST, list_offsets
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.mirror.acls import AclCopy
+from ottla.mirror.beginnings import Begin, Beginnings, Losses
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.lane import Done, Lane
 from ottla.mirror.membership import Membership
 from ottla.mirror.opposite import Brings
 from ottla.mirror.options import Clusters, Options
-from ottla.mirror.positions import Positions
+from ottla.mirror.positions import Position, Positions
 from ottla.mirror.reader import SourceReader, Throttle
 from ottla.mirror.scheduled import ScheduledTasks
 from ottla.mirror.shares import lane_of
@@ -52,8 +53,6 @@ class Counts:
     records: int = 0
     bytes: int = 0
     transactions: int = 0
-    #: Offsets that the source had deleted before they were read.
-    lost: int = 0
     fenced: int = 0
     ends: dict[TopicPartition, int] = field(default_factory=dict)
 
@@ -76,10 +75,11 @@ class Worker:
             heartbeats=options.heartbeats,
         )
         self.positions = Positions(clusters.positions, policy.positions_topic, policy.source)
-        self.leaders = Leaders(clusters.target, [])
+        self.leaders = Leaders(clusters.target, [], all_exist=False)
         self.say = say
         self._clusters = clusters
-        self._reader = SourceReader(clusters.reading, self._has_room, self._rejected)
+        self._reader = SourceReader(clusters.reading, self._has_room, self._rejected, self._look_up_again)
+        self._beginnings = Beginnings(clusters.source, self._reader.known_ends, say)
         self._acls = AclCopy(clusters.source, clusters.target, policy, self.catalogue.is_mirrored, say)
         self._membership = Membership(
             clusters.group,
@@ -168,9 +168,9 @@ class Worker:
         """How many offsets of each of this worker's partitions are not committed in the target yet."""
         ends = self._reader.known_ends
         return {
-            place: max(0, ends.get(place, offset) - offset)
+            place: max(0, ends.get(place, position.next_offset) - position.next_offset)
             for lane in self.lanes.values()
-            for place, offset in lane.positions.items()
+            for place, position in lane.positions.items()
         }
 
     @property
@@ -178,46 +178,71 @@ class Worker:
         """Partitions that the target does not take, and why."""
         return {place: why for lane in self.lanes.values() for place, why in lane.stopped.items()}
 
+    @property
+    def losses(self) -> Losses:
+        """What the source had no more when it was to be mirrored."""
+        return self._beginnings.losses
+
     async def wait_until_mirrored(self) -> None:
         """Wait until all that the source has by now, of this worker's partitions, is committed in the target."""
         await self._first_look.wait()
-        ends: dict[TopicPartition, int] = {}
-        for name in self.catalogue.topics:
-            found = await list_offsets(self._clusters.source, name, LATEST, None, READ_COMMITTED)
-            ends |= {(name, index): offset for index, offset in found.items()}
+        ends = await self._ends(self.catalogue.topics)
+        looked_ms = self.clock.mono_ms()
         while True:
             lanes = list(self.lanes.values())
-            read, answered = self._reader.positions, self._reader.known_ends
             waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
-            if lanes and not waits and all(lane.is_idle for lane in lanes):
-                left = [
+            if self._has_lanes.is_set() and not waits and all(lane.is_idle for lane in lanes):
+                at = {place: row.next_offset for lane in lanes for place, row in lane.positions.items()}
+                answered = self._reader.known_ends
+                left = {
                     place
-                    for place in self.places & ends.keys()
+                    for place in self.places & ends.keys() - self.stopped.keys()
                     # A position behind the end may be one that the source does not have any more.
-                    if (at := read.get(place, -1)) < ends[place] or (at > ends[place] and place not in answered)
-                ]
-                if not set(left) - self.stopped.keys():
+                    if at.get(place, -1) < ends[place] or (at[place] > ends[place] and place not in answered)
+                }
+                if not left:
                     return
+                if (
+                    self.clock.mono_ms() - looked_ms > RETRY_S * 1000
+                ):  # a topic may have been created again, and be shorter
+                    now = await self._ends({name for name, _ in left} & set(self.catalogue.topics))
+                    ends |= {place: min(ends[place], now.get(place, 0)) for place in left}
+                    looked_ms = self.clock.mono_ms()
             await asyncio.sleep(LOOK_S)
+
+    async def _ends(self, names: Iterable[str]) -> dict[TopicPartition, int]:
+        """Return where the committed records of these topics end; topics that are gone are left out."""
+        ends: dict[TopicPartition, int] = {}
+        for name in names:
+            try:
+                found = await list_offsets(self._clusters.source, name, LATEST, None, READ_COMMITTED)
+            except CommandFailed as fault:
+                if fault.code not in NO_SUCH_TOPIC:
+                    raise
+                continue
+            ends |= {(name, index): offset for index, offset in found.items()}
+        return ends
 
     # -- What lanes need (lane.Surroundings) -------------------------------------------------------------------------------
 
     def target_of(self, place: TopicPartition) -> TopicPartition:
         return self.options.policy.remote(place[0]), place[1]
 
-    def restart_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._reader.assign({**self._reader.positions, **offsets})
+    def restart_at(self, begins: Mapping[TopicPartition, Begin]) -> None:
+        self._reader.begin(begins)
 
-    async def begins_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        begins: dict[TopicPartition, int] = {}
-        at = LATEST if self.options.from_latest else EARLIEST
-        by_topic: dict[str, list[int]] = {}
-        for name, index in places:
-            by_topic.setdefault(name, []).append(index)
-        for name, indexes in by_topic.items():
-            found = await list_offsets(self._clusters.source, name, at, indexes)
-            begins |= {(name, index): offset for index, offset in found.items()}
-        return begins
+    async def begins_of(
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Begin]:
+        async with self._clusters.source.limit():
+            return await self._beginnings.of(places, found)
+
+    async def latest_of(self, lane: int, found: Iterable[TopicPartition]) -> dict[TopicPartition, Position] | None:
+        if not self.options.from_latest or lane in self.positions.begun:
+            return None
+        places = {place for place in self.catalogue.source_places if lane_of(place) == lane} - set(found)
+        async with self._clusters.source.limit():
+            return await self._beginnings.latest(places)
 
     async def batch_bytes_max(self, topic: str) -> int:
         (row,) = await describe_many(self._clusters.target, [("topic", topic)])
@@ -300,9 +325,6 @@ class Worker:
                 fetched = await self._reader.poll_batches()
             except (CommandFailed, KafkaError, TimeoutError) as fault:
                 self.say_seldom(f"reading from {self.source}: {fault or 'time is up'}; it is tried again")
-                # Some of what has come may be lost with the failure.
-                for lane in self.lanes.values():
-                    self.restart_at(lane.expected)
                 await asyncio.sleep(RETRY_S)
                 continue
             taken = 0
@@ -313,25 +335,20 @@ class Worker:
             if wait_s := self._throttle.wait_s(taken, self.clock.mono_ms()):
                 await asyncio.sleep(wait_s)
 
-    async def _rejected(self, place: TopicPartition, code: int) -> None:
-        """Go on where the source's log begins if the position is not in it any more."""
-        name, index = place
-        position = self._reader.positions[place]
-        if code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            fault = failure(f"partition {name}-{index}", code)
-            self.say_seldom(f"reading from {self.source}: {fault}; it is tried again")
-            await asyncio.sleep(RETRY_S)
+    def _rejected(self, place: TopicPartition, code: int) -> None:
+        """Find out where a partition goes on whose position is not in the log; wait with what cannot be read for another reason."""
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._beginnings.out_of_range.add(place)
+            self._reader.drop(place)
+            self._look_up_again(place)
             return
-        begin = (await list_offsets(self._clusters.source, name, EARLIEST, [index]))[index]
-        if begin > position:
-            self.counts.lost += begin - position
-            why = f"{begin - position} offsets from {position} on were deleted by retention before they were mirrored"
-        else:
-            why = f"the source ends before offset {position}: it was deleted and created again, or has lost records"
-        self.say(f"{name}-{index}: {why}; it goes on at offset {begin}")
-        self._reader.seek(place, begin)
+        fault = failure(f"partition {place[0]}-{place[1]}", code)
+        self.say_seldom(f"reading from {self.source}: {fault}; it is tried again")
+        self._reader.hold(place, int(RETRY_S * 1000))
+
+    def _look_up_again(self, place: TopicPartition) -> None:
         if (lane := self.lanes.get(lane_of(place))) is not None:
-            lane.expected[place] = begin
+            lane.look_again(place)
 
     # -- Topics --------------------------------------------------------------------------------------------------------------
 
@@ -342,7 +359,8 @@ class Worker:
                 self._first_look.set()
             except (CommandFailed, TimeoutError) as fault:
                 self.say_seldom(f"looking for topics: {fault or 'time is up'}; it is tried again")
-            waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
+            waits = bool(self.catalogue.missing().keys() - self.catalogue.refused.keys())
+            waits |= any(lane.waits_for_source for lane in self.lanes.values())
             await asyncio.sleep(RETRY_S if waits else self.options.refresh_s)
 
     async def _look(self) -> None:

@@ -7,16 +7,18 @@ them (producer id and first offset), and each ends at its abort marker.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.client.failures import NO_SUCH_TOPIC, code_of, failure
+from ottla.cli.client.fetched import At, Batches, Recreated, Trouble
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
-from ottla.cli.client.topics import list_offsets
+from ottla.cli.client.topics import EARLIEST, list_offsets
 from ottla.cli.errors import CommandFailed
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
@@ -42,19 +44,10 @@ class Consumed(NamedTuple):
     is_append_time: bool = False
 
 
-class Batches(NamedTuple):
-    """Batches of one partition that were fetched at `position`: the first may have records before it."""
-
-    topic: str
-    partition: int
-    position: int
-    batches: list[BatchView]
-
-
 class _Fetch(NamedTuple):
-    """A Fetch in flight: the offset of each partition in it, and the response, or why there is none."""
+    """A Fetch in flight: where each partition in it is read, and the response, or why there is none."""
 
-    offsets: dict[TopicPartition, int]
+    places: dict[TopicPartition, At]
     response: asyncio.Task[FetchResponse | CommandFailed]
 
 
@@ -77,11 +70,22 @@ class BatchConsumer:
         self.ends = ends
         self.isolation_level = isolation_level
         self.reset = reset
+        #: Topics that were created again meanwhile, for the caller to say and to clear.
+        self.recreated: list[Recreated] = []
         #: For so long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._leaders = Leaders(cluster, ())
+        #: The id of the topic in which each position counts: that of its first Fetch.
+        self._ids: dict[TopicPartition, bytes] = {}
+        #: The end of each partition as its leader has named it last.
+        self._ends_seen: dict[TopicPartition, int] = {}
+        #: The leader epoch of the last batch that was read of each.
+        self._epochs_seen: dict[TopicPartition, int] = {}
         self._in_flight: dict[int, _Fetch] = {}
+        #: Of the last responses, to be handled once their batches were handed out.
+        self._troubles: deque[Trouble] = deque()
+        self._faults: deque[CommandFailed] = deque()
         self._refreshing: asyncio.Task[CommandFailed | None] | None = None
         self._refreshes_in_vain = 0
         self._leaders_ms = self._answered_ms = cluster.world.clock.mono_ms()
@@ -90,8 +94,8 @@ class BatchConsumer:
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Replace the partitions and their positions. What is in flight for others is dropped."""
         self.positions = dict(positions)
-        if {topic for topic, _ in positions} != set(self._leaders.topics):
-            self._leaders = Leaders(self.cluster, (topic for topic, _ in positions))
+        self._ids = {place: topic_id for place, topic_id in self._ids.items() if place in positions}
+        self._leaders.topics = list(dict.fromkeys(topic for topic, _ in positions))
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
@@ -104,6 +108,7 @@ class BatchConsumer:
             CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
         """
         clock = self.cluster.world.clock
+        await self._settle()
         now_ms = clock.mono_ms()
         self._send_fetches()
         lost = [place for place in self.positions if self._wanted(place) and self._leaders.of(place).node == NO_LEADER]
@@ -127,7 +132,7 @@ class BatchConsumer:
             away_ms = clock.mono_ms() - self._answered_ms
             if fault is not None and (not isinstance(fault, NoConnection) or away_ms > self.cluster.timeout_ms):
                 raise fault
-        return [fetched for node in list(self._in_flight) for fetched in await self._received(node)]
+        return [fetched for node in list(self._in_flight) for fetched in self._received(node)]
 
     def _wanted(self, place: TopicPartition) -> bool:
         return self.ends is None or self.positions[place] < self.ends[place]
@@ -151,13 +156,21 @@ class BatchConsumer:
 
     def _send_fetches(self) -> None:
         """Send a Fetch to each leader that has none in flight."""
-        busy = {place for fetch in self._in_flight.values() for place in fetch.offsets}
+        busy = {place for fetch in self._in_flight.values() for place in fetch.places}
         idle = [place for place in self.positions if place not in busy and self._wanted(place)]
-        for node, places in self._leaders.by_node(idle).items():
+        for node, listed in self._leaders.by_node(idle).items():
             if node not in self._in_flight:
-                offsets = {place: self.positions[place] for place in places}
-                response = self.cluster.world.spawn(self._ask(node, self._request(offsets)), f"fetch from {node}")
-                self._in_flight[node] = _Fetch(offsets, response)
+                places = {place: self._at(place) for place in listed if not self._is_another(place)}
+                if places:
+                    response = self.cluster.world.spawn(self._ask(node, self._request(places)), f"fetch from {node}")
+                    self._in_flight[node] = _Fetch(places, response)
+
+    def _at(self, place: TopicPartition) -> At:
+        return At(self._ids.setdefault(place, self._leaders.topic_id(place[0])), self.positions[place])
+
+    def _reads(self, place: TopicPartition, at: At | None) -> bool:
+        """Return whether the partition is still read there."""
+        return at is not None and self.positions.get(place) == at.offset and self._ids.get(place) == at.topic_id
 
     async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | CommandFailed:
         try:
@@ -166,10 +179,10 @@ class BatchConsumer:
             return fault
         return response
 
-    def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
+    def _request(self, places: Mapping[TopicPartition, At]) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
-        for (name, index), offset in offsets.items():
-            topic = topics.setdefault(name, FetchTopic(name, self._leaders.topic_id(name), []))
+        for (name, index), (topic_id, offset) in places.items():
+            topic = topics.setdefault(name, FetchTopic(name, topic_id, []))
             epoch = self._leaders.of((name, index)).epoch
             topic.partitions.append(
                 FetchPartition(
@@ -187,8 +200,12 @@ class BatchConsumer:
             topics=list(topics.values()),
         )
 
-    async def _received(self, node: int) -> list[Batches]:
-        """Take a Fetch that is done out of those in flight, and return its batches."""
+    def _received(self, node: int) -> list[Batches]:
+        """Take a Fetch that is done out of those in flight, and return its batches.
+
+        Nothing is awaited between the moment when positions move and the one when the caller has the batches. What could not be read
+        waits for the next poll.
+        """
         if not self._in_flight[node].response.done():
             return []
         fetch = self._in_flight.pop(node)
@@ -197,39 +214,111 @@ class BatchConsumer:
             self._leaders.forget(node)
             return []
         if isinstance(response, CommandFailed):
-            raise response
+            self._faults.append(response)
+            return []
         self._answered_ms = self.cluster.world.clock.mono_ms()
-        check(f"reading from broker {node}", response.error_code)
+        if response.error_code:
+            self._faults.append(failure(f"reading from broker {node}", response.error_code))
+            return []
         fetched = []
         for topic in response.responses:
             name = topic.topic or self._leaders.name_of(topic.topic_id)
+            if name is None:
+                self._leaders.forget(node)
+                continue
             for part in topic.partitions:
                 place = (name, part.partition_index)
-                # It was assigned to another consumer, or moved, meanwhile.
-                if self.positions.get(place) != fetch.offsets[place]:
+                at = fetch.places.get(place)
+                # It was assigned to another consumer, moved or created again meanwhile.
+                if at is None or not self._reads(place, at):
                     continue
-                position = self.positions[place]
-                if await self._readable(node, place, part) and (batches := self._take(place, part)):
-                    fetched.append(Batches(*place, position, batches))
+                if part.error_code:
+                    self._troubles.append(Trouble(node, place, at, part.error_code))
+                    continue
+                self._answered(place, part)
+                try:
+                    batches = self._take(place, part)
+                except KafkaError as fault:
+                    self.positions[place] = at.offset
+                    self._troubles.append(Trouble(node, place, at, fault.code, fault))
+                    continue
+                if self.positions[place] != at.offset:
+                    after, epoch = self.positions[place], self._epochs_seen[place]
+                    fetched.append(Batches(*place, at.offset, batches, after, at.topic_id, epoch))
         return fetched
 
-    async def _readable(self, node: int, place: TopicPartition, part: PartitionData) -> bool:
-        """False if the leader has moved, and is looked up again, or if the position was deleted, and is reset."""
-        if not part.error_code:
-            return True
-        if code_of(part.error_code).retriable:
-            self._leaders.forget(node)
-            return False
-        name, index = place
-        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
-            self.seek(place, (await list_offsets(self.cluster, name, self.reset, [index]))[index])
-            return False
-        return await self._unreadable(place, part.error_code)
+    def _answered(self, place: TopicPartition, part: PartitionData) -> None:
+        """A leader has answered for the partition, without an error."""
+        self._ends_seen[place] = part.high_watermark
 
-    async def _unreadable(self, place: TopicPartition, code: int) -> bool:
-        """The read fails for good. Returns whether the batches of the response count nevertheless."""
+    # -- What could not be read ------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Handle what the last responses could not bring, and topics that were created again."""
+        while self._troubles:
+            trouble = self._troubles.popleft()
+            if self._reads(trouble.place, trouble.at):
+                await self._handle(trouble)
+        if self._faults:
+            raise self._faults.popleft()
+        for name in dict.fromkeys(place[0] for place in self.positions if self._is_another(place)):
+            await self._begin_again(name)
+
+    def _is_another(self, place: TopicPartition) -> bool:
+        """Return whether the topic has another id than the one in which the position counts."""
+        topic_id = self._ids.get(place)
+        return topic_id is not None and self._leaders.current_id(place[0]) not in (None, topic_id)
+
+    async def _handle(self, trouble: Trouble) -> None:
+        """Look the leader up again if it has moved, reset the position if it was deleted."""
+        place = trouble.place
+        if trouble.fault is not None:
+            await self._unreadable(place, trouble.code, trouble.fault)
+        elif trouble.code in NO_SUCH_TOPIC:
+            self._leaders.forget_topic(place[0])
+        elif code_of(trouble.code).retriable:
+            self._leaders.forget(trouble.node)
+        elif trouble.code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
+            name, index = place
+            offset = (await list_offsets(self.cluster, name, self.reset, [index]))[index]
+            if self._reads(place, trouble.at):
+                self.seek(place, offset)
+        else:
+            await self._unreadable(place, trouble.code, None)
+
+    async def _begin_again(self, name: str) -> None:
+        """The topic was deleted and created again: go on where the new one begins.
+
+        Raises:
+            CommandFailed: it was to be read up to `ends`, which are of the deleted one; or the new one cannot be read.
+        """
+        if self.ends is not None:
+            hint = "what was read is of the deleted topic: run the command again"
+            raise CommandFailed(f"topic {name} was deleted and created again while it was read", hint)
+        topic_id, before = self._leaders.topic_id(name), dict(self.positions)
+        begins = await list_offsets(self.cluster, name, EARLIEST)
+        if self._leaders.topic_id(name) != topic_id:
+            return  # once more: the next poll sees it
+        for place in [place for place in self.positions if place[0] == name and self._is_another(place)]:
+            at, begin = self.positions[place], begins.get(place[1])
+            if at != before.get(place):
+                continue
+            unread = max(0, self._ends_seen.pop(place, at) - at)
+            self.recreated.append(Recreated(*place, at, unread, begin))
+            if begin is None:
+                del self.positions[place], self._ids[place]
+            else:
+                self.positions[place], self._ids[place] = begin, topic_id
+
+    async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
+        """The read fails for good.
+
+        Raises:
+            CommandFailed: always, with the error code's meaning.
+            KafkaError: always, where a batch is none.
+        """
         name, index = place
-        raise failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
+        raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
     def _take(self, place: TopicPartition, part: PartitionData) -> list[BatchView]:
         end = None if self.ends is None else self.ends[place]
@@ -238,6 +327,7 @@ class BatchConsumer:
         taken: list[BatchView] = []
         read = part.records or b""
         assert not isinstance(read, list), "what was decoded is in one buffer"
+        self._epochs_seen.setdefault(place, -1)
         for batch in iter_batches(read):
             if end is not None and batch.base_offset >= end:
                 self.positions[place] = max(self.positions[place], end)
@@ -251,6 +341,7 @@ class BatchConsumer:
             elif not (batch.is_transactional and batch.producer_id in open_aborted):
                 taken.append(batch)
             self.positions[place] = max(self.positions[place], batch.next_offset)
+            self._epochs_seen[place] = batch.partition_leader_epoch
         return taken
 
 

@@ -29,12 +29,16 @@ UNKNOWN = Leader(NO_LEADER, -1)
 class Leaders:
     """Where to send the requests about partitions of `topics`."""
 
-    def __init__(self, cluster: ClusterClient, topics: Iterable[str]) -> None:
+    def __init__(self, cluster: ClusterClient, topics: Iterable[str], *, all_exist: bool = True) -> None:
+        """Know nothing yet. Without `all_exist` topics may come and go: one that is missing has no leader, and the others go on."""
         self.topics = list(dict.fromkeys(topics))
         self._cluster = cluster
+        self._all_exist = all_exist
         self._found: dict[TopicPartition, Leader] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
+        #: Ids of topics that were deleted and created again. A broker that lags may still name one.
+        self._replaced: set[bytes] = set()
         self._turn = 0
 
     async def start(self, *, create: bool = False) -> None:
@@ -48,8 +52,8 @@ class Leaders:
 
     @property
     def known(self) -> bool:
-        """Whether all topics have been looked up."""
-        return all(topic in self._topic_ids for topic in self.topics)
+        """Whether all topics have been looked up that must exist."""
+        return not self._all_exist or all(topic in self._topic_ids for topic in self.topics)
 
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic, which may be without a leader."""
@@ -62,8 +66,13 @@ class Leaders:
     def topic_id(self, topic: str) -> bytes:
         return self._topic_ids[topic]
 
-    def name_of(self, topic_id: bytes) -> str:
-        return self._names[topic_id]
+    def current_id(self, topic: str) -> bytes | None:
+        """Return the topic's id, None as long as no broker has named it."""
+        return self._topic_ids.get(topic)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the topic that has the id or had it, None for one that was never named here."""
+        return self._names.get(topic_id)
 
     def by_node(self, places: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Return the places that each leader has; those without a leader are left out."""
@@ -89,9 +98,10 @@ class Leaders:
             response = await self._cluster.metadata(self.topics)
         for topic in response.topics:
             # A broker that has just started may not have the topic in its metadata yet.
-            if topic.error_code not in NO_SUCH_TOPIC:
-                check(f"topic {topic.name}", topic.error_code)
-                self._take(topic)
+            if topic.error_code in NO_SUCH_TOPIC or (topic.error_code and not self._all_exist):
+                continue
+            check(f"topic {topic.name}", topic.error_code)
+            self._take(topic)
 
     def forget(self, node: int) -> None:
         """The node did not answer: none of its partitions has a leader until the metadata names one of a newer epoch, or it again."""
@@ -99,9 +109,19 @@ class Leaders:
             (place, Leader(NO_LEADER, found.epoch)) for place, found in self._found.items() if found.node == node
         )
 
+    def forget_topic(self, name: str) -> None:
+        """A leader does not know the topic's id: none of its partitions has a leader until a broker names the id again, or another one."""
+        self._found.update(
+            (place, Leader(NO_LEADER, row.epoch)) for place, row in self._found.items() if place[0] == name
+        )
+
     def _take(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or ""
-        if self._topic_ids.get(name, topic.topic_id) != topic.topic_id:  # it was deleted and created again
+        if topic.topic_id in self._replaced:
+            return
+        last = self._topic_ids.get(name, topic.topic_id)
+        if last != topic.topic_id:  # it was deleted and created again
+            self._replaced.add(last)
             self._found = {place: found for place, found in self._found.items() if place[0] != name}
         self._topic_ids[name] = topic.topic_id
         self._names[topic.topic_id] = name

@@ -157,7 +157,10 @@ class ShareConsumer:
             if not self._leaders.known:
                 await self._leaders.start()
             rows = response.assignment.topic_partitions
-            self._assigned = {(self._leaders.name_of(row.topic_id), index) for row in rows for index in row.partitions}
+            if any(self._leaders.name_of(row.topic_id) is None for row in rows):  # created since the last look
+                await self._leaders.refresh()
+            named = [(self._leaders.name_of(row.topic_id), row.partitions) for row in rows]
+            self._assigned = {(name, index) for name, indexes in named if name is not None for index in indexes}
 
     async def _beat(self, epoch: int) -> tuple[ShareGroupHeartbeatResponse, int]:
         names = self.topics if epoch == FIRST_EPOCH else None
@@ -194,6 +197,8 @@ class ShareConsumer:
         found: list[Acquired] = []
         for topic in response.responses:
             name = self._leaders.name_of(topic.topic_id)
+            if name is None:
+                continue
             for part in topic.partitions:
                 if code_of(part.error_code).retriable:
                     self._lost(node)
@@ -223,8 +228,9 @@ class ShareConsumer:
         check(f"acknowledging at broker {node}", response.error_code, response.error_message)
         session.answered()
         return {
-            (self._leaders.name_of(topic.topic_id), part.partition_index): part.error_code
+            (name, part.partition_index): part.error_code
             for topic in response.responses
+            if (name := self._leaders.name_of(topic.topic_id)) is not None
             for part in topic.partitions
         }
 

@@ -87,7 +87,7 @@ class Mirror:
             return {}
         for record in records:
             _, name = json.loads(record.key or b"")
-            if name["topic"] == topic:
+            if name.get("topic") == topic:
                 found[name["partition"]] = json.loads(record.value or b"")["offset"] + 1
         return found
 

@@ -6,6 +6,8 @@ import json
 import urllib.request
 from dataclasses import replace
 
+import pytest
+
 from ottla.cli.errors import FAILED
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import Mirror, cluster
@@ -23,13 +25,42 @@ def test_records_that_retention_has_deleted_are_counted_and_the_rest_comes(mirro
     assert mirror.positions(topic) == {0: 30}
 
 
-def test_a_topic_of_the_source_that_was_created_again_is_mirrored_from_its_beginning(mirror: Mirror) -> None:
+@pytest.mark.parametrize("count", [1, 15], ids=["shorter", "longer"])
+def test_a_topic_of_the_source_that_was_created_again_is_mirrored_from_its_beginning(
+    mirror: Mirror, count: int
+) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(10)])
     mirror.once()
     assert run_here("topic", "delete", topic, "--yes", "-b", mirror.west.bootstrap).code == 0
-    mirror.west.topic(topic, seed=["new"])
-    assert "it was deleted and created again, or has lost records; it goes on at offset 0" in mirror.once().err
-    assert mirror.values(f"west.{topic}")[10:] == [b"new"]
+    mirror.west.topic(topic, seed=[f"new {i}" for i in range(count)])
+    said = mirror.once().err
+    assert f"{topic}-0: its topic was deleted and created again; the new one is mirrored from offset 0 on" in said
+    assert mirror.values(f"west.{topic}")[10:] == [b"new %d" % i for i in range(count)]
+    assert "created again" not in mirror.once().err
+
+
+def test_a_worker_goes_on_when_its_topics_are_deleted_and_created_again(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["old"])
+    other = mirror.west.topic(f"{mirror.name}-other", seed=["1"])
+    mirror.start()
+    mirror.until(lambda: mirror.positions(topic) == mirror.positions(other) == {0: 1}, "the first records")
+    assert run_here("topic", "delete", topic, "--yes", "-b", mirror.west.bootstrap).code == 0
+    mirror.west.topic(topic, seed=[f"new {i}" for i in range(9)])
+    mirror.west.write(other, ["2"])
+    mirror.until(lambda: mirror.positions(topic) == {0: 9} and mirror.positions(other) == {0: 2}, "all records")
+    mirror.stop()
+    assert mirror.values(f"west.{topic}") == [b"old", *(b"new %d" % i for i in range(9))]
+    assert "created again" in mirror.said()
+
+
+def test_what_comes_after_the_first_start_is_mirrored_although_it_begins_at_the_ends(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["before"])
+    mirror.once("--begin", "latest")
+    mirror.west.write(topic, ["while no worker runs"])
+    late = mirror.west.topic(f"{mirror.name}-late", seed=["first"])
+    mirror.once("--begin", "latest")
+    assert mirror.values(f"west.{topic}") == [b"while no worker runs"]
+    assert mirror.values(f"west.{late}") == [b"first"]
 
 
 def test_a_record_that_is_too_large_stops_its_partition_and_no_other(mirror: Mirror) -> None:

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, Batches, Consumer
+from ottla.cli.client.consumer import READ_COMMITTED, Consumer
+from ottla.cli.client.fetched import Batches
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
@@ -42,7 +43,7 @@ def taken(consumer: Consumer, *batches: bytes, aborted: list[tuple[int, int]] | 
     rows = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or []]
     part = PartitionData(partition_index=0, records=b"".join(batches), aborted_transactions=rows)
     position = consumer.positions[PLACE]
-    fetched = Batches(*PLACE, position, consumer._take(PLACE, part))
+    fetched = Batches(*PLACE, position, consumer._take(PLACE, part), consumer.positions[PLACE], b"t" * 16, 0)
     return [record.value for record in consumer._decode(fetched)]
 
 

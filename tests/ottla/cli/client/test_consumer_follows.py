@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.cli.client.cluster import ClusterClient, NoConnection
-from ottla.cli.client.consumer import LEADERS_AGE_MS_MAX, Consumer
+from ottla.cli.client.consumer import LEADERS_AGE_MS_MAX, Consumer, _Fetch
+from ottla.cli.client.fetched import At, Recreated
 from ottla.cli.client.topics import EARLIEST
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
@@ -40,6 +41,9 @@ class Brokers:
         self.timeout_ms = 30_000
         self.doing = ""
         self.leader, self.epoch, self.start = 1, 0, 0
+        self.topic_id = b"t" * 16
+        #: The id that the next metadata names: of a broker that lags.
+        self.late_ids: list[bytes] = []
         self.cut: int | None = None
         self.lost: set[int] = set()
         self.none_answers = False
@@ -54,7 +58,8 @@ class Brokers:
             raise NoConnection("connection lost", "")
         leader, epoch = (node, 0) if node is not None and node == self.cut else (self.leader, self.epoch)
         part = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
-        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=b"t" * 16, partitions=[part])])
+        topic_id = self.late_ids.pop() if self.late_ids else self.topic_id
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[part])])
 
     async def retry(self, ask: Callable[[], Any]) -> Any:
         return await ask()
@@ -69,8 +74,10 @@ class Brokers:
         if node in self.lost:
             raise NoConnection("connection lost", "")
         offset = request.topics[0].partitions[0].fetch_offset
-        part = PartitionData(partition_index=0)
-        if node == self.cut:
+        part = PartitionData(partition_index=0, high_watermark=len(self.log))
+        if request.topics[0].topic_id != self.topic_id:
+            part.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif node == self.cut:
             pass  # nothing is new
         elif node != self.leader:
             part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -78,7 +85,7 @@ class Brokers:
             part.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         elif rows := self.log[offset:]:
             part.records = build_batch([(None, value, NOW) for value in rows], base_offset=offset)
-        return FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=[part])])
 
 
 async def read(consumer: Consumer, brokers: Brokers, count: int) -> list[bytes | None]:
@@ -134,3 +141,55 @@ async def test_a_cluster_that_is_away_for_longer_than_the_time_limit_ends_the_re
     brokers.lost, brokers.none_answers, brokers.timeout_ms = {1, 2}, True, 500
     with pytest.raises(NoConnection):
         await read(consumer, brokers, 1)
+
+
+async def test_a_topic_that_was_created_again_and_is_longer_is_read_from_its_beginning_and_that_is_told() -> None:
+    brokers = Brokers()
+    consumer = following(brokers)
+    brokers.log += [b"old 1", b"old 2", b"old 3"]
+    assert await read(consumer, brokers, 3) == [b"old 1", b"old 2", b"old 3"]
+    consumer.seek(PLACE, 2)
+    brokers.topic_id, brokers.log = b"u" * 16, [b"%d" % i for i in range(9)]
+    assert await read(consumer, brokers, 9) == brokers.log
+    assert consumer.recreated == [Recreated("t", 0, 2, 1, 0)]
+
+
+async def test_a_broker_that_lags_and_names_the_deleted_topic_takes_the_reader_nowhere() -> None:
+    brokers = Brokers()
+    consumer = following(brokers)
+    brokers.log.append(b"old")
+    assert await read(consumer, brokers, 1) == [b"old"]
+    brokers.topic_id, brokers.log = b"u" * 16, [b"new 1"]
+    assert await read(consumer, brokers, 1) == [b"new 1"]
+    brokers.late_ids = [b"t" * 16] * 5
+    brokers.clock.advance(LEADERS_AGE_MS_MAX)
+    await consumer.poll()
+    brokers.log.append(b"new 2")
+    assert await read(consumer, brokers, 1) == [b"new 2"]
+    assert len(consumer.recreated) == 1
+
+
+async def test_a_read_to_an_end_is_not_continued_in_another_topic_of_the_name() -> None:
+    brokers = Brokers()
+    brokers.log += [b"1", b"2"]
+    consumer = Consumer(cast(ClusterClient, brokers), {PLACE: 0}, {PLACE: 9})
+    assert await read(consumer, brokers, 2) == [b"1", b"2"]
+    brokers.topic_id, brokers.log = b"u" * 16, [b"%d" % i for i in range(9)]
+    with pytest.raises(CommandFailed, match="deleted and created again while it was read"):
+        await read(consumer, brokers, 1)
+
+
+async def test_rows_beside_a_partition_that_cannot_be_read_come_before_its_failure_is_raised() -> None:
+    consumer = Consumer(cast(ClusterClient, Brokers()), {PLACE: 0, ("u", 0): 0})
+    rows = PartitionData(partition_index=0, records=build_batch([(None, b"1", NOW)]))
+    refused = PartitionData(partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    unknown = FetchableTopicResponse(topic_id=b"x" * 16, partitions=[rows])
+    parts = [unknown, FetchableTopicResponse("u", partitions=[refused]), FetchableTopicResponse("t", partitions=[rows])]
+    answer: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+    answer.set_result(FetchResponse(responses=parts))
+    at = At(b"t" * 16, 0)
+    consumer._ids = dict.fromkeys(consumer.positions, at.topic_id)
+    consumer._in_flight[1] = _Fetch(dict.fromkeys(consumer.positions, at), cast(Any, answer))
+    assert [row[:3] for row in consumer._received(1)] == [("t", 0, 0)]
+    with pytest.raises(CommandFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+        await consumer.poll()

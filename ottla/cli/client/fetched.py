@@ -1,0 +1,55 @@
+"""What a consumer gives out of the responses to its Fetches, and what it remembers of those that brought nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.cli.client.leaders import TopicPartition
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchView
+
+
+class Batches(NamedTuple):
+    """Batches of one partition that were fetched at `position`: the first may have records before it.
+
+    `next_offset` is the position after them and after what is not given out: markers, and records of aborted transactions. There may be
+    no batch at all. `topic_id` is the id of the topic that was read, `epoch` the leader epoch of the last batch before `next_offset`.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    batches: list[BatchView]
+    next_offset: int
+    topic_id: bytes
+    epoch: int
+
+
+class Recreated(NamedTuple):
+    """A topic was deleted and created again while it was read. Its partition goes on at `begin`; None: the new topic lacks the partition.
+
+    `unread` counts the offsets of the deleted topic from `position` up to the end that its leader had named last.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    unread: int
+    begin: int | None
+
+
+class At(NamedTuple):
+    """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+
+    topic_id: bytes
+    offset: int
+
+
+class Trouble(NamedTuple):
+    """A partition that could not be read there, by an error code or by a batch that is none."""
+
+    node: int
+    place: TopicPartition
+    at: At
+    code: int
+    fault: KafkaError | None = None

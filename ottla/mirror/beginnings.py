@@ -1,0 +1,211 @@
+"""Where partitions begin, or go on: what the source is now, held against the position that the target has.
+
+    no position                               at the first record (`Beginnings.latest`: of the first look, at the end)
+    another topic id                          the topic was deleted and created again: at its first record
+    below the log                             retention was faster: at the log's first record
+    behind the end of the position's epoch    the log was cut (an unclean election, a restored source): where both part (KIP-320)
+
+What is not mirrored by this is said and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.cli.client.topics import EARLIEST, LATEST
+from ottla.mirror.catalogue import Say
+from ottla.mirror.positions import Position
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+CONSUMER = -1
+Offsets = dict[TopicPartition, int]
+
+
+class Begin(NamedTuple):
+    """Where a partition is read from, as its leader of this epoch has confirmed."""
+
+    position: Position
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class Losses:
+    """What the source had no more when it was to be mirrored."""
+
+    #: Offsets that were not mirrored, as far as they are known.
+    offsets: int = 0
+    #: Partitions whose topic was deleted and created again.
+    recreated: int = 0
+    #: Partitions whose log was cut below what was mirrored.
+    cut: int = 0
+
+
+class Beginnings:
+    """Where the partitions of one worker begin. `known_ends`: the ends of partitions as the leaders have named them last."""
+
+    def __init__(self, source: ClusterClient, known_ends: Mapping[TopicPartition, int], say: Say) -> None:
+        self.losses = Losses()
+        #: Partitions whose position a leader has called out of range.
+        self.out_of_range: set[TopicPartition] = set()
+        self._source = source
+        self._known_ends = known_ends
+        self._say = say
+        self._told: set[tuple[TopicPartition, Position]] = set()
+
+    async def of(
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Begin]:
+        """Return where each of `places` begins; those without a leader at the moment are left out.
+
+        Raises:
+            CommandFailed: the source cannot be reached.
+        """
+        leaders = await self._leaders(places)
+        firsts = await self._list(leaders, places, EARLIEST)
+        refused = [place for place in firsts if place in self.out_of_range]
+        ends = await self._list(leaders, refused, LATEST)
+        same = {place: row for place, row in found.items() if row.topic_id == leaders.current_id(place[0])}
+        parted = await self._parted(leaders, {place: same[place] for place in firsts if place in same})
+        begins = {}
+        for place, first in firsts.items():
+            topic_id = leaders.topic_id(place[0])
+            if (place in refused and place not in ends) or (place in same and place not in parted):
+                continue
+            at = self._begin(place, found.get(place), topic_id, first, ends.get(place), parted.get(place))
+            begins[place] = Begin(at, leaders.of(place).epoch)
+            self.out_of_range.discard(place)
+        return begins
+
+    async def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        """Return the ends of partitions that have a leader.
+
+        Raises:
+            CommandFailed: the source cannot be reached.
+        """
+        leaders = await self._leaders(places)
+        ends = await self._list(leaders, places, LATEST)
+        return {place: Position(offset, leaders.topic_id(place[0])) for place, offset in ends.items()}
+
+    def _begin(
+        self,
+        place: TopicPartition,
+        position: Position | None,
+        topic_id: bytes,
+        first: int,
+        end: int | None,
+        parted: Position | None,
+    ) -> Position:
+        if position is None:
+            return Position(first, topic_id)
+        at = position.next_offset
+        if position.topic_id not in (None, topic_id):
+            unread = max(0, self._known_ends.get(place, at) - at)
+            why = "its topic was deleted and created again"
+            why += f", and {unread} offsets of the deleted one were not mirrored" if unread else ""
+            if self._tell(place, position, f"{why}; the new one is mirrored from offset {first} on"):
+                self.losses.recreated += 1
+                self.losses.offsets += unread
+            return Position(first, topic_id)
+        if at < first:
+            why = f"{first - at} offsets from {at} on were deleted by retention before they were mirrored"
+            if self._tell(place, position, f"{why}; it goes on at offset {first}"):
+                self.losses.offsets += first - at
+            return Position(first, topic_id)
+        if parted is None and end is not None and at > end:
+            # Without an epoch nobody knows where they part: a topic of the same id was cut, another one is mirrored from its beginning.
+            parted = Position(end if position.topic_id is not None else first, topic_id)
+            if position.topic_id is None:
+                why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"
+                if self._tell(place, position, f"{why}; it goes on at offset {first}"):
+                    self.losses.recreated += 1
+                return parted
+        if parted is not None and parted.next_offset < at:
+            begin = max(first, parted.next_offset)
+            why = f"the source has lost offsets {parted.next_offset} to {at - 1}, which are in the target"
+            if self._tell(place, position, f"{why} (an unclean election, or a restored source); it goes on at {begin}"):
+                self.losses.cut += 1
+            return Position(begin, topic_id, parted.epoch)
+        return position._replace(topic_id=topic_id)
+
+    def _tell(self, place: TopicPartition, position: Position, text: str) -> bool:
+        """Say it once for each position. Returns whether it was said now."""
+        if (place, position) in self._told:
+            return False
+        self._told.add((place, position))
+        self._say(f"{place[0]}-{place[1]}: {text}")
+        return True
+
+    # -- Questions to the leaders ----------------------------------------------------------------------------------------
+
+    async def _leaders(self, places: Iterable[TopicPartition]) -> Leaders:
+        leaders = Leaders(self._source, sorted({name for name, _ in places}), all_exist=False)
+        if leaders.topics:
+            await leaders.refresh()
+        return leaders
+
+    async def _list(self, leaders: Leaders, places: Iterable[TopicPartition], at: int) -> Offsets:
+        def request(rows: dict[str, list[int]]) -> object:
+            topics = [
+                ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=at) for index in indexes])
+                for name, indexes in rows.items()
+            ]
+            return ListOffsetsRequest(CONSUMER, topics=topics)
+
+        return {
+            (topic.name, row.partition_index): row.offset
+            for topic in await self._ask(leaders, places, request)
+            for row in topic.partitions
+            if not row.error_code
+        }
+
+    async def _parted(
+        self, leaders: Leaders, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Position | None]:
+        """Return where the epoch of each position ends in the source, None where nobody knows; without those whose leader does not answer."""
+
+        def request(rows: dict[str, list[int]]) -> object:
+            return OffsetForLeaderEpochRequest(
+                CONSUMER,
+                [
+                    OffsetForLeaderTopic(
+                        name,
+                        [
+                            OffsetForLeaderPartition(index, leader_epoch=positions[name, index].epoch)
+                            for index in indexes
+                        ],
+                    )
+                    for name, indexes in rows.items()
+                ],
+            )
+
+        asked = [place for place, row in positions.items() if row.epoch >= 0]
+        unknown: dict[TopicPartition, Position | None] = {place: None for place in positions if place not in asked}
+        return unknown | {
+            (topic.topic, row.partition): Position(row.end_offset, None, row.leader_epoch)
+            if row.end_offset >= 0
+            else None
+            for topic in await self._ask(leaders, asked, request)
+            for row in topic.partitions
+            if not row.error_code
+        }
+
+    async def _ask(
+        self, leaders: Leaders, places: Iterable[TopicPartition], request: Callable[[dict[str, list[int]]], object]
+    ) -> list[Any]:
+        """Ask each leader once for all of its partitions. Returns the topics of the responses."""
+        topics: list[Any] = []
+        for node, listed in leaders.by_node(places).items():
+            rows: dict[str, list[int]] = {}
+            for name, index in listed:
+                rows.setdefault(name, []).append(index)
+            topics += (await self._source.request(request(rows), node)).topics
+        return topics
