@@ -26,10 +26,15 @@ HEARTBEATS_A_SESSION = 6
 RETRY_S = 1.0
 
 
+class Refused(CommandFailed):
+    """The group's other workers do something else than this one."""
+
+
 class Membership:
     """A member of the group. `weights` says how many partitions each lane has, `on_lanes` is called with the lanes of each generation.
 
-    `brings` is what other mirrors read of this one (opposite.py).
+    `brings` is what other mirrors read of this one (opposite.py). `does` is what all workers of the group must do alike, by option: whose
+    is another gets no lanes, and ends. The workers that have lanes are right, and the leader where none has.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Membership:
         on_lanes: Callable[[set[int]], None],
         on_failure: Callable[[str], None],
         brings: Callable[[], Brings],
+        does: Callable[[], dict[str, object]],
         session_ms: int = SESSION_MS,
     ) -> None:
         self.lanes: set[int] = set()
@@ -51,15 +57,22 @@ class Membership:
         self._on_lanes = on_lanes
         self._on_failure = on_failure
         self._brings = brings
+        self._does = does
         self._shares: dict[str, list[int]] = {}
         self._beats = 0
         self._beaten = asyncio.Condition()
 
     async def run(self) -> None:
-        """Take part for ever. Without a coordinator the lanes stay: a worker whose lanes no other gets goes on."""
+        """Take part for ever. Without a coordinator the lanes stay: a worker whose lanes no other gets goes on.
+
+        Raises:
+            Refused: the other workers do something else.
+        """
         while True:
             try:
                 await self._generation()
+            except Refused:
+                raise
             except (CommandFailed, TimeoutError, ValueError) as fault:
                 self._on_failure(f"the group of the workers: {fault or 'time is up'}; it is tried again")
                 await asyncio.sleep(RETRY_S)
@@ -77,13 +90,15 @@ class Membership:
                 await self._member.leave("the mirror stops")
 
     async def _generation(self) -> None:
-        said = {"lanes": sorted(self.lanes), "brings": self._brings().encoded()}
+        said = {"lanes": sorted(self.lanes), "brings": self._brings().encoded(), "does": self._does()}
         joined = await self._member.join(json.dumps(said).encode())
         if joined is None:
             return
         data = await self._member.sync(joined, self._assignments(joined))
         if data is None:
             return
+        if (others := _said(data).get("refused")) is not None:
+            raise self._refusal(others)
         self._member.generation = joined.generation_id
         self.lanes = set(_lanes(data))
         self._on_lanes(self.lanes)
@@ -100,12 +115,28 @@ class Membership:
         self._shares = {}
         if joined.leader != joined.member_id or joined.skip_assignment:
             return []
+        said = {member.member_id: _said(bytes(member.metadata)) for member in joined.members}
         owned = {member.member_id: _lanes(bytes(member.metadata)) for member in joined.members}
-        self._shares = share(owned, self._weights())
-        return [
-            SyncGroupRequestAssignment(member, json.dumps({"lanes": lanes}).encode())
-            for member, lanes in self._shares.items()
+        first = max(owned, key=lambda member: (len(owned[member]), member == joined.leader, member))
+        does = said[first].get("does")
+        self._shares = share(
+            {name: row for name, row in owned.items() if said[name].get("does") == does}, self._weights()
+        )
+        rows: dict[str, dict[str, object]] = {name: {"lanes": [], "refused": does} for name in owned}
+        rows |= {name: {"lanes": lanes} for name, lanes in self._shares.items()}
+        return [SyncGroupRequestAssignment(member, json.dumps(row).encode()) for member, row in rows.items()]
+
+    def _refusal(self, others: object) -> Refused:
+        ours, theirs = self._does(), others if isinstance(others, dict) else {}
+        rows = [
+            f"{name} {theirs.get(name)} there, {value} here"
+            for name, value in ours.items()
+            if theirs.get(name) != value
         ]
+        return Refused(
+            f"the workers of group {self._member.group} that run do something else: {'; '.join(rows)}",
+            "all workers of one pair of aliases share their partitions, so start each with the same options, or stop the others first",
+        )
 
     def _is_uneven(self) -> bool:
         """Return whether the leader would share otherwise by now: topics have come or gone."""
@@ -115,6 +146,15 @@ class Membership:
         async with self._beaten:
             self._beats += 1
             self._beaten.notify_all()
+
+
+def _said(data: bytes) -> dict[str, object]:
+    """Return what a member's metadata or assignment says; nothing where it is another program's."""
+    try:
+        row = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def _lanes(data: bytes) -> list[int]:

@@ -30,6 +30,18 @@ class Options:
     heartbeats: bool = True
     session_ms: int = SESSION_MS
 
+    def shared(self, source_id: str) -> dict[str, object]:
+        """Return what all workers of the mirror must do alike, by option: a partition is any worker's. `source_id` is the source's cluster id."""
+        return {
+            "--topics": list(self.topics.included),
+            "--exclude": list(self.topics.excluded),
+            "--policy": self.policy.kind,
+            "--delivery": "exactly-once" if self.exactly_once else "at-least-once",
+            "--begin": "latest" if self.from_latest else "earliest",
+            "--heartbeats": self.heartbeats,
+            "the source cluster": source_id,
+        }
+
 
 class Clusters(NamedTuple):
     """The connections of a worker. Responses of one come in order, so what waits for long has its own."""

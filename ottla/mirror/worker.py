@@ -88,6 +88,7 @@ class Worker:
             self._take_lanes,
             self.say_seldom,
             lambda: Brings(self.catalogue.cluster_ids[0], policy.source, policy.kind, options.topics),
+            lambda: options.shared(self.catalogue.cluster_ids[0]),
             options.session_ms,
         )
         self.scheduled = ScheduledTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)

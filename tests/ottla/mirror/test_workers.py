@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
+from ottla.cli.errors import FAILED
 from tests.ottla.mirror.conftest import Mirror
 
 PARTITIONS = 6
@@ -79,3 +80,18 @@ def test_a_worker_that_was_paused_writes_nothing_twice(mirror: Mirror) -> None:
     write(mirror, topic, 3 * RECORDS, RECORDS)
     check(mirror, topic, 4 * RECORDS)
     mirror.stop()
+
+
+def test_a_worker_that_would_mirror_something_else_under_the_same_aliases_is_refused(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["1"])
+    mirror.start()
+    mirror.until(lambda: mirror.positions(topic) == {0: 1}, "the first record")
+    for other in (("--topics", f"{mirror.name}-other"), ("--delivery", "at-least-once"), ("--begin", "latest")):
+        refused = mirror.once(*other, code=FAILED).err
+        assert "the workers of group ottla-mirror.west.east that run do something else" in refused
+        assert other[0] in refused and other[1] in refused
+    mirror.west.write(topic, ["2"])
+    mirror.once()
+    mirror.until(lambda: mirror.positions(topic) == {0: 2}, "the record after the refusals")
+    mirror.stop()
+    mirror.once("--delivery", "at-least-once")  # once they have stopped, another one may begin
