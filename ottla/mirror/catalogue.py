@@ -74,6 +74,8 @@ class Catalogue:
         self._target_counts: dict[str, int] = {}
         self._said: set[str] = set()
         self._opposite: dict[str, list[Brings]] = {}
+        #: Topics that this worker mirrors: a circle that appears later stops none of them.
+        self._begun: set[str] = set()
 
     async def check_clusters(self) -> None:
         """Check that these are two clusters.
@@ -96,7 +98,7 @@ class Catalogue:
         counts = _counts(response)
         self.topic_ids = {topic.name or "": topic.topic_id for topic in response.topics}
         if self.policy.kind == IDENTITY and self.cluster_ids[1]:
-            self._opposite = await opposite_mirrors(self._source, self.cluster_ids[1])
+            self._opposite = await opposite_mirrors(self._source, self.cluster_ids[1], counts)
         self.cycles = sorted(name for name in counts if name in self.selection and self._is_cycle(name))
         self._source_counts = {name: count for name, count in sorted(counts.items()) if self.is_mirrored(name)}
         self._target.doing = "listing the topics of the target"
@@ -111,8 +113,19 @@ class Catalogue:
         wanted = name in self.selection or (self._heartbeats and self.policy.is_heartbeats(name))
         return wanted and not is_internal(name) and not self._is_cycle(name)
 
+    def begin(self) -> None:
+        """From now on the topics of the last look are mirrored, whatever another group says of them."""
+        self._begun |= set(self._source_counts)
+
+    @property
+    def circling(self) -> list[str]:
+        """Topics that are mirrored although another mirror says that it brings them back."""
+        return circles(sorted(self._begun & self._source_counts.keys()), self._opposite)
+
     def _is_cycle(self, name: str) -> bool:
-        return self.policy.is_cycle(name) or (not is_internal(name) and bool(circles([name], self._opposite)))
+        if self.policy.is_cycle(name):
+            return True
+        return not is_internal(name) and name not in self._begun and bool(circles([name], self._opposite))
 
     @property
     def why_cycles(self) -> str:

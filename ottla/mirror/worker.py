@@ -21,7 +21,7 @@ from ottla.cli.client.topics import LATEST, list_offsets
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.mirror.acls import AclCopy
 from ottla.mirror.beginnings import Begin, Beginnings, Losses
-from ottla.mirror.catalogue import Catalogue, Say
+from ottla.mirror.catalogue import NAMED_MAX, Catalogue, Say
 from ottla.mirror.lane import Done, Lane
 from ottla.mirror.membership import Membership
 from ottla.mirror.opposite import Brings
@@ -381,6 +381,12 @@ class Worker:
         if self.catalogue.cycles != self._said_cycles:
             self._said_cycles = self.catalogue.cycles
             self.say(f"not mirrored, because {self.catalogue.why_cycles}: {', '.join(self._said_cycles)}")
+        if circling := self.catalogue.circling:
+            names = ", ".join(circling[:NAMED_MAX])
+            self.say_seldom(
+                f"{len(circling)} topics may go round in a circle, {names}: {self.catalogue.why_cycles}; they are mirrored on"
+            )
+        self.catalogue.begin()
         self._reader.follow(self.catalogue.topics)
         self.leaders.topics = [*self.catalogue.remote_topics, self.positions.topic]
         await self.leaders.refresh()

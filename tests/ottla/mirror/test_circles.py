@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
+from typing import Any, cast
 
 from ottla.cli.errors import FAILED, CommandFailed
-from ottla.mirror.names import DEFAULT, IDENTITY, Selection
-from ottla.mirror.opposite import Brings, circles, decoded
+from ottla.mirror.catalogue import Catalogue
+from ottla.mirror.names import DEFAULT, IDENTITY, Policy, Selection
+from ottla.mirror.opposite import Brings, Foreign, _alias_of, circles, decoded
 from tests.ottla.conftest import Finished, run_here
 from tests.ottla.mirror.conftest import GROUP, Mirror
 
@@ -80,7 +83,8 @@ def test_what_a_member_says_names_the_topics_that_it_brings_by_its_policy() -> N
     same = Brings("id", "e", IDENTITY, Selection(("a.*",), ("ab",)))
     default = same._replace(kind=DEFAULT)
     for each in (same, default):
-        assert decoded(json.dumps({"lanes": [], "brings": each.encoded()}).encode()) == each
+        said = decoded(json.dumps({"lanes": [], "brings": each.encoded()}).encode())
+        assert said is not None and said.encoded() == each.encoded()
     names = ["a", "ab", "b", "e.a", "heartbeats", "a.heartbeats"]
     assert circles(names, {"g": [same]}) == ["a"]
     assert circles(names, {"g": [default]}) == ["e.a"]
@@ -88,6 +92,30 @@ def test_what_a_member_says_names_the_topics_that_it_brings_by_its_policy() -> N
         b"",
         b"{}",
         b'{"brings": 1}',
-        b'{"brings": {"id": "i", "alias": "e", "names": "identity", "topics": ["("], "exclude": []}}',
+        b'{"brings": {"id": "i", "alias": "e", "names": "identity", "topics": [1], "exclude": []}}',
+        b'{"brings": {"id": "i", "alias": "e", "names": "identity", "topics": ["%s"], "exclude": []}}' % (b"a" * 1_001),
     ):
         assert decoded(bad) is None
+
+
+def test_an_expression_of_others_costs_linear_time_and_one_that_is_none_may_match_each_name() -> None:
+    hostile = Foreign(("(?:[a-z]|[a-z]|[a-z]|[a-z])*!",), ())
+    began = time.process_time()
+    assert "a" * 200 not in hostile
+    assert time.process_time() - began < 1
+    assert "t" in Foreign(("(",), ("(",))
+
+
+def test_a_group_that_says_it_is_a_mirror_without_its_positions_is_not_believed() -> None:
+    """Anybody who may read with a group can say this."""
+    assert _alias_of("ottla-mirror.e.w") == "e"
+    assert all(_alias_of(name) is None for name in ("any", "ottla-mirror", "ottla-mirror.e", "x.ottla-mirror.e.w"))
+
+
+def test_a_circle_that_appears_later_stops_no_topic_that_is_mirrored() -> None:
+    catalogue = Catalogue(cast(Any, None), cast(Any, None), Policy("w", "e", IDENTITY), Selection(), print)
+    catalogue._source_counts = {"t": 1}
+    catalogue.begin()
+    catalogue._opposite = {"ottla-mirror.e.w": [Brings("id", "e", IDENTITY, Foreign((".*",), ()))]}
+    assert catalogue.is_mirrored("t") and catalogue.circling == ["t"]
+    assert not catalogue.is_mirrored("new")
