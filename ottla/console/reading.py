@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumer
+from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records.record import Record
@@ -220,19 +221,19 @@ def windows(
         size = min(2 * size, WINDOW_OFFSETS)
 
 
-async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | int]:
-    """Give out new records that match as they come, newest first, for ever; a number is how many were left out."""
+async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | int | str]:
+    """Give out new records that match as they come, newest first, for ever; a number is how many were left out, a text is to be shown."""
     wanted = None if query.partition is None else [query.partition]
     ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
     matches = query.matches()
     places: dict[TopicPartition, int] = {(query.topic, index): end for index, end in ends.items()}
     consumer = Consumer(cluster, places, reset=topics.EARLIEST)
     while True:
+        polled = await consumer.poll()
+        for text in recreated_texts(consumer.recreated):
+            yield text
         hits = [
-            Found(consumed.partition, record)
-            for consumed in await consumer.poll()
-            for record in consumed.records
-            if matches(record)
+            Found(consumed.partition, record) for consumed in polled for record in consumed.records if matches(record)
         ]
         hits.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
         yield hits[:TAIL_ROWS_MAX]

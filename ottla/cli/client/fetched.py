@@ -38,6 +38,23 @@ class Recreated(NamedTuple):
     begin: int | None
 
 
+def recreated_texts(rows: list[Recreated]) -> list[str]:
+    """Returns a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    by_topic: dict[str, list[Recreated]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row)
+    rows.clear()
+    said = []
+    for topic, found in by_topic.items():
+        text = f"topic {topic} was deleted and created again: its records are read from the first one on"
+        if unread := sum(row.unread for row in found):
+            text += f"; {unread} offsets of the former topic were not read"
+        if gone := sorted(row.partition for row in found if row.begin is None):
+            text += f"; partition {', '.join(map(str, gone))} is not there any more"
+        said.append(text)
+    return said
+
+
 class At(NamedTuple):
     """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
 

@@ -286,6 +286,11 @@ async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[
     """Yield what the consumer fetches; a time without records that should come is a failure that names its cluster."""
     try:
         async for consumed in consumer.fetch():
+            if consumer.recreated:  # its offsets are those of other records now
+                raise CommandFailed(
+                    f"topic {consumed.topic} was deleted and created again while it was copied",
+                    "what was copied is of the deleted topic: copy to another name",
+                )
             yield consumed[:3]
     except TimeoutError:
         raise _time_up(cluster) from None

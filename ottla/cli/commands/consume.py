@@ -15,6 +15,7 @@ from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
@@ -107,7 +108,7 @@ async def consume(
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
         if group is None:
             consumer = await _consumer(cluster, topic, partition, start, to, follow, level)
-            await _print(_read(consumer.fetch(), registry), write, matches, max_records)
+            await _print(_read(_noting(consumer), registry), write, matches, max_records)
             return
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, topic, topics.LATEST, None, level)
@@ -116,9 +117,18 @@ async def consume(
             GroupConsumer(cluster, group, [topic], isolation_level=level, reset=reset)
         )
         until = None if follow else places_of(topic, ends)
-        stopped = await _print(_read(member.fetch(until), registry), write, matches, max_records)
+        fetched = _noting(member.consumer, member.fetch(until))
+        stopped = await _print(_read(fetched, registry), write, matches, max_records)
         if stopped is not None:
             member.processed(*stopped)
+
+
+async def _noting(consumer: Consumer, consumed: AsyncIterator[Consumed] | None = None) -> AsyncIterator[Consumed]:
+    """Yield what the consumer fetches, and say on standard error which topics were created again before their first record."""
+    async for each in consumer.fetch() if consumed is None else consumed:
+        for text in recreated_texts(consumer.recreated):
+            note(text)
+        yield each
 
 
 async def _read(consumed: AsyncIterator[Consumed], registry: str | None) -> AsyncIterator[Consumed]:

@@ -12,6 +12,7 @@ from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
 from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, member_of
+from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
@@ -58,8 +59,10 @@ class Output:
         self._counted = counted
         self._skip = skip
 
-    async def write_all(self, consumed: AsyncIterator[Consumed]) -> tuple[TopicPartition, int] | None:
-        """Print the records. Returns the place and the offset after the last one.
+    async def write_all(
+        self, consumer: Consumer, consumed: AsyncIterator[Consumed]
+    ) -> tuple[TopicPartition, int] | None:
+        """Print the records, which `consumer` reads. Returns the place and the offset after the last one.
 
         Raises:
             Unusable: a record cannot be deserialized.
@@ -71,6 +74,8 @@ class Output:
             except TimeoutError:
                 self.time_is_up()
                 break
+            for text in recreated_texts(consumer.recreated):
+                print(f"WARN {text}", file=sys.stderr)
             for record in records:
                 self._counted.count += 1
                 try:
@@ -184,14 +189,14 @@ async def consume(
             membership = member_of(protocol, cluster, group, properties.get("group.remote.assignor"))
             member = GroupConsumer(cluster, group, names, isolation_level=level, reset=reset, member=membership)
             await stack.enter_async_context(member)
-            last = await output.write_all(member.fetch())
+            last = await output.write_all(member.consumer, member.fetch())
             if last is not None:
                 member.processed(*last)
             return 0
         async with cluster.limit():
             positions = await _positions(cluster, options, names, reset)
         consumer = Consumer(cluster, positions, isolation_level=level, reset=reset)
-        await output.write_all(consumer.fetch())
+        await output.write_all(consumer, consumer.fetch())
     return 0
 
 

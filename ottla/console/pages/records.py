@@ -128,16 +128,19 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
 
 async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
     seen = left_out = 0
+    said = ""
     async with site.access.scan() as cluster:
         async for each in reading.tail(cluster, query):
             if isinstance(each, int):
                 left_out += each
+            elif isinstance(each, str):
+                said = f" {each[0].upper()}{each[1:]}."
             else:
                 seen += len(each)
                 if each:
                     yield _event("rows", await _rows(site, query, each, form))
             note = f", {left_out:,} too quick to show" if left_out else ""
-            yield _event("state", f"Live: {seen:,} records{note}.")
+            yield _event("state", f"Live: {seen:,} records{note}.{said}")
 
 
 async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> AsyncIterator[str]:
