@@ -95,10 +95,12 @@ class LogConfig:
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {}
         for dotted, value in values.items():
-            name = "segment_bytes" if dotted == "internal.segment.bytes" else dotted.replace(".", "_")
+            name = dotted.replace(".", "_")
             if name not in names or value is None:
                 continue
             if name == "cleanup_policy":
                 value = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
             known[name] = value
+        if (size := values.get("internal.segment.bytes")) is not None:
+            known["segment_bytes"] = size  # it goes before segment.bytes, whose default is always there
         return cls(**known)

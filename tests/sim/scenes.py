@@ -61,6 +61,8 @@ class Scene:
     session_ms: int = 3000
     settings: Mapping[str, str] = field(default_factory=dict)
     small_slices: bool = False
+    #: Of the segments of the clients' topics; 0: by chance.
+    segment_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -68,7 +70,9 @@ class Scene:
 
 
 def scene_of(seed: int) -> Scene | None:
-    return SCENES[seed // 2 % len(SCENES)] if seed % 2 else None
+    if seed % 2:
+        return SCENES[seed // 2 % len(SCENES)]
+    return SAME_LEADER_AGAIN if seed % 40 in (14, 36) else None
 
 
 def staged(plan: Plan, seed: int) -> Plan:
@@ -425,6 +429,43 @@ class Scenes:
             raise NotReached(f"{where} is not there")
         return topic.partitions[where[1]]
 
+    async def same_leader_again(self) -> None:
+        """A deposed leader truncates, with a slow disk, and its new leader gets a new epoch each moment: truncations of several epochs
+        wait for the disk together, and each partition is unfollowed and followed again meanwhile or not."""
+        where = self.rng.choice(self.partitions)
+        row = self._row(where)
+        if len(row.replicas) < 3 or row.leader < 0:
+            raise NotReached("three replicas and a leader")
+        late = self.cluster.by_number[row.leader]
+        await self._some(3, 1)
+        others = [node for node in self.cluster.nodes if node is not late]
+        self.hub.partition([late.host.name], [node.host.name for node in others])
+        await self._until(lambda: self._row(where).leader not in (late.number, -1))
+        before, late.host.disk_seconds_max = late.host.disk_seconds_max, 1.0
+        try:
+            self.hub.heal()
+            await self._until(lambda: self._truncates(late), every=CLOSE_SECONDS)
+            leader = self._row(where).leader
+            third = [number for number in row.replicas if number not in (late.number, leader)]
+            for _ in range(self.rng.randint(4, 12)):
+                # Each removal of a replica is a new leader epoch.
+                await self._reassign(where, [leader, late.number])
+                await self._some(0.2)
+                await self._reassign(where, [leader, late.number, *third])
+                await self._some(0.2)
+            await self._look(self._all_whole, 6)
+        finally:
+            late.host.disk_seconds_max = before
+
+    @staticmethod
+    def _truncates(node: SimNode) -> bool:
+        """Returns True if a log of the node waits for its truncation."""
+        if node.server is None or not node.is_serving:
+            return False
+        fetchers = node.server.broker.replicas.fetchers.by_leader.values()
+        followed = [each for fetcher in fetchers for each in fetcher.session.followed.values()]
+        return any(each.wait is not None and each.wait.flushing is None for each in followed)
+
     async def election_and_power(self) -> None:
         """The quorum leader has crashed, two voters are candidates of one epoch, and the third loses power after each vote."""
         active = self.cluster.active_controller
@@ -456,6 +497,15 @@ class Scenes:
         return node.server.metadata.raft.state.role
 
 
+#: It came later than `SCENES`: with another number of those, each odd seed would play another one.
+#: Only a log with a snapshot of its producers truncates with a disk job: a flush writes those that rolls have taken.
+SAME_LEADER_AGAIN = Scene(
+    Scenes.same_leader_again,
+    roles=(FOUR_BROKERS,),
+    settings={"log.flush.interval.ms": "200"},
+    small_slices=True,
+    segment_bytes=2048,
+)
 SCENES = (
     Scene(Scenes.one_in_sync, small_slices=True),
     Scene(Scenes.late_request, session_ms=18_000),

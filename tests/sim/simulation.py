@@ -290,8 +290,10 @@ class Simulation:
         return consumer
 
     async def _create_topics(self) -> None:
+        scene = scene_of(self.seed)
         for topic, count in TOPICS.items():
-            configs = {"internal.segment.bytes": str(self.rng.choice((2048, 20_000, 1 << 20)))}
+            by_chance = self.rng.choice((2048, 20_000, 1 << 20))
+            configs = {"internal.segment.bytes": str((scene and scene.segment_bytes) or by_chance)}
             creating = self.admin.spawn(self.admin.create(topic, count, configs, 3), "creates topics")
             if not await creating:
                 raise Violation("54", f"{topic} is not created")

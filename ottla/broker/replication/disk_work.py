@@ -88,7 +88,8 @@ class GroupFlush:
                     await flush_when_there_is_room(self._world, local_log, BACKOFF_MS)
                 except StorageFailure as failure:
                     log.error("flush of %s: %s", local_log, failure)
-                    failed = True
+                    # What waits is in another log if this one has moved away from its disk meanwhile.
+                    failed = owner.leader_log in (local_log, None)
                 owner.flushed(failed)
         finally:
             self._running.discard(key)

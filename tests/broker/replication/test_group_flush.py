@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,9 +16,11 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.server.world import World
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers
@@ -71,3 +74,26 @@ def test_a_record_whose_flush_found_no_room_is_committed_when_there_is_some(
 def test_a_flush_that_fails_for_good_is_not_repeated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Leader(log, monkeypatch, BROKEN).append() == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert log.high_watermark == 0
+
+
+def test_a_flush_that_fails_for_good_after_its_log_has_moved_to_another_disk_fails_no_producer(
+    log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The records that wait are in the new directory as well: they are flushed there."""
+    spec = LogSpec(
+        OsFiles(), Mappings(), str(tmp_path / "moved" / "t-0"), "t", 0, TOPIC_ID, LogConfig(flush_messages=1)
+    )
+    moved = open_log(spec, clean=True)
+    leader = Leader(log, monkeypatch, BROKEN)
+    flush = leader.workers.run
+
+    async def move_meanwhile(function: Callable[..., Any], *args: object) -> Any:
+        if not moved.log_end_offset:
+            moved.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+            leader.partition.log_replaced(moved)
+        return await flush(function, *args)
+
+    monkeypatch.setattr(leader.workers, "run", move_meanwhile)
+    assert leader.append() == [ErrorCode.NONE]
+    assert moved.recovery_point == moved.high_watermark == 1
+    moved.close()
