@@ -21,11 +21,9 @@ from ottla.broker.groups import target
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.produce import handler as produce_handler
-from ottla.broker.replication.follower_session import FollowerSession, Wait
 from ottla.broker.replication.isr import InSyncReplicas
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.truncation import Basis
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.control_state import ControlState
@@ -48,21 +46,6 @@ from tests.broker.transactions import mutants as transaction_mutants
 from tests.histories import Mutant, Patch
 from tests.sim import controller_mutants
 from tests.sim.group_mutants import SHARE, STREAMS
-
-
-def end_any_wait(self: FollowerSession, wait: Wait, until_ms: int) -> Partition | None:
-    """A truncation that ends lets the partition be fetched, whatever it waits for by now."""
-    followed = self.followed.get(wait.key)
-    if followed is None or (followed.wait is not None and followed.wait.flushing is not wait.flushing):
-        return None
-    followed.wait = None
-    self._leave_out(wait.key, followed, until_ms)
-    return followed.partition
-
-
-def is_the_same_role(self: Basis) -> bool:
-    partition = self.partition
-    return partition.log is self.log and partition.leader_epoch == self.leader_epoch and not partition.is_leader
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
@@ -250,11 +233,6 @@ REPLICATION = {
     "truncate-to-watermark": _mutant(
         "a follower goes back to its high watermark, not to where the epochs part (KIP-101)",
         (Partition, "become_follower", follow_from_high_watermark),
-    ),
-    "truncates-by-an-old-answer": Mutant(
-        "a truncation of an older leader epoch ends the wait of the present one, and one decided before an append cuts it",
-        ((FollowerSession, "end", end_any_wait), (Basis, "holds", property(is_the_same_role))),
-        frozenset({"0", "1", "3", "4", "5", "7"}),
     ),
     "no-epoch-fence": _mutant(
         "a leader serves readers of any leader epoch (KIP-320)", (Partition, "local_log", local_log_of_any_epoch)
