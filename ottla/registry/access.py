@@ -12,6 +12,7 @@ The subject `` of a line with `*` alone covers the global configuration and mode
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import fnmatch
@@ -19,16 +20,22 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ottla.registry.errors import RegistryError
 from ottla.registry.subjects import GLOBAL
+from ottla.registry.turns import Turns
 
 OPERATIONS = ("read", "write", "delete", "config")
 SCHEME = "PBKDF2"
 ITERATIONS = 100_000
 #: Logins that were found right are not hashed again.
 VERIFIED_MAX = 1_024
+#: A wrong login is answered after so long.
+WRONG_LOGIN_S = 0.5
+NAME_CHARS_MAX = 100
+UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +54,18 @@ class Access:
         self._users = users
         self._permissions = None if permissions is None else list(permissions)
         self._verified: dict[bytes, str] = {}
+        # Of the kind that most users have.
+        hashes = [each for each in (users or {}).values() if each.startswith(SCHEME + ":")]
+        self._decoy = hashed(secrets.token_hex()) if hashes else secrets.token_hex()
 
     @property
     def is_open(self) -> bool:
         return self._users is None
 
     def login(self, header: str | None) -> str:
-        """Return the user of an Authorization header. It hashes, and belongs on a thread unless `known` returns the user.
+        """Return the user of an Authorization header. It hashes, and runs on `Logins`' thread unless `known` returns the user.
+
+        A name that does not exist takes as long as one that does.
 
         Raises:
             RegistryError: there is no such user, or the password is wrong.
@@ -62,7 +74,8 @@ class Access:
             return ""
         name, password = _credentials(header)
         expected = self._users.get(name)
-        if expected is None or not verify(password, expected):
+        is_right = verify(password, expected or self._decoy)
+        if expected is None or not is_right:
             raise RegistryError("unauthorized")
         while len(self._verified) >= VERIFIED_MAX:
             del self._verified[next(iter(self._verified))]
@@ -91,6 +104,33 @@ class Access:
             if subject == GLOBAL:
                 raise RegistryError("denied_globally", operation.capitalize())
             raise RegistryError("denied", operation.capitalize(), subject)
+
+
+class Logins:
+    """Checks logins one at a time on a thread of its own, and answers a wrong one late: guesses take no core from anything else."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._turns = Turns(1)
+        self._thread = ThreadPoolExecutor(1, "logins")
+
+    async def user(self, header: str | None, address: str) -> str:
+        """Return the user of an Authorization header. Each address and name waits in a queue of its own.
+
+        Raises:
+            RegistryError: there is no such user, the password is wrong, or too many of the same name wait.
+        """
+        known = self._access.known(header)
+        if known is not None:
+            return known
+        try:
+            name, _ = _credentials(header)
+            async with self._turns.turn((address, name[:NAME_CHARS_MAX])):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, self._access.login, header)
+        except RegistryError as fault:
+            if header is not None and fault.status == UNAUTHORIZED:  # the first request of a browser has no header
+                await asyncio.sleep(WRONG_LOGIN_S)
+            raise
 
 
 def read_users(text: str) -> dict[str, str]:

@@ -59,6 +59,11 @@ class Schema:
     dependencies: dict[str, str] = field(default_factory=dict, compare=False)
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
 class RegistryClient:
     """One registry, or several instances of it that are tried in their order ("http://a:8081,http://b:8081")."""
 
@@ -82,9 +87,33 @@ class RegistryClient:
         self._tls = (
             ssl.create_default_context(cafile=ca_file) if any(u.startswith("https") for u in self.urls) else None
         )
+        # A login goes to the address that it was given for, and to no other that this one names.
+        self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self._tls))
         self._timeout_s = timeout_s
         self._schemas: dict[tuple[int, str], Schema] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, url: str, config: str | None = None) -> RegistryClient:
+        """Return the client for an address and a file of properties, in which a login need not stand in a command.
+
+        The properties are those of Confluent's clients: basic.auth.user.info=NAME:PASSWORD and ssl.ca.location, also with
+        `schema.registry.` before them.
+
+        Raises:
+            OSError, ValueError: the file cannot be read, or has other lines.
+        """
+        user = password = ca_file = None
+        for line in [] if config is None else _lines_of(config):
+            name, _, value = (part.strip() for part in line.partition("="))
+            match name.removeprefix("schema.registry."):
+                case "basic.auth.user.info":
+                    user, _, password = value.partition(":")
+                case "ssl.ca.location":
+                    ca_file = value
+                case _:
+                    raise ValueError(f"{config}: {name} is none of basic.auth.user.info and ssl.ca.location")
+        return cls(url, user=user, password=password, ca_file=ca_file)
 
     def schema(self, schema_id: int, subject: str = "") -> Schema:
         """Return the schema of an id, with all that it needs. `subject` only names the context whose ids are meant.
@@ -149,7 +178,7 @@ class RegistryClient:
             headers["Authorization"] = self._authorization
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=self._timeout_s, context=self._tls) as response:
+        with self._opener.open(request, timeout=self._timeout_s) as response:
             read = response.read(ANSWER_BYTES_MAX + 1)
         if len(read) > ANSWER_BYTES_MAX:
             raise RegistryFailed(f"the answer of {url} is longer than {ANSWER_BYTES_MAX} bytes")
@@ -192,6 +221,11 @@ def references_of(row: dict[str, Any]) -> tuple[Reference, ...]:
 def quote(part: str) -> str:
     """Return a subject as one part of a path."""
     return urllib.parse.quote(part, safe="")
+
+
+def _lines_of(path: str) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return [line.strip() for line in file if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _without_login(url: str) -> str:

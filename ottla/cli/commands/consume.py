@@ -84,6 +84,10 @@ async def consume(
             help="Address of a schema registry (http://localhost:8081): its Avro, JSON and Protobuf values are shown as JSON.",
         ),
     ] = None,
+    registry_config: Annotated[
+        str | None,
+        Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
+    ] = None,
     connection: Connection = CONNECTION,
 ) -> None:
     """Read what a topic holds now, partition by partition in order, and stop; or go on with --follow.
@@ -108,7 +112,7 @@ async def consume(
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
         if group is None:
             consumer = await _consumer(cluster, topic, partition, start, to, follow, level)
-            await _print(_read(_noting(consumer), registry), write, matches, max_records)
+            await _print(_read(_noting(consumer), registry, registry_config), write, matches, max_records)
             return
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, topic, topics.LATEST, None, level)
@@ -118,7 +122,7 @@ async def consume(
         )
         until = None if follow else places_of(topic, ends)
         fetched = _noting(member.consumer, member.fetch(until))
-        stopped = await _print(_read(fetched, registry), write, matches, max_records)
+        stopped = await _print(_read(fetched, registry, registry_config), write, matches, max_records)
         if stopped is not None:
             member.processed(*stopped)
 
@@ -131,7 +135,7 @@ async def _noting(consumer: Consumer, consumed: AsyncIterator[Consumed] | None =
         yield each
 
 
-async def _read(consumed: AsyncIterator[Consumed], registry: str | None) -> AsyncIterator[Consumed]:
+async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config: str | None) -> AsyncIterator[Consumed]:
     """Yield the records, with JSON in place of what the schemas of a registry decode."""
     if registry is None:
         async for each in consumed:
@@ -139,7 +143,10 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None) -> Asyn
         return
     # By their names: the registry is built on this package, and its client is HTTP and TLS, only for this.
     values = import_module("ottla.registry.values")
-    decoder = values.Decoder(import_module("ottla.registry.client").RegistryClient(registry))
+    try:
+        decoder = values.Decoder(import_module("ottla.registry.client").RegistryClient.of(registry, config))
+    except (OSError, ValueError) as fault:
+        raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None
     async for topic, index, records, _ in consumed:
         offset = -1
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ottla.registry.access import Access
+from ottla.registry.access import Access, Logins
 from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.errors import RegistryError
 from ottla.registry.members import ANSWERED, SIGNED
@@ -87,6 +86,7 @@ class Application:
     def __init__(self, registry: Registry, access: Access, link: Link = NO_LINK) -> None:
         self._registry = registry
         self._access = access
+        self._logins = Logins(access)
         self._link = link
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -126,10 +126,8 @@ class Application:
     async def _answer(self, row: Path, request: Request, parameters: dict[str, str]) -> Response:
         members, signed = self._link.members, request.headers.get(SIGNED)
         if members is None or signed is None:
-            header = request.headers.get("authorization")
-            user = self._access.known(header)
-            if user is None:
-                user = await asyncio.to_thread(self._access.login, header)
+            address = request.client.host if request.client is not None else ""
+            user = await self._logins.user(request.headers.get("authorization"), address)
             call = Call(self._registry, self._access, user, request, await _body(request), parameters)
             return await self._called(row, call)
         body = await _body(request)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from typing import ClassVar
 
 import pytest
 
-from ottla.registry.access import Access, hashed, read_permissions, read_users
+from ottla.registry import access as access_module
+from ottla.registry.access import ITERATIONS, Access, Logins, hashed, read_permissions, read_users
 from ottla.registry.errors import RegistryError
 
 
@@ -64,3 +67,39 @@ def test_wrong_lines_are_named() -> None:
     for text in ("alice", "alice x", "alice x fly", "alice x read more"):
         with pytest.raises(ValueError, match="line 1"):
             read_permissions(text)
+
+
+async def test_wrong_logins_are_checked_one_at_a_time_and_hold_up_no_other_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Access):
+        inside = inside_max = 0
+        order: ClassVar[list[str]] = []
+
+        def login(self, header: str | None) -> str:
+            self.inside += 1
+            self.inside_max = max(self.inside, self.inside_max)
+            try:
+                return super().login(header)
+            finally:
+                self.order.append(header or "")
+                self.inside -= 1
+
+    monkeypatch.setattr(access_module, "WRONG_LOGIN_S", 0)
+    access = Slow({"alice": hashed("right"), "bob": "pw"})
+    logins = Logins(access)
+    guesses = [asyncio.ensure_future(logins.user(basic("alice", str(n)), "10.0.0.1")) for n in range(20)]
+    await asyncio.sleep(0)
+    assert await logins.user(basic("bob", "pw"), "10.0.0.1") == "bob"
+    assert {str(fault) for fault in await asyncio.gather(*guesses, return_exceptions=True)} == {"Unauthorized"}
+    assert (access.inside_max, access.order.index(basic("bob", "pw")) <= 2) == (1, True)
+
+
+def test_a_name_that_does_not_exist_is_hashed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    access = Access({"alice": hashed("right")})
+    monkeypatch.setattr(access_module, "_derive", lambda *arguments: made.append(arguments[2]) or b"")
+    for name in ("alice", "eve"):
+        with pytest.raises(RegistryError):
+            access.login(basic(name, "wrong"))
+    assert made == [ITERATIONS, ITERATIONS]
