@@ -53,7 +53,7 @@ class Identity:
     port: int
     eligible: bool = True
     leads: bool = False
-    #: What an instance that has the members' secret says of itself, and nobody else can say.
+    #: What an instance that has the members' secret says of itself: without the secret it cannot be made.
     proof: str = ""
 
     @property
@@ -72,7 +72,7 @@ class Identity:
         return row | {"proof": self.proof} if self.proof else row
 
     def proven(self, members: Members | None) -> Identity:
-        """Return the identity with its proof. Without a secret nobody can prove anything."""
+        """Return the identity with its proof. Without a secret there are no proofs."""
         if members is None:
             return self
         bare = replace(self, proof="")
@@ -183,7 +183,7 @@ class Election:
         try:
             member, leader = assigned_from(assignment, self._secret)
         except ValueError as fault:
-            # Whoever led goes on: an assignment that any member of the group can make displaces nobody.
+            # The leader before it goes on: an assignment that any member of the group can make displaces no leader.
             logger.warning("the election of the leader: %s", fault)
         else:
             if leader is not None and leader.url == self._identity.url and member != self._member.id:

@@ -1,8 +1,11 @@
-"""Numbers from outside: of a path, a query, a request's JSON, a record of the topic. Ids and versions are int32, as in the wire format."""
+"""Numbers and JSON from outside: of a path, a query, a request's JSON, a record of the topic. Ids and versions are int32, as in the wire format."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from typing import Any
 
 from ottla.registry.errors import RegistryError
 
@@ -36,3 +39,27 @@ def version_of(value: object) -> int:
     if number is None or (number <= 0 and number != LATEST):
         raise RegistryError("invalid_version", str(value)[:100] if isinstance(value, str | int | float) else "")
     return number
+
+
+def json_from(data: bytes) -> Any:
+    """Return the JSON of a body. What no answer and no record can hold again is refused: NaN, 1e999, half of a surrogate pair.
+
+    Raises:
+        ValueError: it is no JSON, or has such a value.
+    """
+    made = json.loads(data, parse_constant=_no_number, parse_float=_finite)
+    if b"\\ud" in data.lower():
+        try:
+            json.dumps(made, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is no character") from None
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text[:20]} is no number")

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 ELECTION_S_MAX = 5.0
 #: A registration is checked so often while others change what it was compared with.
 RECHECKS_MAX = 5
-#: In place of the differences, which show an earlier version to somebody who may write and not read.
+#: In place of the differences, which show an earlier version to a user who may write and not read.
 NOT_READABLE = "an earlier version, which the user may not read"
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class Registry:
     ) -> tuple[Version, int]:
         """Register a schema: the version that it has, and the offset that a reader must have.
 
-        It is checked before the write lock is taken, so that nobody waits for a slow check. Under the lock the state makes the
+        It is checked before the write lock is taken, so that no other write waits for a slow check. Under the lock the state makes the
         questions again: what was found counts if they are the same, and they are asked again otherwise.
         """
 

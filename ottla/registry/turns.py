@@ -14,7 +14,7 @@ WAITING_MAX = 100
 
 
 class Turns:
-    """`places` are used at one time, and at most one of them by one party."""
+    """Places of which each party uses at most one at a time."""
 
     def __init__(self, places: int) -> None:
         self._free = places

@@ -1,4 +1,4 @@
-"""Paths: their parts are told apart before they are unescaped, so that a subject may have a slash or a percent sign in its name."""
+"""Paths: they are split before their parts are unescaped, so that a subject may have a slash or a percent sign in its name."""
 
 from __future__ import annotations
 

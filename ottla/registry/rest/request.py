@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +10,7 @@ from starlette.requests import Request
 
 from ottla.registry.access import Access
 from ottla.registry.errors import RegistryError
-from ottla.registry.numbers import int32
+from ottla.registry.numbers import int32, json_from
 from ottla.registry.registry import Registry, Who
 from ottla.registry.registry_state import State
 from ottla.registry.subjects import context_of, is_valid, normal
@@ -59,7 +57,7 @@ class Call:
 
     def json(self) -> Any:
         try:
-            return _strict_json(self.body)
+            return json_from(self.body)
         except (ValueError, RecursionError) as fault:
             raise RegistryError("body", str(fault)[:200]) from None
 
@@ -89,27 +87,3 @@ class Call:
         if number is None:  # as JAX-RS answers
             raise RegistryError("no_such_path")
         return number
-
-
-def _strict_json(data: bytes) -> Any:
-    """Return the JSON of a body. What no answer and no record can hold again is refused: NaN, 1e999, half of a surrogate pair.
-
-    Raises:
-        ValueError: it is no JSON, or has such a value.
-    """
-    made = json.loads(data, parse_constant=_no_number, parse_float=_finite)
-    if b"\\ud" in data.lower():
-        try:
-            json.dumps(made, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair is no character") from None
-    return made
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text[:20]} is no number")
