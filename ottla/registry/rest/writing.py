@@ -42,9 +42,7 @@ async def compatible(call: Call) -> Any:
         number = version_of(named)
         found = state.version(subject, number)
         if found is None and number > 0:
-            raise RegistryError(
-                "version" if state.versions(subject) else "subject", number if state.versions(subject) else subject
-            )
+            raise RegistryError("version", number)
         earlier = [] if found is None else [found]
     try:
         messages = await call.registry.incompatibilities(

@@ -68,6 +68,7 @@ def test_configurations_modes_and_compatibility(registry: Instance) -> None:
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in verbose["messages"][0]
     assert ask("POST", check, record("b")) == {"is_compatible": False}
     assert rejected("POST", f"{check}/9", record("b")) == 40402
+    assert rejected("POST", "/compatibility/subjects/none/versions/1", record("b")) == 40402
     assert rejected("POST", f"{check}/1", {"schema": "{"}) == 42201
     assert ask("DELETE", "/config/conf") == {"compatibilityLevel": "FORWARD"}
     assert rejected("DELETE", "/config/conf") == 40408
