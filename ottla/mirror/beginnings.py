@@ -59,7 +59,7 @@ class Beginnings:
         self._source = source
         self._known_ends = known_ends
         self._say = say
-        self._told: set[tuple[TopicPartition, Position]] = set()
+        self._reported: set[tuple[TopicPartition, Position]] = set()
 
     async def of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
@@ -80,8 +80,12 @@ class Beginnings:
             topic_id = leaders.topic_id(place[0])
             if (place in refused and place not in ends) or (place in same and place not in parted):
                 continue
-            at = self._begin(place, found.get(place), topic_id, first, ends.get(place), parted.get(place))
-            begins[place] = Begin(at, leaders.of(place).epoch)
+            point, epoch = parted.get(place), leaders.of(place).epoch
+            if place in same and epoch < same[place].epoch:
+                # The leader is of an epoch before the position's: the source was restored, and where both part is not known.
+                point = Position(first, topic_id)
+            at = self._begin(place, found.get(place), topic_id, first, ends.get(place), point)
+            begins[place] = Begin(at, epoch)
             self.out_of_range.discard(place)
         return begins
 
@@ -111,36 +115,38 @@ class Beginnings:
             unread = max(0, self._known_ends.get(place, at) - at)
             why = "its topic was deleted and created again"
             why += f", and {unread} offsets of the deleted one were not mirrored" if unread else ""
-            if self._tell(place, position, f"{why}; the new one is mirrored from offset {first} on"):
+            if self._report(place, position, f"{why}; the new one is mirrored from offset {first} on"):
                 self.losses.recreated += 1
                 self.losses.offsets += unread
             return Position(first, topic_id)
         if at < first:
             why = f"{first - at} offsets from {at} on were deleted by retention before they were mirrored"
-            if self._tell(place, position, f"{why}; it goes on at offset {first}"):
+            if self._report(place, position, f"{why}; it goes on at offset {first}"):
                 self.losses.offsets += first - at
             return Position(first, topic_id)
         if parted is None and end is not None and at > end:
-            # Without an epoch nobody knows where they part: a topic of the same id was cut, another one is mirrored from its beginning.
+            # Without an epoch it is not known where they part: a topic of the same id was cut, another one is mirrored from its beginning.
             parted = Position(end if position.topic_id is not None else first, topic_id)
             if position.topic_id is None:
                 why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"
-                if self._tell(place, position, f"{why}; it goes on at offset {first}"):
+                if self._report(place, position, f"{why}; it goes on at offset {first}"):
                     self.losses.recreated += 1
                 return parted
         if parted is not None and parted.next_offset < at:
             begin = max(first, parted.next_offset)
             why = f"the source has lost offsets {parted.next_offset} to {at - 1}, which are in the target"
-            if self._tell(place, position, f"{why} (an unclean election, or a restored source); it goes on at {begin}"):
+            if self._report(
+                place, position, f"{why} (an unclean election, or a restored source); it goes on at {begin}"
+            ):
                 self.losses.cut += 1
             return Position(begin, topic_id, parted.epoch)
         return position._replace(topic_id=topic_id)
 
-    def _tell(self, place: TopicPartition, position: Position, text: str) -> bool:
+    def _report(self, place: TopicPartition, position: Position, text: str) -> bool:
         """Say it once for each position. Returns whether it was said now."""
-        if (place, position) in self._told:
+        if (place, position) in self._reported:
             return False
-        self._told.add((place, position))
+        self._reported.add((place, position))
         self._say(f"{place[0]}-{place[1]}: {text}")
         return True
 
@@ -170,7 +176,7 @@ class Beginnings:
     async def _parted(
         self, leaders: Leaders, positions: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, Position | None]:
-        """Return where the epoch of each position ends in the source, None where nobody knows; without those whose leader does not answer."""
+        """Return where the epoch of each position ends in the source, None where it is not known; without those whose leader does not answer."""
 
         def request(rows: dict[str, list[int]]) -> object:
             return OffsetForLeaderEpochRequest(

@@ -146,7 +146,7 @@ class Lane:
         )
 
     def look_again(self, place: TopicPartition) -> None:
-        """Find out anew where a partition goes on. What was read of it and is not in a transaction yet is dropped."""
+        """Find out again where a partition goes on. What was read of it and is not in a transaction yet is dropped."""
         self._again.add(place)
         self._changed.set()
 

@@ -4,7 +4,7 @@ A name does not say where a topic came from then, but a worker of a mirror is a 
 says there what it brings (`Brings`). So a mirror that keeps names looks in its source for the groups of others that read from its target.
 Cluster ids are compared, as the aliases are each command's own. What no longer runs is no danger: a direction can be turned around.
 
-Whoever may read with one group can join it and say anything. So a group counts only if it has a mirror's name for the alias that it
+Each user that may read with one group can join it and say anything. So a group counts only if it has a mirror's name for the alias that it
 gives, and the cluster has the positions topic of that mirror, which takes rights to make. Expressions of others are matched by RE2, in
 linear time.
 """

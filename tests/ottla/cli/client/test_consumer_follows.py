@@ -143,7 +143,7 @@ async def test_a_cluster_that_is_away_for_longer_than_the_time_limit_ends_the_re
         await read(consumer, brokers, 1)
 
 
-async def test_a_topic_that_was_created_again_and_is_longer_is_read_from_its_beginning_and_that_is_told() -> None:
+async def test_a_topic_that_was_created_again_and_is_longer_is_read_from_its_beginning_and_is_listed() -> None:
     brokers = Brokers()
     consumer = following(brokers)
     brokers.log += [b"old 1", b"old 2", b"old 3"]

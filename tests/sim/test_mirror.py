@@ -1,0 +1,106 @@
+"""The mirror in virtual time: histories with faults, and mistakes that they must notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.cli.client.consumer import BatchConsumer
+from ottla.cli.client.fetched import Batches
+from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.mirror.beginnings import Beginnings
+from ottla.mirror.lane import Lane
+from ottla.mirror.positions import Position, Positions
+from ottla.mirror.shares import lane_of
+from tests.sim.mirror_history import MirrorBroken, play
+
+SEEDS = range(12)
+#: A mistake must be noticed by one of so many seeds.
+MUTANT_SEEDS = 40
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def stale_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rows are handed out after a wait, and a lane takes what it does not expect."""
+    poll, take = BatchConsumer.poll_batches, Lane.put
+
+    async def late(self: BatchConsumer) -> list[Batches]:
+        rows = await poll(self)
+        await asyncio.sleep(1.0)
+        return rows
+
+    def put(self: Lane, batches: Batches) -> None:
+        if batches[:2] in self.expected and batches.topic_id == self.positions[batches[:2]].topic_id:
+            self.expected[batches[:2]] = batches.position
+        take(self, batches)
+
+    patch.setattr(BatchConsumer, "poll_batches", late)
+    patch.setattr(Lane, "put", put)
+
+
+def names_raise(patch: pytest.MonkeyPatch) -> None:
+    """An answer about a topic that is not known ends the worker."""
+
+    def name_of(self: Leaders, topic_id: bytes) -> str:
+        return {found: name for name, found in self._topic_ids.items()}[topic_id]
+
+    patch.setattr(Leaders, "name_of", name_of)
+
+
+def _stored(patch: pytest.MonkeyPatch, change: Callable[[Position], Position]) -> None:
+    of = Beginnings.of
+
+    async def changed(
+        self: Beginnings, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
+    ) -> Any:
+        return await of(self, places, {place: change(row) for place, row in found.items()})
+
+    patch.setattr(Beginnings, "of", changed)
+
+
+def positions_by_name(patch: pytest.MonkeyPatch) -> None:
+    """The id of the topic is not compared."""
+    _stored(patch, lambda row: row._replace(topic_id=None))
+
+
+def no_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A source that was cut is not asked where both part."""
+    _stored(patch, lambda row: row._replace(epoch=-1))
+
+
+def latest_without_position(patch: pytest.MonkeyPatch) -> None:
+    """Each lane that begins has its partitions begin at their ends again, where nothing has come yet."""
+    read = Positions.read
+
+    async def forgetful(self: Positions) -> dict[TopicPartition, Position]:
+        found = await read(self)
+        return {place: row for place, row in found.items() if row.epoch >= 0}
+
+    async def nothing_begun(self: Any, lane: int, found: Iterable[TopicPartition]) -> Any:
+        if not self.options.from_latest:
+            return None
+        places = {place for place in self.catalogue.source_places if lane_of(place) == lane} - set(found)
+        return await self._beginnings.latest(places)
+
+    patch.setattr(Positions, "read", forgetful)
+    patch.setattr("ottla.mirror.worker.Worker.latest_of", nothing_begun)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_record_is_in_the_target_once_and_in_order_or_its_absence_is_said(seed: int) -> None:
+    play(seed)
+
+
+@pytest.mark.parametrize("mutant", [stale_rows, names_raise, positions_by_name, no_epochs, latest_without_position])
+def test_a_mistake_is_noticed(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for seed in range(MUTANT_SEEDS):
+        try:
+            play(seed)
+        except MirrorBroken:
+            return
+    pytest.fail(f"{mutant.__name__} was noticed by none of {MUTANT_SEEDS} seeds")
