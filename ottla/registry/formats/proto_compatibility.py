@@ -15,10 +15,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from proto_schema_parser import ast
-
 from ottla.registry.formats.parsed import Difference
-from ottla.registry.formats.proto_text import of_kind
+from ottla.registry.formats.proto_nodes import (
+    Enum,
+    EnumValue,
+    Extension,
+    Field,
+    File,
+    Group,
+    Identifier,
+    MapField,
+    Message,
+    OneOf,
+    Option,
+    of_kind,
+)
 
 #: Differences after which data that was written before can still be read.
 COMPATIBLE = frozenset(
@@ -74,9 +85,10 @@ class Member:
     name: str
     number: int
     type: str
-    label: str | None = None
+    label: str = ""
     key: str | None = None
     oneof: str | None = None
+    is_group: bool = False
 
 
 @dataclass(slots=True)
@@ -100,10 +112,10 @@ class Type:
 class Types:
     """All types that a file can name, by their full names."""
 
-    def __init__(self, file: ast.File, imported: Mapping[str, ast.File]) -> None:
+    def __init__(self, file: File, imported: Mapping[str, File]) -> None:
         self._found: dict[str, Type] = {}
         for row in (*imported.values(), file):
-            self._add(package_of(row), (), row.file_elements)
+            self._add(row.package, (), row.elements)
 
     def find(self, package: str, scope: Scope, name: str) -> Type | None:
         """Find a type as Protobuf does: in the innermost scope first, then outwards."""
@@ -117,40 +129,40 @@ class Types:
         return None
 
     def _add(self, package: str, scope: Scope, elements: Iterable[Any]) -> None:
-        for node in of_kind(elements, ast.Message, ast.Enum, ast.Group):
+        for node in of_kind(elements, Message, Enum, Group):
             inner = (*scope, node.name)
             name = ".".join([package, *inner] if package else inner)
             self._found[name] = _type(name, package, node)
-            if not isinstance(node, ast.Enum):
+            if not isinstance(node, Enum):
                 self._add(package, inner, node.elements)
-
-
-def package_of(file: ast.File) -> str:
-    return "".join(row.name for row in of_kind(file.file_elements, ast.Package)[:1])
+        for outer in of_kind(elements, OneOf, Extension):  # their groups are messages of this scope
+            self._add(package, scope, of_kind(outer.elements, Group))
 
 
 def _type(name: str, package: str, node: Any) -> Type:
-    made = Type(name, package, node, isinstance(node, ast.Enum))
+    made = Type(name, package, node, isinstance(node, Enum))
     if made.is_enum:
         return made
     for row in node.elements:
-        if isinstance(row, ast.OneOf):
+        if isinstance(row, OneOf):
             made.oneofs[row.name] = []
-            for part in of_kind(row.elements, ast.Field):
+            for part in of_kind(row.elements, Field, Group):
                 made.oneofs[row.name].append(part.number)
                 made.members[part.number] = _member(part, row.name)
-        elif isinstance(row, ast.Field | ast.MapField):
+        elif isinstance(row, Field | MapField | Group):
             made.members[row.number] = _member(row, None)
-    if any(row.name == "map_entry" and row.value is True for row in of_kind(node.elements, ast.Option)):
+    if any(row.name == "map_entry" and row.value == Identifier("true") for row in of_kind(node.elements, Option)):
         types = {row.name: row.type for row in made.members.values()}
         made.entry = (types.get("key", "string"), types.get("value", "string"))
     return made
 
 
-def _member(row: ast.Field | ast.MapField, oneof: str | None) -> Member:
-    if isinstance(row, ast.MapField):
-        return Member(row.name, row.number, row.value_type, None, row.key_type)
-    return Member(row.name, row.number, row.type, row.cardinality.value if row.cardinality else None, None, oneof)
+def _member(row: Field | MapField | Group, oneof: str | None) -> Member:
+    if isinstance(row, MapField):
+        return Member(row.name, row.number, row.value_type, key=row.key_type)
+    if isinstance(row, Group):
+        return Member(row.name.lower(), row.number, row.name, row.label, oneof=oneof, is_group=True)
+    return Member(row.name, row.number, row.type, row.label, oneof=oneof)
 
 
 # -- The comparison --------------------------------------------------------------------------------------------------------
@@ -181,8 +193,8 @@ class _Comparison:
     def elements(self, old: Iterable[Any], new: Iterable[Any]) -> None:
         """Compare the messages and enums that two files, or two messages, declare."""
         old_rows, new_rows = list(old), list(new)
-        olds = {row.name: index for index, row in enumerate(of_kind(old_rows, ast.Message))}
-        news = {row.name: index for index, row in enumerate(of_kind(new_rows, ast.Message))}
+        olds = {row.name: index for index, row in enumerate(of_kind(old_rows, Message))}
+        news = {row.name: index for index, row in enumerate(of_kind(new_rows, Message))}
         for name in dict.fromkeys([*olds, *news]):
             with self._inside(name):
                 if name not in news:
@@ -193,7 +205,7 @@ class _Comparison:
                     self._declared(name)
                     if olds[name] != news[name]:
                         self._add("MESSAGE_MOVED")
-        old_enums, new_enums = ({row.name: row for row in of_kind(rows, ast.Enum)} for rows in (old_rows, new_rows))
+        old_enums, new_enums = ({row.name: row for row in of_kind(rows, Enum)} for rows in (old_rows, new_rows))
         for name in dict.fromkeys([*old_enums, *new_enums]):
             with self._inside(name):
                 if name not in new_enums:
@@ -284,11 +296,13 @@ class _Comparison:
         found = side.find(self._scope, member.type) if member.key is None and member.type not in SCALAR_KINDS else None
         if found is None or found.entry is None:
             return member
-        return Member(member.name, member.number, found.entry[1], None, found.entry[0])
+        return Member(member.name, member.number, found.entry[1], key=found.entry[0])
 
     def _kind(self, side: _Side, member: Member) -> str:
         if member.key is not None:
             return "map"
+        if member.is_group:
+            return "group"
         if member.type in SCALAR_KINDS:
             return "scalar"
         found = side.find(self._scope, member.type)
@@ -298,7 +312,7 @@ class _Comparison:
         old_kind = SCALAR_KINDS.get(was.type, SCALAR_KINDS["enum"])
         if old_kind != SCALAR_KINDS.get(now.type, SCALAR_KINDS["enum"]):
             self._add("FIELD_SCALAR_KIND_CHANGED")
-        elif was.label is not None and now.label is not None and was.label != now.label:
+        elif was.label and now.label and was.label != now.label:
             self._add("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if old_kind == "text" else "FIELD_NUMERIC_LABEL_CHANGED")
 
     def _messages(self, was: Member, now: Member) -> None:
@@ -321,8 +335,8 @@ class _Comparison:
         if any(row.kind not in COMPATIBLE for row in inner.found):
             self._add("FIELD_NAMED_TYPE_CHANGED")
 
-    def _enum(self, old: ast.Enum, new: ast.Enum) -> None:
-        olds, news = ({row.number: row.name for row in of_kind(enum.elements, ast.EnumValue)} for enum in (old, new))
+    def _enum(self, old: Enum, new: Enum) -> None:
+        olds, news = ({row.number: row.name for row in of_kind(enum.elements, EnumValue)} for enum in (old, new))
         for number in sorted({*olds, *news}):
             with self._at(str(number)):
                 if number not in news:
@@ -351,14 +365,14 @@ class _Comparison:
             self._scope = before
 
 
-def compare(old: ast.File, old_types: Types, new: ast.File, new_types: Types) -> list[Difference]:
+def compare(old: File, old_types: Types, new: File, new_types: Types) -> list[Difference]:
     """Return the differences of two versions of a file, the compatible ones too."""
-    comparison = _Comparison(_Side(old_types, package_of(old)), _Side(new_types, package_of(new)))
-    if package_of(old) != package_of(new):
+    comparison = _Comparison(_Side(old_types, old.package), _Side(new_types, new.package))
+    if old.package != new.package:
         comparison._add("PACKAGE_CHANGED")
-    comparison.elements(old.file_elements, new.file_elements)
+    comparison.elements(old.elements, new.elements)
     return comparison.found
 
 
 def _required(member: Member, what: str) -> str:
-    return f"REQUIRED_FIELD_{what}" if member.label == "REQUIRED" else f"FIELD_{what}"
+    return f"REQUIRED_FIELD_{what}" if member.label == "required" else f"FIELD_{what}"

@@ -1,23 +1,34 @@
-"""Protobuf schemas as descriptors: what clients send and ask for (base64 of a FileDescriptorProto), and what decodes values.
+"""Protobuf schemas as descriptors: what clients ask for (base64 of a FileDescriptorProto), and what decodes values.
 
-The protobuf library checks a descriptor when it is added to a pool: types that are not there, numbers that are used twice. Options
-that need an extension's definition, such as `(google.api.http)`, are in the text only.
+The protobuf library checks a descriptor when it is added to a pool: types that are not there, numbers that are used twice.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError
-from proto_schema_parser import ast
 
 from ottla.registry.formats.parsed import InvalidSchema
-from ottla.registry.formats.proto_text import ENUM_MAX, TAG_MAX, of_kind, range_of
+from ottla.registry.formats.proto_nodes import (
+    Enum,
+    EnumValue,
+    Extension,
+    ExtensionRange,
+    Field,
+    File,
+    Group,
+    Import,
+    MapField,
+    Message,
+    Method,
+    OneOf,
+    Option,
+    Reserved,
+    Service,
+    of_kind,
+)
+from ottla.registry.formats.proto_options import default_text, set_options, string_of
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
@@ -37,149 +48,161 @@ SCALARS = {
     "sint32": FieldProto.TYPE_SINT32,
     "sint64": FieldProto.TYPE_SINT64,
 }
-SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 LABELS = {
-    "OPTIONAL": FieldProto.LABEL_OPTIONAL,
-    "REQUIRED": FieldProto.LABEL_REQUIRED,
-    "REPEATED": FieldProto.LABEL_REPEATED,
+    "": FieldProto.LABEL_OPTIONAL,
+    "optional": FieldProto.LABEL_OPTIONAL,
+    "required": FieldProto.LABEL_REQUIRED,
+    "repeated": FieldProto.LABEL_REPEATED,
 }
+EDITIONS = {"2023": descriptor_pb2.EDITION_2023, "2024": descriptor_pb2.EDITION_2024}
+_GROUP = FieldProto.TYPE_GROUP
 #: The file that a schema is in a pool.
 DEFAULT_NAME = "default"
 
 
-# -- From text to a descriptor ---------------------------------------------------------------------------------------------
+def to_descriptor(file: File, name: str) -> descriptor_pb2.FileDescriptorProto:
+    """Return the descriptor of a parsed file, its names as they were written.
 
-
-def to_descriptor(file: ast.File, name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Return the descriptor of a parsed file, its names as they were written."""
-    elements = file.file_elements
-    made = descriptor_pb2.FileDescriptorProto(name=name, syntax=file.syntax or "proto2")
-    if made.syntax == "proto2":
-        made.ClearField("syntax")
-    made.package = "".join(row.name for row in of_kind(elements, ast.Package)[:1])
-    for row in of_kind(elements, ast.Import):
-        if row.public:
-            made.public_dependency.append(len(made.dependency))
+    Raises:
+        InvalidSchema: an option of descriptor.proto or a default is wrong.
+    """
+    elements = file.elements
+    made = descriptor_pb2.FileDescriptorProto(name=name, package=file.package)
+    if file.edition:
+        made.syntax, made.edition = "editions", EDITIONS[file.edition]
+    elif file.syntax == "proto3":
+        made.syntax = "proto3"
+    for row in of_kind(elements, Import):
+        if row.kind == "option":
+            made.option_dependency.append(row.name)
+            continue
+        if row.kind:
+            indexes = made.public_dependency if row.kind == "public" else made.weak_dependency
+            indexes.append(len(made.dependency))
         made.dependency.append(row.name)
-    builder = _Builder(file.syntax == "proto3")
-    for row in of_kind(elements, ast.Message):
-        builder.message(made.message_type.add(), row.name, row.elements)
-    for row in of_kind(elements, ast.Enum):
-        builder.enum(made.enum_type.add(), row)
-    for row in of_kind(elements, ast.Extension):
-        builder.extension(made.extension, row)
-    for row in of_kind(elements, ast.Service):
-        _service(made.service.add(), row)
-    _options(made, elements)
+    builder = _Builder(file)
+    for row in elements:
+        match row:
+            case Message():
+                builder.message(made.message_type.add(), row)
+            case Enum():
+                builder.enum(made.enum_type.add(), row)
+            case Extension():
+                builder.extension(made.extension, made.message_type, row)
+            case Service():
+                _service(made.service.add(), row)
+    set_options(made, of_kind(elements, Option))
     return made
 
 
 class _Builder:
     """Fills descriptors of one file from the nodes of its text."""
 
-    def __init__(self, is_proto3: bool) -> None:
-        self._is_proto3 = is_proto3
+    def __init__(self, file: File) -> None:
+        self._is_proto3 = file.syntax == "proto3"
 
-    def message(self, made: Any, name: str, elements: Sequence[Any]) -> None:
-        made.name = name
+    def message(self, made: Any, row: Message | Group) -> None:
+        made.name = row.name
         optional: list[Any] = []
-        for row in elements:
-            match row:
-                case ast.Field():
-                    self._field(made.field.add(), row)
-                    if self._is_proto3 and row.cardinality is ast.FieldCardinality.OPTIONAL:
+        for part in row.elements:
+            match part:
+                case Field():
+                    self._field(made.field.add(), part)
+                    if self._is_proto3 and part.label == "optional":
                         optional.append(made.field[-1])
-                case ast.MapField():
-                    self._map(made, row)
-                case ast.Group():
-                    self._group(made, row)
-                case ast.OneOf():
-                    self._oneof(made, row)
-                case ast.Message():
-                    self.message(made.nested_type.add(), row.name, row.elements)
-                case ast.Enum():
-                    self.enum(made.enum_type.add(), row)
-                case ast.Extension():
-                    self.extension(made.extension, row)
-                case ast.ExtensionRange():
-                    for text in row.ranges:
-                        first, last = range_of(text, TAG_MAX)
-                        made.extension_range.add(start=first, end=last + 1)
-                case ast.Reserved():
-                    made.reserved_name.extend(row.names)
-                    for text in row.ranges:
-                        first, last = range_of(text, TAG_MAX)
+                case MapField():
+                    self._map(made, part)
+                case Group():
+                    self._group(made.field.add(), made.nested_type, part)
+                case OneOf():
+                    self._oneof(made, part)
+                case Message():
+                    self.message(made.nested_type.add(), part)
+                case Enum():
+                    self.enum(made.enum_type.add(), part)
+                case Extension():
+                    self.extension(made.extension, made.nested_type, part)
+                case ExtensionRange():
+                    for first, last in part.ranges:
+                        set_options(made.extension_range.add(start=first, end=last + 1), part.options)
+                case Reserved():
+                    made.reserved_name.extend(part.names)
+                    for first, last in part.ranges:
                         made.reserved_range.add(start=first, end=last + 1)
+        names = {each.name for each in (*made.field, *made.oneof_decl)}
         for field in optional:  # their oneofs stand after all others
+            name = f"_{field.name.removeprefix('_')}"
+            while name in names:
+                name = f"X{name}"
+            names.add(name)
             field.proto3_optional = True
             field.oneof_index = len(made.oneof_decl)
-            made.oneof_decl.add(name=f"_{field.name}")
-        _options(made, elements)
+            made.oneof_decl.add(name=name)
+        _visible(made, row)
+        set_options(made, of_kind(row.elements, Option))
 
-    def enum(self, made: Any, row: ast.Enum) -> None:
+    def enum(self, made: Any, row: Enum) -> None:
         made.name = row.name
-        for value in of_kind(row.elements, ast.EnumValue):
-            part = made.value.add(name=value.name, number=value.number)
-            _options(part, value.options)
-        for reserved in of_kind(row.elements, ast.EnumReserved):
+        for value in of_kind(row.elements, EnumValue):
+            set_options(made.value.add(name=value.name, number=value.number), value.options)
+        for reserved in of_kind(row.elements, Reserved):
             made.reserved_name.extend(reserved.names)
-            for text in reserved.ranges:
-                first, last = range_of(text, ENUM_MAX)
+            for first, last in reserved.ranges:
                 made.reserved_range.add(start=first, end=last)
-        _options(made, row.elements)
+        _visible(made, row)
+        set_options(made, of_kind(row.elements, Option))
 
-    def extension(self, made: Any, row: ast.Extension) -> None:
-        for field in of_kind(row.elements, ast.Field):
+    def extension(self, made: Any, nested: Any, row: Extension) -> None:
+        """Add the fields of an extension, and to `nested` the messages of its groups."""
+        for field in of_kind(row.elements, Field, Group):
             part = made.add()
-            self._field(part, field)
-            part.extendee = row.typeName
+            if isinstance(field, Group):
+                self._group(part, nested, field)
+            else:
+                self._field(part, field)
+                part.proto3_optional = self._is_proto3 and field.label == "optional"
+                if not part.proto3_optional:
+                    part.ClearField("proto3_optional")
+            part.extendee = row.type_name
 
-    def _field(self, made: Any, row: ast.Field) -> None:
+    def _field(self, made: Any, row: Field) -> None:
         made.name, made.number = row.name, row.number
-        made.label = LABELS[row.cardinality.value] if row.cardinality else FieldProto.LABEL_OPTIONAL
+        made.label = LABELS[row.label]
         if row.type in SCALARS:
             made.type = SCALARS[row.type]
         else:
             made.type_name = row.type  # the library finds out whether it is a message or an enum
         for option in row.options:
             if option.name == "json_name":
-                made.json_name = str(option.value)
+                made.json_name = string_of(option)
             elif option.name == "default":
-                made.default_value = (
-                    option.value.name if isinstance(option.value, ast.Identifier) else _plain(option.value)
-                )
-        _options(made, row.options)
+                made.default_value = default_text(row.type, option.value)
+        set_options(made, row.options)
 
-    def _map(self, made: Any, row: ast.MapField) -> None:
+    def _map(self, made: Any, row: MapField) -> None:
+        if row.key_type in ("float", "double", "bytes") or row.key_type not in SCALARS:
+            raise InvalidSchema(f"Key in map fields cannot be {row.key_type}")
         entry = made.nested_type.add(name=entry_name(row.name))
         entry.options.map_entry = True
-        self._field(entry.field.add(), ast.Field("key", 1, row.key_type))
-        self._field(entry.field.add(), ast.Field("value", 2, row.value_type))
-        made.field.add(
-            name=row.name,
-            number=row.number,
-            label=FieldProto.LABEL_REPEATED,
-            type=FieldProto.TYPE_MESSAGE,
-            type_name=entry.name,
-        )
+        self._field(entry.field.add(), Field("key", 1, row.key_type))
+        self._field(entry.field.add(), Field("value", 2, row.value_type))
+        field = made.field.add()
+        self._field(field, Field(row.name, row.number, entry.name, "repeated", row.options))
+        field.type = FieldProto.TYPE_MESSAGE
 
-    def _group(self, made: Any, row: ast.Group) -> Any:
-        self.message(made.nested_type.add(), row.name, row.elements)
-        label = LABELS[row.cardinality.value] if row.cardinality else FieldProto.LABEL_OPTIONAL
-        return made.field.add(
-            name=row.name.lower(), number=row.number, label=label, type=FieldProto.TYPE_GROUP, type_name=row.name
-        )
+    def _group(self, made: Any, nested: Any, row: Group) -> None:
+        self.message(nested.add(), row)
+        self._field(made, Field(row.name.lower(), row.number, row.name, row.label, row.options))
+        made.type = FieldProto.TYPE_GROUP
 
-    def _oneof(self, made: Any, row: ast.OneOf) -> None:
+    def _oneof(self, made: Any, row: OneOf) -> None:
         index = len(made.oneof_decl)
-        made.oneof_decl.add(name=row.name)
-        for member in row.elements:
-            if isinstance(member, ast.Field):
+        set_options(made.oneof_decl.add(name=row.name), of_kind(row.elements, Option))
+        for member in of_kind(row.elements, Field, Group):
+            if isinstance(member, Field):
                 self._field(made.field.add(), member)
-            elif isinstance(member, ast.Group):
-                self._group(made, member)
             else:
-                continue
+                self._group(made.field.add(), made.nested_type, member)
             made.field[-1].oneof_index = index
 
 
@@ -188,157 +211,65 @@ def entry_name(field: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
-def _service(made: Any, row: ast.Service) -> None:
+def _visible(made: Any, row: Message | Group | Enum) -> None:
+    visibility = "" if isinstance(row, Group) else row.visibility
+    if visibility:
+        made.visibility = descriptor_pb2.SymbolVisibility.Value(f"VISIBILITY_{visibility.upper()}")
+
+
+def _service(made: Any, row: Service) -> None:
     made.name = row.name
-    for method in of_kind(row.elements, ast.Method):
-        part = made.method.add(
-            name=method.name,
-            input_type=method.input_type.type,
-            output_type=method.output_type.type,
-            client_streaming=method.input_type.stream,
-            server_streaming=method.output_type.stream,
-        )
-        _options(part, method.elements)
-    _options(made, row.elements)
+    for method in of_kind(row.elements, Method):
+        part = made.method.add(name=method.name, input_type=method.input_type, output_type=method.output_type)
+        if method.input_stream:
+            part.client_streaming = True
+        if method.output_stream:
+            part.server_streaming = True
+        set_options(part, method.options)
+    set_options(made, of_kind(row.elements, Option))
 
 
-def _options(made: Any, elements: Sequence[Any]) -> None:
-    """Set the options that descriptor.proto itself has."""
-    known = type(made.options).DESCRIPTOR.fields_by_name
-    for row in of_kind(elements, ast.Option):
-        field = known.get(row.name)
-        if field is None or field.message_type is not None or field.is_repeated:
-            continue
-        value = row.value
-        try:
-            if field.type == FieldDescriptor.TYPE_ENUM:
-                value = field.enum_type.values_by_name[value.name].number
-            setattr(made.options, row.name, value)
-        except (KeyError, AttributeError, TypeError, ValueError):
-            raise InvalidSchema(f"option {row.name} has a wrong value") from None
+def sorted_descriptor(made: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
+    """Return a descriptor without what the order of a text alone makes: fields, values and ranges by number, names by letters."""
+    copy = descriptor_pb2.FileDescriptorProto()
+    copy.CopyFrom(made)
+    kinds = {name: (index in made.public_dependency) for index, name in enumerate(made.dependency)}
+    copy.ClearField("dependency")
+    copy.ClearField("public_dependency")
+    copy.dependency.extend(sorted(f"{'public ' if public else ''}{name}" for name, public in kinds.items()))
+    copy.extension.sort(key=_place)
+    enums: list[Any] = list(copy.enum_type)
+    waiting: list[Any] = list(copy.message_type)
+    while waiting:
+        row = waiting.pop()
+        oneofs = [each.name for each in row.oneof_decl]
+        for field in row.field:
+            if field.HasField("oneof_index"):  # by name: the oneofs themselves are sorted, too
+                field.oneof_index = sorted(oneofs).index(oneofs[field.oneof_index])
+        row.oneof_decl.sort(key=lambda each: each.name)
+        row.field.sort(key=_place)
+        row.extension.sort(key=_place)
+        # Entries of maps and messages of groups are made with their fields. The order of other messages is that of indexes in values.
+        made_by_fields = {
+            each.type_name.rpartition(".")[2] for each in (*row.field, *row.extension) if each.type == _GROUP
+        }
+        made_by_fields |= {each.name for each in row.nested_type if each.options.map_entry}
+        names = {each.name: each.name if each.name in made_by_fields else "" for each in row.nested_type}
+        row.nested_type.sort(key=lambda each, names=names: names[each.name])
+        row.extension_range.sort(key=lambda each: each.start)
+        _sort_reserved(row)
+        enums += row.enum_type
+        waiting += row.nested_type
+    for enum in enums:
+        enum.value.sort(key=lambda each: (each.number, each.name))
+        _sort_reserved(enum)
+    return copy
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _sort_reserved(made: Any) -> None:
+    made.reserved_range.sort(key=lambda each: each.start)
+    made.reserved_name.sort()
 
 
-# -- From a descriptor to text ---------------------------------------------------------------------------------------------
-
-
-def decode_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Return the descriptor that clients send in place of a text; None if it is none."""
-    try:
-        read = base64.b64decode(text, validate=True)
-        return descriptor_pb2.FileDescriptorProto.FromString(read) if read else None
-    except (binascii.Error, DecodeError, ValueError):
-        return None
-
-
-def from_descriptor(made: descriptor_pb2.FileDescriptorProto) -> ast.File:
-    """Return the nodes of a descriptor."""
-    elements: list[Any] = [ast.Package(made.package)] if made.package else []
-    public = set(made.public_dependency)
-    elements += [ast.Import(name, public=index in public) for index, name in enumerate(made.dependency)]
-    elements += _option_nodes(made.options)
-    elements += [_message_node(row) for row in made.message_type]
-    elements += [_enum_node(row) for row in made.enum_type]
-    elements += _extension_nodes(made.extension)
-    for service in made.service:
-        rows: list[Any] = [
-            ast.Method(
-                row.name,
-                ast.MessageType(row.input_type, row.client_streaming),
-                ast.MessageType(row.output_type, row.server_streaming),
-                _option_nodes(row.options),
-            )
-            for row in service.method
-        ]
-        elements.append(ast.Service(service.name, _option_nodes(service.options) + rows))
-    return ast.File(syntax=made.syntax or "proto2", file_elements=elements)
-
-
-def _message_node(made: Any) -> ast.Message:
-    entries = {row.name: row for row in made.nested_type if row.options.map_entry}
-    elements: list[Any] = _option_nodes(made.options)
-    ranges = [_range(row.start, row.end - 1, TAG_MAX) for row in made.reserved_range]
-    if ranges or made.reserved_name:
-        elements.append(ast.Reserved(ranges, list(made.reserved_name)))
-    elements += [ast.ExtensionRange([_range(row.start, row.end - 1, TAG_MAX)]) for row in made.extension_range]
-    oneofs = [ast.OneOf(row.name) for row in made.oneof_decl]
-    for field in made.field:
-        entry = entries.get(field.type_name.rpartition(".")[2])
-        if entry is not None and field.label == FieldProto.LABEL_REPEATED:
-            elements.append(ast.MapField(field.name, field.number, _type_of(entry.field[0]), _type_of(entry.field[1])))
-        elif field.HasField("oneof_index") and not field.proto3_optional:
-            oneofs[field.oneof_index].elements.append(_field_node(field, labelled=False))
-        else:
-            elements.append(_field_node(field, labelled=made_label(field)))
-    elements += [row for row in oneofs if row.elements]
-    elements += [_message_node(row) for row in made.nested_type if row.name not in entries]
-    elements += [_enum_node(row) for row in made.enum_type]
-    return ast.Message(made.name, elements + _extension_nodes(made.extension))
-
-
-def made_label(field: Any) -> bool:
-    """Whether the label of a field stands in its text: in proto3 that of an ordinary field does not."""
-    return bool(field.label != FieldProto.LABEL_OPTIONAL or field.proto3_optional)
-
-
-def _field_node(field: Any, labelled: bool) -> ast.Field:
-    label = None
-    if labelled:
-        label = ast.FieldCardinality(next(name for name, number in LABELS.items() if number == field.label))
-    options = _option_nodes(field.options)
-    if field.HasField("default_value"):
-        options.append(
-            ast.Option(
-                "default",
-                ast.Identifier(field.default_value) if field.type != FieldProto.TYPE_STRING else field.default_value,
-            )
-        )
-    default_name = "".join(part[:1].upper() + part[1:] for part in field.name.split("_"))
-    default_name = default_name[:1].lower() + default_name[1:] if not field.name.startswith("_") else default_name
-    if field.HasField("json_name") and field.json_name != default_name:
-        options.append(ast.Option("json_name", field.json_name))
-    return ast.Field(field.name, field.number, _type_of(field), label, options)
-
-
-def _type_of(field: Any) -> str:
-    name: str = SCALAR_NAMES.get(field.type) or field.type_name
-    return name
-
-
-def _enum_node(made: Any) -> ast.Enum:
-    elements: list[Any] = _option_nodes(made.options)
-    ranges = [_range(row.start, row.end, ENUM_MAX) for row in made.reserved_range]
-    if ranges or made.reserved_name:
-        elements.append(ast.EnumReserved(ranges, list(made.reserved_name)))
-    return ast.Enum(
-        made.name, elements + [ast.EnumValue(row.name, row.number, _option_nodes(row.options)) for row in made.value]
-    )
-
-
-def _extension_nodes(rows: Sequence[Any]) -> list[Any]:
-    found: dict[str, ast.Extension] = {}
-    for row in rows:
-        found.setdefault(row.extendee, ast.Extension(row.extendee)).elements.append(
-            _field_node(row, labelled=made_label(row))
-        )
-    return list(found.values())
-
-
-def _option_nodes(options: Any) -> list[Any]:
-    rows: list[Any] = []
-    for field, value in options.ListFields():
-        if field.is_extension or field.message_type is not None or field.is_repeated or field.name == "map_entry":
-            continue
-        if field.type == FieldDescriptor.TYPE_ENUM:
-            value = ast.Identifier(field.enum_type.values_by_number[value].name)
-        rows.append(ast.Option(field.name, value))
-    return rows
-
-
-def _range(first: int, last: int, largest: int) -> str:
-    return str(first) if first == last else f"{first} to {'max' if last >= largest else last}"
+def _place(field: Any) -> tuple[str, int, str]:
+    return field.extendee, field.number, field.name

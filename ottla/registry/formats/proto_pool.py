@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_descriptor import to_descriptor
-from ottla.registry.formats.proto_text import parse_proto
+from ottla.registry.formats.proto_parser import parse_proto
 
 #: Files that every registry has built in, by the folder of their import and the package that brings them.
 LIBRARY_FOLDERS = {"google/protobuf/": "google.protobuf.", "google/type/": "google.type."}
@@ -52,7 +52,19 @@ message Decimal {
   int32 scale = 3;
 }
 """
-OWN_FILES = {"confluent/meta.proto": META, "confluent/type/decimal.proto": DECIMAL}
+VARIANT = """syntax = "proto3";
+package confluent.type;
+
+message Variant {
+  bytes metadata = 1;
+  bytes value = 2;
+}
+"""
+OWN_FILES = {
+    "confluent/meta.proto": META,
+    "confluent/type/decimal.proto": DECIMAL,
+    "confluent/type/variant.proto": VARIANT,
+}
 
 
 @cache
@@ -89,7 +101,7 @@ def make_pool(
         if row.name in entered:
             raise InvalidSchema(f"file {row.name} imports itself")
         entered.add(row.name)
-        for name in row.dependency:
+        for name in (*row.dependency, *row.option_dependency):
             needed = dependencies.get(name) or built_in(name)
             if needed is None:
                 raise InvalidSchema(f"No dependency found for '{name}'")

@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from google.protobuf import descriptor_pb2
-from proto_schema_parser import ast
 
-from ottla.registry.formats import proto_compatibility
-from ottla.registry.formats.parsed import ParsedSchema
-from ottla.registry.formats.proto_descriptor import DEFAULT_NAME, decode_base64, from_descriptor, to_descriptor
+from ottla.registry.formats import proto_compatibility, proto_rules
+from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
+from ottla.registry.formats.proto_descriptor import DEFAULT_NAME, sorted_descriptor, to_descriptor
+from ottla.registry.formats.proto_from_descriptor import decode_base64, from_descriptor
+from ottla.registry.formats.proto_nodes import File
+from ottla.registry.formats.proto_parser import parse_proto
 from ottla.registry.formats.proto_pool import built_in, make_pool
-from ottla.registry.formats.proto_text import Printer, parse_proto
+from ottla.registry.formats.proto_text import Printer
 
 
 class ProtobufSchema:
@@ -24,6 +26,7 @@ class ProtobufSchema:
 
     def __init__(self, text: str, dependencies: Mapping[str, str]) -> None:
         self.file = _read(text)
+        self._texts = dependencies
         self._dependencies = {name: _read(row) for name, row in dependencies.items()}
 
     @cached_property
@@ -32,10 +35,9 @@ class ProtobufSchema:
 
     def normalized(self) -> str:
         types = self.types()
-        package = proto_compatibility.package_of(self.file)
 
         def resolve(scope: tuple[str, ...], name: str) -> str:
-            found = types.find(package, scope, name)
+            found = types.find(self.file.package, scope, name)
             return "." + found.name if found is not None else name
 
         return Printer(resolve).print(self.file)
@@ -51,7 +53,15 @@ class ProtobufSchema:
         return [row.text for row in found if row.kind not in proto_compatibility.COMPATIBLE]
 
     def check(self) -> None:
-        self.pool()
+        made = self.descriptor()
+        proto_rules.check_descriptor(made)
+        for text in (self.canonical, self.normalized()):
+            again = ProtobufSchema(text, self._texts)
+            if sorted_descriptor(again.descriptor()) != sorted_descriptor(made) or text not in (
+                again.canonical,
+                again.normalized(),
+            ):
+                raise InvalidSchema("the schema would be kept as another one than was sent")
 
     def types(self) -> proto_compatibility.Types:
         """Return the types that this file can name: its own, and those of all that it imports."""
@@ -66,12 +76,13 @@ class ProtobufSchema:
         """Return the descriptor with all types resolved."""
         made = descriptor_pb2.FileDescriptorProto()
         self.pool().FindFileByName(DEFAULT_NAME).CopyToProto(made)
+        _keep_defaults(made, to_descriptor(self.file, DEFAULT_NAME))
         return made
 
-    def _built_in(self) -> dict[str, ast.File]:
+    def _built_in(self) -> dict[str, File]:
         """Return the files that come with the registry, of those that are imported."""
-        found: dict[str, ast.File] = {}
-        waiting = [name for row in (self.file, *self._dependencies.values()) for name in imports_of(row)]
+        found: dict[str, File] = {}
+        waiting = [name for row in (self.file, *self._dependencies.values()) for name in row.imports]
         while waiting:
             name = waiting.pop()
             made = built_in(name) if name not in found and name not in self._dependencies else None
@@ -81,11 +92,23 @@ class ProtobufSchema:
         return found
 
 
-def imports_of(file: ast.File) -> list[str]:
-    return [row.name for row in file.file_elements if isinstance(row, ast.Import)]
+def _keep_defaults(made: Any, written: Any) -> None:
+    """Set the defaults as protoc writes them: the library gives 9.9999999999999995e-08 for 1e-07."""
+    waiting = [(made, written)]
+    while waiting:
+        resolved, source = waiting.pop()
+        is_file = isinstance(resolved, descriptor_pb2.FileDescriptorProto)
+        rows = list(zip(resolved.extension, source.extension, strict=True))
+        if not is_file:
+            rows += zip(resolved.field, source.field, strict=True)
+        for field, given in rows:
+            if given.HasField("default_value"):
+                field.default_value = given.default_value
+        name = "message_type" if is_file else "nested_type"
+        waiting += zip(getattr(resolved, name), getattr(source, name), strict=True)
 
 
-def _read(text: str) -> ast.File:
+def _read(text: str) -> File:
     """Return the file of a text, or of a descriptor in base64."""
     made = decode_base64(text)
     return parse_proto(text) if made is None else from_descriptor(made)

@@ -1,4 +1,4 @@
-"""Protobuf's text: parsed by proto-schema-parser, and printed in the layout in which Confluent's registry keeps it.
+"""Protobuf's text in the layout in which Confluent's registry keeps it.
 
 The printed text has no comments and a fixed order (package, imports, options, messages, enums, extensions, services). It is the
 identity of a schema: two texts that print alike are one schema.
@@ -10,62 +10,38 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from proto_schema_parser import ast
-from proto_schema_parser.parser import Parser
-
-from ottla.registry.formats.parsed import InvalidSchema
-
-TAG_MAX = (1 << 29) - 1
-ENUM_MAX = (1 << 31) - 1
+from ottla.registry.formats.proto_nodes import (
+    ENUM_MAX,
+    TAG_MAX,
+    Element,
+    Enum,
+    EnumValue,
+    Extension,
+    ExtensionRange,
+    Field,
+    File,
+    Group,
+    Identifier,
+    Import,
+    Literal,
+    MapField,
+    Message,
+    Method,
+    Number,
+    OneOf,
+    Option,
+    Package,
+    Range,
+    Reserved,
+    Service,
+    Value,
+    is_message_set,
+    of_kind,
+)
+from ottla.registry.formats.proto_tokens import quoted
 
 #: It gives the full name of a type that is named in a scope.
 Resolve = Callable[[tuple[str, ...], str], str]
-Element = Any  # the nodes of proto_schema_parser.ast, which has no common class
-
-
-class _Raise:
-    """Raises the first error of the lexer or the parser, which otherwise print it and go on (an ErrorListener of antlr4)."""
-
-    def syntaxError(self, recognizer: object, symbol: object, line: int, column: int, text: str, fault: object) -> None:
-        raise InvalidSchema(f"Syntax error in :{line}:{column + 1}: {text}")
-
-    def ignore(self, *arguments: object) -> None:
-        """What the parser reports about its own speed is of no interest."""
-
-    reportAmbiguity = reportAttemptingFullContext = reportContextSensitivity = ignore
-
-
-def parse_proto(text: str) -> ast.File:
-    """Parse a .proto file.
-
-    Raises:
-        InvalidSchema: it is not valid; the text says where.
-    """
-    listener = _Raise()
-
-    def set_up(recognizer: Any) -> None:
-        recognizer.removeErrorListeners()
-        recognizer.addErrorListener(listener)
-
-    try:
-        file = Parser(setup_lexer=set_up, setup_parser=set_up).parse(text)
-    except RecursionError:
-        raise InvalidSchema("the schema is nested too deeply") from None
-    except (ValueError, AttributeError, TypeError) as fault:
-        raise InvalidSchema(str(fault)) from None
-    if file.syntax not in (None, "proto2", "proto3"):
-        raise InvalidSchema(f"unexpected syntax: {file.syntax}")
-    if not text.strip():
-        raise InvalidSchema("the schema is empty")
-    return file
-
-
-def of_kind(elements: Iterable[Element], *kinds: type) -> list[Any]:
-    """Return the elements of these classes, in their order."""
-    return [element for element in elements if isinstance(element, kinds)]
-
-
-# -- Printing ------------------------------------------------------------------------------------------------------------
 
 
 class Printer:
@@ -74,35 +50,36 @@ class Printer:
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self._scope: tuple[str, ...] = ()
+        self._has_edition = False
 
-    def print(self, file: ast.File) -> str:
-        blocks = [self._head(file)]
-        elements = file.file_elements
-        imports = [self._import(row) for row in self._ordered(of_kind(elements, ast.Import), key=lambda row: row.name)]
+    def print(self, file: File) -> str:
+        self._has_edition = bool(file.edition)
+        elements = file.elements
+        imports = [self._import(row) for row in self._ordered(of_kind(elements, Import), key=lambda row: row.name)]
         # Public imports stand after the others.
         imports.sort(key=lambda line: line.startswith("import public"))
-        blocks.append("".join(dict.fromkeys(imports) if self._resolve else imports))
-        blocks.append("".join(self._options(elements)))
-        blocks.append(
-            "".join(map(self._message, of_kind(elements, ast.Message)))
-            + "".join(map(self._enum, of_kind(elements, ast.Enum)))
-        )
-        blocks.append("".join(map(self._extension, of_kind(elements, ast.Extension))))
-        blocks.append("".join(map(self._service, of_kind(elements, ast.Service))))
+        blocks = [
+            self._head(file),
+            "".join(dict.fromkeys(imports) if self._resolve else imports),
+            self._options(elements),
+            self._types(elements),
+            self._extensions(elements),
+            "".join(map(self._service, of_kind(elements, Service))),
+        ]
         return "\n".join(block for block in blocks if block)
 
-    def _head(self, file: ast.File) -> str:
+    def _head(self, file: File) -> str:
         lines = []
-        if file.edition is not None:
+        if file.edition:
             lines.append(f'edition = "{file.edition}";\n')
-        elif file.syntax is not None and not (self._resolve and file.syntax == "proto2"):
+        elif file.syntax and not (self._resolve and file.syntax == "proto2"):
             lines.append(f'syntax = "{file.syntax}";\n')
-        lines += [f"package {row.name};\n" for row in of_kind(file.file_elements, ast.Package)]
+        lines += [f"package {row.name};\n" for row in of_kind(file.elements, Package)]
         return "".join(lines)
 
     @staticmethod
-    def _import(row: ast.Import) -> str:
-        return f'import {"public " if row.public else ""}"{row.name}";\n'
+    def _import(row: Import) -> str:
+        return f"import {row.kind + ' ' if row.kind else ''}{quoted(row.name.encode())};\n"
 
     def _ordered(self, rows: list[Any], key: Callable[[Any], Any]) -> list[Any]:
         return sorted(rows, key=key) if self._resolve else rows
@@ -110,125 +87,182 @@ class Printer:
     def _name(self, name: str) -> str:
         return self._resolve(self._scope, name) if self._resolve else name
 
-    def _message(self, message: ast.Message) -> str:
-        self._scope = (*self._scope, message.name)
-        elements = message.elements
-        fields = of_kind(elements, ast.Field, ast.MapField)
-        oneofs = of_kind(elements, ast.OneOf)
-        if self._resolve:
-            oneofs = sorted(
-                (row for row in oneofs if _members(row)), key=lambda row: min(x.number for x in _members(row))
-            )
+    def _types(self, elements: Sequence[Element]) -> str:
+        messages = map(self._message, of_kind(elements, Message))
+        return "".join(messages) + "".join(map(self._enum, of_kind(elements, Enum)))
+
+    def _message(self, message: Message) -> str:
+        visibility = f"{message.visibility} " if message.visibility else ""
+        return _braces(f"{visibility}message {message.name}", self._body(message.name, message.elements))
+
+    def _body(self, name: str, elements: Sequence[Element]) -> list[str]:
+        """Return the blocks of a message or a group."""
+        self._scope = (*self._scope, name)
+        largest = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
+        fields = self._ordered(of_kind(elements, Field, MapField), key=lambda row: row.number)
+        oneofs = self._ordered(of_kind(elements, OneOf), key=lambda row: min(part.number for part in _members(row)))
+        groups = self._ordered(of_kind(elements, Group), key=lambda row: row.number)
         blocks = [
-            "".join(self._reserved(elements, ast.Reserved, TAG_MAX)),
-            "".join(self._options(elements)),
-            "".join(map(self._field, self._ordered(fields, key=lambda row: row.number))),
+            self._reserved(elements, largest),
+            self._options(elements),
+            "".join(map(self._field, fields)),
             "".join(map(self._oneof, oneofs)),
-            "".join(map(self._group, of_kind(elements, ast.Group))),
-            "".join(self._ranges(of_kind(elements, ast.ExtensionRange), "extensions", TAG_MAX)),
-            "".join(map(self._extension, of_kind(elements, ast.Extension))),
-            "".join(map(self._message, of_kind(elements, ast.Message)))
-            + "".join(map(self._enum, of_kind(elements, ast.Enum))),
+            "".join(map(self._group, groups)),
+            self._extension_ranges(of_kind(elements, ExtensionRange), largest),
+            self._extensions(elements),
+            self._types(elements),
         ]
         self._scope = self._scope[:-1]
-        return _braces(f"message {message.name}", blocks)
+        return blocks
 
-    def _enum(self, enum: ast.Enum) -> str:
-        values = of_kind(enum.elements, ast.EnumValue)
-        values = self._ordered(values, key=lambda row: (row.number, row.name))
+    def _enum(self, enum: Enum) -> str:
+        values = self._ordered(of_kind(enum.elements, EnumValue), key=lambda row: (row.number, row.name))
         rows = [f"{row.name} = {row.number}{self._in_brackets(row.options)};\n" for row in values]
-        reserved = "".join(self._reserved(enum.elements, ast.EnumReserved, ENUM_MAX))
-        return _braces(f"enum {enum.name}", [reserved + "".join(self._options(enum.elements)) + "".join(rows)])
+        visibility = f"{enum.visibility} " if enum.visibility else ""
+        block = self._reserved(enum.elements, ENUM_MAX) + self._options(enum.elements) + "".join(rows)
+        return _braces(f"{visibility}enum {enum.name}", [block])
 
-    def _field(self, field: ast.Field | ast.MapField) -> str:
-        if isinstance(field, ast.MapField):
+    def _field(self, field: Field | MapField) -> str:
+        if isinstance(field, MapField):
             kind = f"map<{field.key_type}, {self._name(field.value_type)}>"
         else:
-            label = f"{field.cardinality.value.lower()} " if field.cardinality else ""
-            kind = label + self._name(field.type)
-        # Confluent's prints these two after the other options.
-        options = sorted(
-            field.options,
-            key=lambda row: ("default", "json_name").index(row.name) + 1 if row.name in ("default", "json_name") else 0,
-        )
-        return f"{kind} {field.name} = {field.number}{self._in_brackets(options)};\n"
+            kind = _label(field.label) + self._name(field.type)
+        return f"{kind} {field.name} = {field.number}{self._in_brackets(_special_last(field.options))};\n"
 
-    def _oneof(self, oneof: ast.OneOf) -> str:
-        rows = self._ordered(of_kind(oneof.elements, ast.Field), key=lambda row: row.number)
-        groups = of_kind(oneof.elements, ast.Group)
+    def _oneof(self, oneof: OneOf) -> str:
+        rows = self._ordered(of_kind(oneof.elements, Field), key=lambda row: row.number)
+        groups = self._ordered(of_kind(oneof.elements, Group), key=lambda row: row.number)
         blocks = [
-            "".join(self._options(oneof.elements)),
+            self._options(oneof.elements),
             "".join(map(self._field, rows)),
             "".join(map(self._group, groups)),
         ]
         return _braces(f"oneof {oneof.name}", blocks)
 
-    def _group(self, group: ast.Group) -> str:
-        label = f"{group.cardinality.value.lower()} " if group.cardinality else ""
-        rows = self._ordered(of_kind(group.elements, ast.Field, ast.MapField), key=lambda row: row.number)
-        return _braces(f"{label}group {group.name} = {group.number}", ["".join(map(self._field, rows))])
+    def _group(self, group: Group) -> str:
+        head = f"{_label(group.label)}group {group.name} = {group.number}{self._in_brackets(group.options)}"
+        return _braces(head, self._body(group.name, group.elements))
 
-    def _extension(self, extension: ast.Extension) -> str:
-        rows = self._ordered(of_kind(extension.elements, ast.Field), key=lambda row: row.number)
-        return _braces(f"extend {self._name(extension.typeName)}", ["".join(map(self._field, rows))])
+    def _extensions(self, elements: Sequence[Element]) -> str:
+        rows = [(self._name(row.type_name), row.elements) for row in of_kind(elements, Extension)]
+        if self._resolve:
+            joined: dict[str, list[Element]] = {}
+            for name, parts in rows:
+                joined.setdefault(name, []).extend(parts)
+            rows = list(joined.items())
+        return "".join(self._extension(name, parts) for name, parts in rows)
 
-    def _service(self, service: ast.Service) -> str:
-        methods = "".join(map(self._method, of_kind(service.elements, ast.Method)))
-        return _braces(f"service {service.name}", ["".join(self._options(service.elements)), methods])
+    def _extension(self, name: str, elements: Sequence[Element]) -> str:
+        fields = self._ordered(of_kind(elements, Field), key=lambda row: row.number)
+        groups = self._ordered(of_kind(elements, Group), key=lambda row: row.number)
+        return _braces(f"extend {name}", ["".join(map(self._field, fields)), "".join(map(self._group, groups))])
 
-    def _method(self, method: ast.Method) -> str:
-        def side(kind: ast.MessageType) -> str:
-            return f"({'stream ' if kind.stream else ''}{self._name(kind.type)})"
+    def _service(self, service: Service) -> str:
+        methods = "".join(map(self._method, of_kind(service.elements, Method)))
+        return _braces(f"service {service.name}", [self._options(service.elements), methods])
 
-        options = "".join(self._options(method.elements))
+    def _method(self, method: Method) -> str:
+        def side(name: str, stream: bool) -> str:
+            return f"({'stream ' if stream else ''}{self._name(name)})"
+
+        options = self._options(method.options)
         body = f" {{\n{_indented(options)}}}" if options else ""
-        return f"rpc {method.name} {side(method.input_type)} returns {side(method.output_type)}{body};\n"
+        sides = side(method.input_type, method.input_stream), side(method.output_type, method.output_stream)
+        return f"rpc {method.name} {sides[0]} returns {sides[1]}{body};\n"
 
-    def _reserved(self, elements: Sequence[Element], kind: type, last: int) -> list[str]:
-        rows = of_kind(elements, kind)
-        names = [f'"{name}"' for row in rows for name in row.names]
+    # -- Numbers and options -------------------------------------------------------------------------------------------
+
+    def _reserved(self, elements: Sequence[Element], largest: int) -> str:
+        rows = of_kind(elements, Reserved)
         if self._resolve:
-            ranges = sorted({text for row in rows for text in row.ranges}, key=lambda text: range_of(text, last))
-            return [f"reserved {_range_text(text, last)};\n" for text in ranges] + [
-                f"reserved {name};\n" for name in sorted(names)
-            ]
-        return [
-            f"reserved {', '.join([*(f'{text}' for text in row.ranges), *(chr(34) + name + chr(34) for name in row.names)])};\n"
-            for row in rows
-        ]
+            ranges = sorted({part for row in rows for part in row.ranges})
+            names = sorted({name for row in rows for name in row.names})
+            rows = [*(Reserved([part], []) for part in ranges), *(Reserved([], [name]) for name in names)]
+        return "".join(f"reserved {', '.join(self._reserved_parts(row, largest))};\n" for row in rows)
 
-    def _ranges(self, rows: Sequence[ast.ExtensionRange], word: str, last: int) -> list[str]:
+    def _reserved_parts(self, row: Reserved, largest: int) -> list[str]:
+        names = row.names if self._has_edition else [quoted(name.encode()) for name in row.names]
+        return [*(_range_text(part, largest) for part in row.ranges), *names]
+
+    def _extension_ranges(self, rows: Sequence[ExtensionRange], largest: int) -> str:
         if self._resolve:
-            ranges = sorted({text for row in rows for text in row.ranges}, key=lambda text: range_of(text, last))
-            return [f"{word} {_range_text(text, last)};\n" for text in ranges]
-        return [f"{word} {', '.join(row.ranges)}{self._in_brackets(row.options)};\n" for row in rows]
+            rows = sorted(
+                (ExtensionRange([part], row.options) for row in rows for part in row.ranges), key=lambda row: row.ranges
+            )
+        texts = [", ".join(_range_text(part, largest) for part in row.ranges) for row in rows]
+        return "".join(
+            f"extensions {text}{self._in_brackets(row.options)};\n" for text, row in zip(texts, rows, strict=True)
+        )
 
-    def _options(self, elements: Sequence[Element]) -> list[str]:
-        options = self._ordered(of_kind(elements, ast.Option), key=lambda row: row.name)
-        return [f"option {row.name} = {_value(row.value)};\n" for row in options]
+    def _options(self, elements: Sequence[Element]) -> str:
+        rows = self._ordered(of_kind(elements, Option), key=lambda row: row.name)
+        return "".join(f"option {self._assigned(row)};\n" for row in rows)
 
-    def _in_brackets(self, options: Sequence[ast.Option]) -> str:
-        if not options:
-            return ""
-        rows = [f"{row.name} = {_value(row.value)}" for row in self._ordered(list(options), key=lambda row: row.name)]
-        if len(rows) == 1:
-            return f" [{rows[0]}]"
-        return " [\n" + _indented(",\n".join(rows) + "\n") + "]"
+    def _in_brackets(self, options: Sequence[Option]) -> str:
+        rows = [self._assigned(row) for row in self._ordered(list(options), key=lambda row: row.name)]
+        return f" {_listed(rows)}" if rows else ""
+
+    def _assigned(self, option: Option) -> str:
+        value = option.value
+        text = _listed([self._value(row) for row in value]) if isinstance(value, list) else self._value(value)
+        return f"{option.name} = {text}"
+
+    def _value(self, value: Value) -> str:
+        if isinstance(value, bytes):
+            return quoted(value)
+        if isinstance(value, Number):
+            return number_text(value.value) if self._resolve else value.text
+        if isinstance(value, Identifier):
+            return value.name
+        if isinstance(value, list):
+            if self._resolve and len(value) == 1:
+                return self._value(value[0])
+            return "[\n" + _indented(",\n".join(map(self._value, value)) + "\n" if value else "") + "]"
+        rows = [f"{name}: {self._value(part)}" for name, part in self._ordered(_joined(value), key=lambda row: row[0])]
+        return "{\n" + _indented(",\n".join(rows) + "\n" if rows else "") + "}"
 
 
-def range_of(text: str, last: int) -> tuple[int, int]:
-    """Return the first and the last number of "7", "8 to 10" or "100 to max"."""
-    first, _, end = text.partition(" to ")
-    return int(first, 0), int(first, 0) if not end else last if end.strip() == "max" else int(end, 0)
+def _joined(literal: Literal) -> list[tuple[str, Any]]:
+    """Return the fields of a literal, each once: the values of a repeated one as a list."""
+    found: dict[str, Any] = {}
+    for name, value in literal.fields:
+        if name in found:
+            rows = found[name] if isinstance(found[name], list) else [found[name]]
+            found[name] = [*rows, *(value if isinstance(value, list) else [value])]
+        else:
+            found[name] = value
+    return list(found.items())
 
 
-def _range_text(text: str, last: int) -> str:
-    first, end = range_of(text, last)
-    return str(first) if first == end else f"{first} to {'max' if end == last else end}"
+def number_text(value: int | float) -> str:
+    """Return a number in the shortest form that is read as the same one."""
+    if isinstance(value, int) or not math.isfinite(value):
+        return str(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def _members(oneof: ast.OneOf) -> list[Any]:
-    return of_kind(oneof.elements, ast.Field, ast.Group)
+def _special_last(options: Iterable[Option]) -> list[Option]:
+    """Confluent's registry prints these two after the other options."""
+    order = {"default": 1, "json_name": 2}
+    return sorted(options, key=lambda row: order.get(row.name, 0))
+
+
+def _range_text(row: Range, largest: int) -> str:
+    if row.first == row.last:
+        return str(row.first)
+    return f"{row.first} to {'max' if row.last == largest else row.last}"
+
+
+def _label(label: str) -> str:
+    return f"{label} " if label else ""
+
+
+def _members(oneof: OneOf) -> list[Any]:
+    return of_kind(oneof.elements, Field, Group)
+
+
+def _listed(rows: Sequence[str]) -> str:
+    return f"[{rows[0]}]" if len(rows) == 1 else "[\n" + _indented(",\n".join(rows) + "\n" if rows else "") + "]"
 
 
 def _braces(head: str, blocks: Sequence[str]) -> str:
@@ -237,25 +271,5 @@ def _braces(head: str, blocks: Sequence[str]) -> str:
 
 
 def _indented(text: str) -> str:
-    return "".join(f"  {line}\n" if line else "\n" for line in text.splitlines())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, float):
-        if math.isinf(value) or math.isnan(value):
-            return str(value)
-        return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
-    if isinstance(value, ast.Identifier):
-        return str(value.name)
-    if isinstance(value, ast.MessageLiteral):
-        rows = [
-            f"{row.name}: {_value(row.value)}" for row in value.elements if isinstance(row, ast.MessageLiteralField)
-        ]
-        return "{\n" + _indented(",\n".join(rows) + "\n") + "}" if rows else "{}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return str(value)
+    # Not splitlines(): strings hold characters that end a line there and not in a .proto text.
+    return "".join(f"  {line}\n" if line else "\n" for line in text.split("\n")[:-1])

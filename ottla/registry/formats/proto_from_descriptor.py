@@ -1,0 +1,192 @@
+"""The nodes of a descriptor: what clients send in place of a text, and the files that come as generated code."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.message import DecodeError
+
+from ottla.registry.formats.parsed import InvalidSchema
+from ottla.registry.formats.proto_descriptor import EDITIONS, LABELS, SCALARS, FieldProto
+from ottla.registry.formats.proto_nodes import (
+    Element,
+    Enum,
+    EnumValue,
+    Extension,
+    ExtensionRange,
+    Field,
+    File,
+    Group,
+    Import,
+    MapField,
+    Message,
+    Method,
+    OneOf,
+    Option,
+    Package,
+    Range,
+    Reserved,
+    Service,
+)
+from ottla.registry.formats.proto_options import default_node, option_nodes
+
+SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
+LABEL_NAMES = {number: name for name, number in LABELS.items()}
+EDITION_NAMES = {number: name for name, number in EDITIONS.items()}
+
+
+def decode_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """Return the descriptor that clients send in place of a text; None if it is none."""
+    try:
+        read = base64.b64decode(text, validate=True)
+        return descriptor_pb2.FileDescriptorProto.FromString(read) if read else None
+    except (binascii.Error, DecodeError, ValueError):
+        return None
+
+
+def from_descriptor(made: descriptor_pb2.FileDescriptorProto) -> File:
+    """Return the nodes of a descriptor.
+
+    Raises:
+        InvalidSchema: it names what no text has.
+    """
+    try:
+        return _Reader(made).file()
+    except (KeyError, IndexError, ValueError) as fault:
+        raise InvalidSchema(f"wrong descriptor: {fault}") from None
+
+
+class _Reader:
+    def __init__(self, made: descriptor_pb2.FileDescriptorProto) -> None:
+        self._made = made
+        self._is_proto2 = made.syntax in ("", "proto2")
+
+    def file(self) -> File:
+        made = self._made
+        elements: list[Element] = [Package(made.package)] if made.package else []
+        for index, name in enumerate(made.dependency):
+            kind = "weak" if index in made.weak_dependency else ""
+            elements.append(Import(name, "public" if index in made.public_dependency else kind))
+        elements += [Import(name, "option") for name in made.option_dependency]
+        elements += option_nodes(made.options)
+        groups = _groups(made.extension, made.message_type)
+        elements += [self._message(row) for row in made.message_type if row.name not in groups]
+        elements += [_enum(row) for row in made.enum_type]
+        elements += self._extensions(made.extension, groups)
+        elements += [_service(row) for row in made.service]
+        if made.syntax == "editions":
+            return File("", EDITION_NAMES[made.edition], elements)
+        return File(made.syntax or "proto2", "", elements)
+
+    def _message(self, made: Any) -> Message:
+        return Message(made.name, self._elements(made), _visibility(made))
+
+    def _elements(self, made: Any) -> list[Element]:
+        entries = {row.name: row for row in made.nested_type if row.options.map_entry}
+        groups = _groups((*made.field, *made.extension), made.nested_type)
+        elements: list[Element] = list(option_nodes(made.options))
+        elements += _reserved(made, 1)
+        elements += [
+            ExtensionRange([Range(row.start, row.end - 1)], option_nodes(row.options)) for row in made.extension_range
+        ]
+        oneofs = [OneOf(row.name, list(option_nodes(row.options))) for row in made.oneof_decl]
+        for field in made.field:
+            entry = entries.get(field.type_name.rpartition(".")[2])
+            if entry is not None and field.label == FieldProto.LABEL_REPEATED:
+                key, value = (_type_of(part) for part in entry.field)
+                elements.append(MapField(field.name, field.number, key, value, self._options(field)))
+            elif field.HasField("oneof_index") and not field.proto3_optional:
+                oneof = oneofs[field.oneof_index]
+                if not any(isinstance(row, Field | Group) for row in oneof.elements):
+                    elements.append(oneof)
+                oneof.elements.append(self._field(field, groups, labelled=False))
+            else:
+                elements.append(self._field(field, groups))
+        elements += [
+            self._message(row) for row in made.nested_type if row.name not in entries and row.name not in groups
+        ]
+        elements += [_enum(row) for row in made.enum_type]
+        return elements + self._extensions(made.extension, groups)
+
+    def _field(self, made: Any, groups: dict[str, Any], *, labelled: bool = True) -> Field | Group:
+        label = LABEL_NAMES[made.label] if labelled and self._has_label(made) else ""
+        group = groups.get(made.type_name.rpartition(".")[2]) if made.type == FieldProto.TYPE_GROUP else None
+        if group is not None:
+            return Group(group.name, made.number, label, self._options(made), self._elements(group))
+        return Field(made.name, made.number, _type_of(made), label, self._options(made))
+
+    def _has_label(self, made: Any) -> bool:
+        """Whether the label of a field stands in the text: outside of proto2, that of an ordinary field does not."""
+        return bool(made.label != FieldProto.LABEL_OPTIONAL or made.proto3_optional or self._is_proto2)
+
+    @staticmethod
+    def _options(made: Any) -> list[Option]:
+        options = option_nodes(made.options)
+        if made.HasField("default_value"):
+            options.append(Option("default", default_node(SCALAR_NAMES.get(made.type, ""), made.default_value)))
+        if made.HasField("json_name") and made.json_name != _json_name(made.name) and not made.extendee:
+            options.append(Option("json_name", made.json_name.encode()))
+        return options
+
+    def _extensions(self, rows: Sequence[Any], groups: dict[str, Any]) -> list[Element]:
+        found: dict[str, Extension] = {}
+        for row in rows:
+            found.setdefault(row.extendee, Extension(row.extendee)).elements.append(self._field(row, groups))
+        return list(found.values())
+
+
+def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the messages that stand in the text as groups of these fields, by their names."""
+    names = {
+        row.type_name.rpartition(".")[2]
+        for row in fields
+        if row.type == FieldProto.TYPE_GROUP and row.name == row.type_name.rpartition(".")[2].lower()
+    }
+    return {row.name: row for row in messages if row.name in names}
+
+
+def _json_name(name: str) -> str:
+    """Return the name that a field has in JSON if none is said."""
+    head, *rest = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _type_of(field: Any) -> str:
+    name: str = SCALAR_NAMES.get(field.type) or field.type_name
+    return name
+
+
+def _enum(made: Any) -> Enum:
+    values = [EnumValue(row.name, row.number, option_nodes(row.options)) for row in made.value]
+    return Enum(made.name, [*option_nodes(made.options), *_reserved(made, 0), *values], _visibility(made))
+
+
+def _reserved(made: Any, beyond: int) -> list[Element]:
+    """Return the reserved numbers and names. `beyond`: by how much the end of a range is more than its last number."""
+    ranges = [Range(row.start, row.end - beyond) for row in made.reserved_range]
+    rows: list[Element] = [Reserved(ranges, [])] if ranges else []
+    return [*rows, Reserved([], list(made.reserved_name))] if made.reserved_name else rows
+
+
+def _visibility(made: Any) -> str:
+    return {1: "local", 2: "export"}.get(made.visibility, "")
+
+
+def _service(made: Any) -> Service:
+    rows: list[Element] = list(option_nodes(made.options))
+    rows += [
+        Method(
+            row.name,
+            row.input_type,
+            row.output_type,
+            row.client_streaming,
+            row.server_streaming,
+            option_nodes(row.options),
+        )
+        for row in made.method
+    ]
+    return Service(made.name, rows)

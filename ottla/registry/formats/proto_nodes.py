@@ -1,0 +1,199 @@
+"""What a .proto file consists of: its declarations in the order of the text, without comments.
+
+Numbers of fields, values and ranges are integers. Options keep their values as written, because what a custom option means is in
+another file: a `Number` keeps its digits, a string is the bytes that its literals stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.registry.formats.proto_tokens import integer
+
+TAG_MAX = (1 << 29) - 1
+ENUM_MAX = (1 << 31) - 1
+ENUM_MIN = -(1 << 31)
+
+Element = Any  # the nodes below, which need no common class
+
+
+class Range(NamedTuple):
+    """Numbers of `reserved` or `extensions`, both ends included. The last one of `to max` depends on where it stands."""
+
+    first: int
+    last: int
+
+
+class Number(NamedTuple):
+    """A number of an option: its digits as they were written, and its sign."""
+
+    text: str
+
+    @property
+    def value(self) -> int | float:
+        digits = self.text.removeprefix("-")
+        sign = -1 if digits != self.text else 1
+        is_integer = digits.isdecimal() or digits[:2] in ("0x", "0X")
+        return sign * (integer(digits) if is_integer else float(digits))
+
+
+class Identifier(NamedTuple):
+    """A word as a value: of an enum, true, false, inf, nan; or -inf, -nan."""
+
+    name: str
+
+
+class Literal(NamedTuple):
+    """A message as a value, field by field. Names of extensions and of types for Any stand in brackets."""
+
+    fields: tuple[tuple[str, Any], ...]
+
+
+#: bytes: what the literals of a string stand for, joined.
+Value = Number | Identifier | Literal | bytes | list[Any]
+
+
+@dataclass(slots=True)
+class Option:
+    name: str
+    value: Value
+
+
+@dataclass(slots=True)
+class Package:
+    name: str
+
+
+@dataclass(slots=True)
+class Import:
+    """`kind` is "", public, weak or option."""
+
+    name: str
+    kind: str = ""
+
+
+@dataclass(slots=True)
+class Field:
+    """A field, also of a oneof or an extension. `label` is "", optional, required or repeated."""
+
+    name: str
+    number: int
+    type: str
+    label: str = ""
+    options: list[Option] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MapField:
+    name: str
+    number: int
+    key_type: str
+    value_type: str
+    options: list[Option] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Group:
+    """A field and its message in one."""
+
+    name: str
+    number: int
+    label: str = ""
+    options: list[Option] = field(default_factory=list)
+    elements: list[Element] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OneOf:
+    name: str
+    elements: list[Element] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Reserved:
+    """Of a message or an enum. Names are words in editions, and strings before."""
+
+    ranges: list[Range]
+    names: list[str]
+
+
+@dataclass(slots=True)
+class ExtensionRange:
+    ranges: list[Range]
+    options: list[Option] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EnumValue:
+    name: str
+    number: int
+    options: list[Option] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Enum:
+    """`visibility` is "", export or local (edition 2024); so of a message."""
+
+    name: str
+    elements: list[Element] = field(default_factory=list)
+    visibility: str = ""
+
+
+@dataclass(slots=True)
+class Extension:
+    type_name: str
+    elements: list[Element] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Message:
+    name: str
+    elements: list[Element] = field(default_factory=list)
+    visibility: str = ""
+
+
+@dataclass(slots=True)
+class Method:
+    name: str
+    input_type: str
+    output_type: str
+    input_stream: bool = False
+    output_stream: bool = False
+    options: list[Option] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Service:
+    name: str
+    elements: list[Element] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class File:
+    """`syntax` is "", proto2 or proto3; a file with an `edition` has none."""
+
+    syntax: str = ""
+    edition: str = ""
+    elements: list[Element] = field(default_factory=list)
+
+    @property
+    def package(self) -> str:
+        return "".join(row.name for row in of_kind(self.elements, Package))
+
+    @property
+    def imports(self) -> list[str]:
+        return [row.name for row in of_kind(self.elements, Import)]
+
+
+def of_kind(elements: Iterable[Element], *kinds: type) -> list[Any]:
+    """Return the elements of these classes, in their order."""
+    return [element for element in elements if isinstance(element, kinds)]
+
+
+def is_message_set(elements: Sequence[Element]) -> bool:
+    """Whether a message has the option message_set_wire_format, with which numbers of extensions end later."""
+    return any(
+        row.name == "message_set_wire_format" and row.value == Identifier("true") for row in of_kind(elements, Option)
+    )
