@@ -25,7 +25,7 @@ from tests.sim.clients.admin import Admin
 from tests.sim.cluster import SUPERVISOR_SECONDS, SimCluster, SimNode
 from tests.sim.disk import CAPACITY_BYTES
 from tests.sim.history import History
-from tests.sim.world import DISK_SECONDS_MAX
+from tests.sim.world import DISK_SECONDS_MAX, HangingDisk
 
 HOUR_MS = 3_600_000
 
@@ -313,7 +313,7 @@ class Faults:
         before, seconds_max = host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
         if others and seconds_max == 1.0:
             self.struck["disk hangs"] = self.struck.get("disk hangs", 0) + 1
-            host.hanging.update((other, asyncio.Event()) for other in others)
+            host.hanging.update((other, HangingDisk()) for other in others)
         else:
             host.disk_seconds_max = seconds_max
         await asyncio.sleep(self.rng.uniform(1, 8))

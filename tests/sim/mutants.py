@@ -21,9 +21,11 @@ from ottla.broker.groups import target
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.produce import handler as produce_handler
+from ottla.broker.replication.follower_session import FollowerSession, Wait
 from ottla.broker.replication.isr import InSyncReplicas
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.truncation import Basis
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.control_state import ControlState
@@ -39,6 +41,7 @@ from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_states import ProducerState
 from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
@@ -68,6 +71,7 @@ _start_broker = BrokerNode.start
 _log_read = Log.read
 _copy_some = future_logs.copy_some
 _fetch_response = PendingFetch.response
+_end_wait = FollowerSession.end
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
@@ -143,6 +147,22 @@ def commit_leaders_log(self: Leader) -> bool:
         return False
     self.high_watermark = reached
     return True
+
+
+def end_any_wait(self: FollowerSession, wait: Wait, until_ms: int) -> Partition | None:
+    """Whatever wait there is now ends, of whichever leader epoch."""
+    followed = self.followed.get(wait.key)
+    return None if followed is None else _end_wait(self, followed.wait or wait, until_ms)
+
+
+def role_of_the_same_name(self: Basis) -> bool:
+    return not self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
+
+
+def truncate_what_is_acknowledged(self: Partition, offset: int, decoded: Decoded | None = None) -> None:
+    """The assertion of `truncate_as_follower` would notice, and must not be the only one."""
+    assert self.log is not None
+    truncate_to(self.log, offset, decoded)
 
 
 async def flush_nothing(self: log_flusher.LogFlusher) -> None:
@@ -239,6 +259,15 @@ REPLICATION = {
     ),
     "no-divergence": _mutant(
         "a leader does not look whether a follower's log fits its own", (reader, "_divergence", nothing)
+    ),
+    "old-truncation": Mutant(
+        "a truncation of an older leader epoch ends the wait of the present one, and cuts what has been acknowledged since",
+        (
+            (FollowerSession, "end", end_any_wait),
+            (Basis, "holds", property(role_of_the_same_name)),
+            (Partition, "truncate_as_follower", truncate_what_is_acknowledged),
+        ),
+        frozenset({"1", "3", "4", "5", "6", "7"}),
     ),
     "epochs-not-kept": _mutant(
         "a new leader does not write down where its epoch began", (LeaderEpochs, "assign", nothing)

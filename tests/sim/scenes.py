@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ottla.broker.replication.follower_session import Wait
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import PartitionRegistration
 from ottla.controller.raft.leader import Leader
@@ -31,6 +32,7 @@ from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
 from tests.sim.network import SimTransport
 from tests.sim.plan import TWO_DIRECTORIES, UNSTABLE_FEATURES, Plan
+from tests.sim.world import HangingDisk
 
 SCENE_SHARE = 0.75
 STEP_SECONDS_MAX, WHOLE_SECONDS_MAX = 12.0, 20.0
@@ -274,8 +276,9 @@ class Scenes:
             self._boot(joining)
         await self._look(lambda: False, 7)
 
-    async def _reassign(self, partition: TopicPartition, replicas: tuple[int, ...] | list[int]) -> None:
-        row = ReassignablePartition(partition_index=partition[1], replicas=list(replicas))
+    async def _reassign(self, partition: TopicPartition, replicas: tuple[int, ...] | list[int] | None) -> None:
+        """Moves it to `replicas`; None cancels that."""
+        row = ReassignablePartition(partition_index=partition[1], replicas=None if replicas is None else list(replicas))
         topic = ReassignableTopic(name=partition[0], partitions=[row])
         await self.admin.spawn(
             self.admin.send(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic])), "reassigns"
@@ -430,41 +433,54 @@ class Scenes:
         return topic.partitions[where[1]]
 
     async def same_leader_again(self) -> None:
-        """A deposed leader truncates, with a slow disk, and its new leader gets a new epoch each moment: truncations of several epochs
-        wait for the disk together, and each partition is unfollowed and followed again meanwhile or not."""
-        where = self.rng.choice(self.partitions)
-        row = self._row(where)
+        """A deposed leader truncates, and its disk does one job at a time, when the scene lets it. Its new leader gets another epoch while
+        the first truncation waits: a second one waits behind it. Whatever fetches beside the second decides on a third, and the job of
+        that one ends after the partition has been fetched again, and acknowledged."""
+        row = self._row(self.rng.choice(self.partitions))
         if len(row.replicas) < 3 or row.leader < 0:
             raise NotReached("three replicas and a leader")
         late = self.cluster.by_number[row.leader]
+        host = late.host
         await self._some(3, 1)
         others = [node for node in self.cluster.nodes if node is not late]
-        self.hub.partition([late.host.name], [node.host.name for node in others])
-        await self._until(lambda: self._row(where).leader not in (late.number, -1))
-        before, late.host.disk_seconds_max = late.host.disk_seconds_max, 1.0
+        self.hub.partition([host.name], [node.host.name for node in others])
+        await self._until(lambda: not any(r.leader in (late.number, -1) for r in self._rows()))
         try:
+            host.hanging.update((directory, HangingDisk()) for directory in late.properties["log.dirs"].split(","))
             self.hub.heal()
-            await self._until(lambda: self._truncates(late), every=CLOSE_SECONDS)
-            leader = self._row(where).leader
-            third = [number for number in row.replicas if number not in (late.number, leader)]
-            for _ in range(self.rng.randint(4, 12)):
-                # Each removal of a replica is a new leader epoch.
-                await self._reassign(where, [leader, late.number])
-                await self._some(0.2)
-                await self._reassign(where, [leader, late.number, *third])
-                await self._some(0.2)
-            await self._look(self._all_whole, 6)
+            await self._until(lambda: bool(self._truncations(late)), every=CLOSE_SECONDS)
+            await self._some(0.1)
+            waits = self._truncations(late)
+            for where in waits:
+                await self._begin_epoch(where)
+            await self._until(lambda: bool(self._truncations(late).items() - waits.items()), 4, CLOSE_SECONDS)
+            for _ in range(self.rng.randint(6, 16)):
+                await self._look(lambda: False, self.rng.uniform(0.05, 0.3))
+                for disk in host.hanging.values():
+                    disk.let_one_through()
         finally:
-            late.host.disk_seconds_max = before
+            host.repair()
+        await self._look(self._all_whole, 6)
 
-    @staticmethod
-    def _truncates(node: SimNode) -> bool:
-        """Returns True if a log of the node waits for its truncation."""
+    async def _begin_epoch(self, where: TopicPartition) -> None:
+        """A reassignment is cancelled: the replica that was added is removed, which takes a new epoch of the same leader."""
+        replicas = self._row(where).replicas
+        added = [node.number for node in self.cluster.brokers if node.number not in replicas]
+        await self._reassign(where, [*replicas, *added])
+        await self._reassign(where, None)
+
+    def _truncations(self, node: SimNode) -> dict[TopicPartition, Wait]:
+        """Returns what the clients' partitions of the node wait for, where that is a truncation."""
         if node.server is None or not node.is_serving:
-            return False
+            return {}
         fetchers = node.server.broker.replicas.fetchers.by_leader.values()
         followed = [each for fetcher in fetchers for each in fetcher.session.followed.values()]
-        return any(each.wait is not None and each.wait.flushing is None for each in followed)
+        waits = {(each.partition.topic, each.partition.index): each.wait for each in followed}
+        return {
+            where: wait
+            for where, wait in waits.items()
+            if where in self.partitions and wait is not None and wait.flushing is None
+        }
 
     async def election_and_power(self) -> None:
         """The quorum leader has crashed, two voters are candidates of one epoch, and the third loses power after each vote."""

@@ -46,6 +46,28 @@ class SimClock:
         return self._loop.call_later(delay_ms / 1000, lambda: None if self.is_over else callback())
 
 
+class HangingDisk:
+    """A disk that does no job until it is repaired, but those that it lets through, in their order."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def turn(self) -> None:
+        waits = asyncio.get_running_loop().create_future()
+        self._waiting.append(waits)
+        await waits
+
+    def let_one_through(self) -> None:
+        self._waiting = [waits for waits in self._waiting if not waits.done()]
+        if self._waiting:
+            self._waiting[0].set_result(None)
+
+    def repair(self) -> None:
+        for waits in self._waiting:
+            if not waits.done():
+                waits.set_result(None)
+
+
 class SimWorkers:
     """Lets the caller wait as long as a disk might, and runs the work at once, or in pieces between its file system calls."""
 
@@ -54,7 +76,7 @@ class SimWorkers:
         rng: random.Random,
         seconds_max: Callable[[], float],
         threads: Threads,
-        hangs: Callable[[str], asyncio.Event | None] = lambda directory: None,
+        hangs: Callable[[str], HangingDisk | None] = lambda directory: None,
     ) -> None:
         self._rng, self._seconds_max, self._hangs = rng, seconds_max, hangs
         self._threads = threads
@@ -78,8 +100,8 @@ class SimWorkers:
         return await self._disks.run(directory, priority, function, *args)
 
     async def _run_in(self, directory: str, function: Callable[..., T], *args: object) -> T:
-        if (repaired := self._hangs(directory)) is not None:
-            await repaired.wait()
+        if (disk := self._hangs(directory)) is not None:
+            await disk.turn()
         return await self.run(function, *args)
 
     def process(self) -> SimProcess:
@@ -117,8 +139,8 @@ class SimHost:
         self.tasks: Tasks | None = None
         #: How long work on another thread takes at most, which is a flush in most cases.
         self.disk_seconds_max = DISK_SECONDS_MAX
-        #: The log directories whose disks hang, and what ends that.
-        self.hanging: dict[str, asyncio.Event] = {}
+        #: The log directories whose disks hang.
+        self.hanging: dict[str, HangingDisk] = {}
         #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
         self.turn_ms = 0.0
 
@@ -128,8 +150,8 @@ class SimHost:
         return disk
 
     def repair(self) -> None:
-        for repaired in self.hanging.values():
-            repaired.set()
+        for disk in self.hanging.values():
+            disk.repair()
         self.hanging.clear()
 
     def _process_ended(self) -> None:
