@@ -78,9 +78,11 @@ class ShareGroupCoordinator:
             for topic_id, its_partitions in partitions.items()
             for partition in its_partitions
         }
-        outcomes_of(calls).then(partial(self._initialized, group_id))
+        outcomes_of(calls).then(partial(self._initialized, group_id, state_epoch))
 
-    def _initialized(self, group_id: str, outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
+    def _initialized(
+        self, group_id: str, state_epoch: int, outcomes: Mapping[share_offsets.Partition, KafkaError | None]
+    ) -> None:
         failed = errors_of(outcomes)
         if failed:
             log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
@@ -90,8 +92,9 @@ class ShareGroupCoordinator:
                 self.groups.partition_for(group_id),
                 share_offsets.initialization_ended,
                 group_id,
-                share_offsets.by_topic(outcomes.keys() - failed.keys()),
-                share_offsets.by_topic(failed),
+                state_epoch,
+                outcomes.keys() - failed.keys(),
+                failed.keys(),
             )
 
     # ---- offsets

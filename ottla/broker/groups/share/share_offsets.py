@@ -15,14 +15,14 @@ decision finds the partitions where they were left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, union, without_empty
-from ottla.broker.groups.state.share_group import ShareGroup, state_partitions_record
+from ottla.broker.groups.state.share_group import Attempt, ShareGroup, state_partitions_record
 from ottla.broker.share.share_state import Persister, SharePartitionKey
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -89,7 +89,7 @@ def group_or_new(shard: GroupMetadataManager, group_id: str) -> ShareGroup:
 
 def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_interval_ms: int) -> Assignment:
     """Partitions of subscribed topics without state, but those whose initialization was begun a short while ago."""
-    state, since_ms = group.state_partitions, group.initializing_since_ms
+    state = group.state_partitions
     found: dict[bytes, set[int]] = {}
     for name in group.subscribed_topics({}):
         topic = topics.by_name(name)
@@ -97,7 +97,8 @@ def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_int
             found[topic.id] = {
                 partition
                 for partition in frozenset(topic.partitions) - state.initialized.get(topic.id, frozenset())
-                if now_ms - since_ms.get((topic.id, partition), now_ms - retry_interval_ms) >= retry_interval_ms
+                if (attempt := group.attempts.get((topic.id, partition))) is None
+                or now_ms - attempt.since_ms >= retry_interval_ms
             }
     return without_empty(found)
 
@@ -113,24 +114,35 @@ def initialization_begun(group: ShareGroup, topics: TopicsImage, partitions: Ass
 
 
 def initialization_ended(
-    shard: GroupMetadataManager, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment
+    shard: GroupMetadataManager,
+    now_ms: int,
+    group_id: str,
+    state_epoch: int,
+    initialized: Collection[Partition],
+    failed: Collection[Partition],
 ) -> Unasked:
-    """What the persister has done, and what it could not. The group may be gone since, and the topic too.
+    """What the persister has done for the state epoch, and what it could not. The group may be gone since, and the topic too.
 
     A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
+    It counts as long as the group wants the state: what was deleted since has none, though its initialization has been a success.
     """
     group = shard.find(ShareGroup, group_id)
     if group is None:
         return Outcome()
 
+    attempts = group.attempts
+    newest = {p for p in (*initialized, *failed) if p not in attempts or attempts[p].state_epoch <= state_epoch}
+
     def replayed() -> Unasked:
-        for partition in _pairs(initialized) | _pairs(failed):
-            group.initializing_since_ms.pop(partition, None)
+        for partition in newest:
+            attempts.pop(partition, None)
         return Outcome()
 
     state = group.state_partitions
-    done = {t: p for t, p in initialized.items() if shard.topic_exists(t) and t not in state.deleting}
-    return Outcome([state_partitions_record(group_id, state.ended(initialized, failed, done))], then=replayed)
+    wanted = _pairs(state.initializing) | _pairs(state.initialized)
+    done = by_topic(p for p in initialized if p in wanted and shard.topic_exists(p[0]))
+    following = state.ended(by_topic(initialized), by_topic(newest.intersection(failed)), done)
+    return Outcome([state_partitions_record(group_id, following)], then=replayed)
 
 
 def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
@@ -150,8 +162,8 @@ def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterab
 
 
 def remember(group: ShareGroup, partitions: Assignment, now_ms: int) -> None:
-    """Soft: the initialization was begun."""
-    group.initializing_since_ms.update(dict.fromkeys(_pairs(partitions), now_ms))
+    """Soft: the initialization for the group's present epoch was begun."""
+    group.attempts.update(dict.fromkeys(_pairs(partitions), Attempt(now_ms, group.epoch)))
 
 
 # ---- alter
@@ -203,8 +215,8 @@ def _altered_topic(
 def altered(
     shard: GroupMetadataManager, now_ms: int, group_id: str, result: Altered, errors: Mapping[Partition, KafkaError]
 ) -> Outcome[AlterShareGroupOffsetsResponse]:
-    done = by_topic(result.start_offsets.keys() - errors.keys())
-    outcome = initialization_ended(shard, now_ms, group_id, done, by_topic(errors))
+    done = result.start_offsets.keys() - errors.keys()
+    outcome = initialization_ended(shard, now_ms, group_id, result.state_epoch, done, errors.keys())
     for topic in result.response.responses:
         for row in topic.partitions:
             if (error := errors.get((topic.topic_id, row.partition_index))) is not None:
@@ -245,7 +257,7 @@ def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names:
 def deleted(
     shard: GroupMetadataManager, now_ms: int, group_id: str, result: Deleted, errors: Mapping[Partition, KafkaError]
 ) -> Outcome[DeleteShareGroupOffsetsResponse]:
-    """Topics of which a share partition could not be deleted go on being deleted."""
+    """Topics of which a share partition could not be deleted go on being deleted. Those that members have subscribed to since have a new state."""
     failed = {topic_id: error for (topic_id, _), error in errors.items()}
     done = [topic_id for topic_id in result.names if topic_id not in failed]
     rows = [DeleteShareGroupOffsetsResponseTopic(result.names[topic_id], topic_id) for topic_id in done]
@@ -258,7 +270,7 @@ def deleted(
     group = shard.find(ShareGroup, group_id)
     if group is None or not done:
         return Outcome(response=response)
-    following = group.state_partitions.without_topics(done)
+    following = group.state_partitions.deletion_ended(done)
     return Outcome([state_partitions_record(group_id, following)], response)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of, union, without
@@ -51,6 +51,10 @@ class StatePartitions:
         following = self.without_topics(gone)
         return replace(following, deleting=following.deleting | gone, names=self.names)
 
+    def deletion_ended(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        """The persister has deleted the states of these topics. One of which a member has asked for a new state since stays."""
+        return self.without_topics(self.deleting.intersection(topic_ids))
+
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:
         gone = frozenset(topic_ids)
         return StatePartitions(
@@ -70,6 +74,13 @@ def recorded_state_partitions(value: group_records.ShareGroupStatePartitionMetad
         frozenset(topic.topic_id for topic in value.deleting_topics),
         names,
     )
+
+
+class Attempt(NamedTuple):
+    """The newest initialization of a share partition: when it was begun, and the state epoch that it is for."""
+
+    since_ms: int
+    state_epoch: int
 
 
 EMPTY_METADATA = group_records.ShareGroupMemberMetadataValue(rack_id=None)
@@ -147,7 +158,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         # ---- soft: the metadata and the epoch for which every share partition was found to have state
         self.complete_for: tuple[object, int] | None = None
         # ---- soft: when the initialization of a partition was begun by this coordinator
-        self.initializing_since_ms: dict[tuple[bytes, int], int] = {}
+        self.attempts: dict[tuple[bytes, int], Attempt] = {}
 
     # ---- replay
 

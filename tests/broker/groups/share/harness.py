@@ -10,9 +10,11 @@ from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
+from ottla.broker.share.share_state import SharePartitionKey
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.network.context import Reply
+from tests.broker.groups.cluster import id_of
 from tests.broker.groups.harness import GroupCoordinatorHarness
 
 CLIENT = Client(1, "client", "/127.0.0.1")
@@ -25,6 +27,8 @@ class ShareGroupHarness(GroupCoordinatorHarness):
 
     def __init__(self, topics: dict[str, int] | None = None, **config: int) -> None:
         self.is_persisting = True
+        #: Topics whose share partitions have no coordinator just now.
+        self.stalled: set[str] = set()
         super().__init__(**config)
         self.config = GroupCoordinatorConfig(**config)
         self.topics.update({"orders": 3} if topics is None else topics)
@@ -42,8 +46,12 @@ class ShareGroupHarness(GroupCoordinatorHarness):
             ShareCoordinatorConfig(), self.log, self.clock, lambda: 1, self.topics_image, lambda partition, offset: None
         )
         self.states.on_elected(0, self.epoch)
-        persister = StatePersister(self.clock, lambda key: 1 if self.is_persisting else -1, self._send, lambda: None)
+        persister = StatePersister(self.clock, self._coordinator_of, self._send, lambda: None)
         self.share = ShareGroupCoordinator(self.coordinator, persister, self.topics_image, self._end_offsets)
+
+    def _coordinator_of(self, key: SharePartitionKey) -> int:
+        is_there = self.is_persisting and key.topic_id not in map(id_of, self.stalled)
+        return 1 if is_there else -1
 
     def _send(self, node_id: int, request: Any) -> Reply[Any]:
         reply: Reply[Any] = Reply()

@@ -13,6 +13,7 @@ from ottla.protocol.messages import (
     delete_share_group_offsets,
     describe_share_group_offsets,
 )
+from ottla.server.network.context import Reply
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.share.harness import END_OFFSET, ShareGroupHarness
 
@@ -212,3 +213,53 @@ def test_an_altered_offset_stays_though_an_earlier_initialization_of_the_partiti
     member = groups.join("m")
     groups.advance()
     assert describe(groups)["orders"][0] == (7, END_OFFSET - 7)
+
+
+@pytest.fixture
+def two_topics() -> ShareGroupHarness:
+    """The group had a member, and its share partitions of both topics are initialized."""
+    groups = ShareGroupHarness({"orders": 1, "slow": 1})
+    member = groups.join("m", "orders", "slow")
+    groups.advance()
+    member.leave()
+    return groups
+
+
+def test_a_topic_that_a_member_takes_up_while_another_topic_is_still_deleted_keeps_its_new_state(
+    two_topics: ShareGroupHarness,
+) -> None:
+    """The end of the deletion took the new state's partitions from the group, and the next heartbeat began with a third state."""
+    groups = two_topics
+    groups.stalled = {"slow"}
+    m = delete_share_group_offsets
+    rows = [m.DeleteShareGroupOffsetsRequestTopic(name) for name in ("orders", "slow")]
+    answer = groups.share.delete_offsets(m.DeleteShareGroupOffsetsRequest("g", rows))
+    groups.advance()
+    member = groups.join("m", "orders")
+    groups.advance()
+    member.beat()
+    assert member.assigned == {"orders": [0]} and isinstance(answer, Reply) and not answer.done
+    groups.stalled.clear()
+    response = groups.answered(answer)
+    assert [row.error_code for row in response.responses] == [ErrorCode.NONE, ErrorCode.NONE]
+    member.beat()
+    assert member.assigned == {"orders": [0]}
+    state = groups.group.state_partitions
+    assert (state.initialized, state.initializing, state.deleting) == ({id_of("orders"): {0}}, {}, frozenset())
+
+
+def test_an_initialization_that_ends_after_the_state_was_deleted_again_counts_for_nothing() -> None:
+    """The group took its partition for one that has a state: its leader was refused for ever, and no heartbeat began it again."""
+    groups = ShareGroupHarness({"orders": 1, "slow": 1})
+    groups.stalled = {"slow"}
+    groups.join("m", "orders", "slow").leave()
+    groups.advance()
+    assert alter(groups, {0: 7}).responses[0].partitions[0].error_code == ErrorCode.NONE
+    assert delete(groups, "orders").responses[0].error_code == ErrorCode.NONE
+    groups.stalled.clear()
+    groups.advance(2_000)
+    assert groups.group.state_partitions.initialized.keys() == {id_of("slow")}
+    member = groups.join("m", "orders")
+    groups.advance()
+    member.beat()
+    assert member.assigned == {"orders": [0]} and describe(groups)["orders"] == {0: (-1, -1)}
