@@ -190,6 +190,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         except KafkaError as error:
             return client_error(error).code
 
+    def tenure(self, partition: int) -> Callable[[], bool]:
+        """Returns what tells later whether the shard is still the one of now, and so its coordinator this broker, in this leader epoch."""
+        context = self._contexts.get(partition)
+        return lambda: context is not None and self._contexts.get(partition) is context
+
     def leader_epoch(self, partition: int) -> int:
         """Returns the epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch

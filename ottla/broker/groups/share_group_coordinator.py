@@ -17,6 +17,7 @@ from ottla.broker.groups.share import share_heartbeat, share_offsets
 from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
+    Holds,
     Persister,
     SharePartitionKey,
     StateSummary,
@@ -69,11 +70,15 @@ class ShareGroupCoordinator:
             request.group_id, share_heartbeat.heartbeat, HEARTBEAT_ERROR, request, client, self._initialize
         )
 
+    def _tenure(self, group_id: str) -> Holds:
+        return self.groups.runtime.tenure(self.groups.partition_for(group_id))
+
     def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
         """Members do not wait for this: they get the partitions with a later heartbeat."""
+        holds = self._tenure(group_id)
         calls = {
             (topic_id, partition): self.persister.initialize(
-                SharePartitionKey(group_id, topic_id, partition), state_epoch, UNINITIALIZED_START_OFFSET
+                SharePartitionKey(group_id, topic_id, partition), state_epoch, UNINITIALIZED_START_OFFSET, holds
             )
             for topic_id, its_partitions in partitions.items()
             for partition in its_partitions
@@ -105,9 +110,10 @@ class ShareGroupCoordinator:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
 
         def begun(result: share_offsets.Altered) -> Answer[AlterShareGroupOffsetsResponse]:
+            holds = self._tenure(request.group_id)
             calls = {
                 partition: self.persister.initialize(
-                    SharePartitionKey(request.group_id, *partition), result.state_epoch, start_offset
+                    SharePartitionKey(request.group_id, *partition), result.state_epoch, start_offset, holds
                 )
                 for partition, start_offset in result.start_offsets.items()
             }
@@ -132,7 +138,7 @@ class ShareGroupCoordinator:
         def begun(result: share_offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
             if result.error is not None:
                 return on_error(result.error)
-            calls = result.calls(group_id, self.persister)
+            calls = result.calls(group_id, self.persister, self._tenure(group_id))
             if not calls:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
             return self._write_outcomes(group_id, calls, share_offsets.deleted, on_error, result)
@@ -165,7 +171,7 @@ class ShareGroupCoordinator:
             calls = {
                 (group_id, *partition): call
                 for group_id, deleted in zip(group_ids, found, strict=True)
-                for partition, call in deleted.calls(group_id, self.persister).items()
+                for partition, call in deleted.calls(group_id, self.persister, self._tenure(group_id)).items()
             }
             if not calls:
                 return self.groups.delete_groups(group_ids)

@@ -9,7 +9,7 @@ UNKNOWN_TOPIC_OR_PARTITION.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -85,6 +85,9 @@ class StateSummary(NamedTuple):
     delivery_complete_count: int
 
 
+#: Returns True while the broker still coordinates the group, as it did when it asked.
+Holds = Callable[[], bool]
+
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -100,11 +103,15 @@ class Persister(Protocol):
         """Merge the update into the state. Updates of one share partition are applied in the order of their calls."""
         ...
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
-        """Begin a new state without batches; a state of an older epoch is over, and its leader is fenced."""
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, holds: Holds) -> Reply[None]:
+        """Begin a new state without batches; a state of an older epoch is over, and its leader is fenced.
+
+        It is not sent, or sent again, once it does not hold any more; so with `delete`. The group's next coordinator asks by itself, and what
+        members have done since must not end by the retry of a deposed one.
+        """
         ...
 
-    def delete(self, key: SharePartitionKey) -> Reply[None]:
+    def delete(self, key: SharePartitionKey, holds: Holds) -> Reply[None]:
         """Forget the state; also done if there is none."""
         ...
 
@@ -147,10 +154,10 @@ class NoPersister:
     def write(self, key: SharePartitionKey, update: StateUpdate) -> Reply[None]:
         return self._later(None)
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, holds: Holds) -> Reply[None]:
         return self._later(None)
 
-    def delete(self, key: SharePartitionKey) -> Reply[None]:
+    def delete(self, key: SharePartitionKey, holds: Holds) -> Reply[None]:
         return self._later(None)
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:

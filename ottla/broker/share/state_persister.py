@@ -2,7 +2,7 @@
 
 call     -> the queue of its share partition, which has one call in flight: order is kept, whatever is retried
 flush    -> in the next turn of the loop some calls in front are grouped by coordinator, API and group, a request each
-response -> a result for each share partition: its reply, or after a pause the next flush
+response -> a result for each share partition: its reply, or after a pause the next flush, if it still holds
 write    -> updates that wait behind another call of their share partition become one
 """
 
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ottla.broker.share.share_state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
+    Holds,
     SharePartitionKey,
     ShareState,
     StateBatch,
@@ -89,7 +90,13 @@ class Call:
     key: SharePartitionKey
     data: Any
     replies: list[Reply[Any]]
+    holds: Holds
     attempts: int = 0
+
+
+def always() -> bool:
+    """Of what the share coordinator fences by itself: it carries the leader's epoch."""
+    return True
 
 
 @dataclass(slots=True)
@@ -126,20 +133,20 @@ class StatePersister:
             return reply
         return self._call(WRITE, key, data)
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, holds: Holds) -> Reply[None]:
         data = initialize_share_group_state.PartitionData(key.partition, state_epoch, start_offset)
-        return self._call(INITIALIZE, key, data)
+        return self._call(INITIALIZE, key, data, holds)
 
-    def delete(self, key: SharePartitionKey) -> Reply[None]:
-        return self._call(DELETE, key, delete_share_group_state.PartitionData(key.partition))
+    def delete(self, key: SharePartitionKey, holds: Holds) -> Reply[None]:
+        return self._call(DELETE, key, delete_share_group_state.PartitionData(key.partition), holds)
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
         return self._call(SUMMARIZE, key, ReadStatePartition(key.partition, leader_epoch))
 
-    def _call(self, api: PersisterApi, key: SharePartitionKey, data: object) -> Reply[Any]:
+    def _call(self, api: PersisterApi, key: SharePartitionKey, data: object, holds: Holds = always) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         queue = self._queues.setdefault(key, deque())
-        queue.append(Call(api, key, data, [reply]))
+        queue.append(Call(api, key, data, [reply], holds))
         if len(queue) == 1:
             self._send_soon(key)
         return reply
@@ -157,6 +164,9 @@ class StatePersister:
         is_missing = False
         for key in ready:
             call = self._queues[key][0]
+            if not call.holds():
+                self._ended(call, KafkaError(ErrorCode.NOT_COORDINATOR))
+                continue
             node_id = self.coordinator_of(key)
             is_missing = is_missing or node_id is None
             if node_id is None or node_id < 0:

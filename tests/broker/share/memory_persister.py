@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate
+from ottla.broker.share.share_state import Holds, SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate
 from ottla.protocol.errors import KafkaError
 from ottla.server.clock import Clock
 from ottla.server.network.context import Reply
@@ -55,10 +55,10 @@ class MemoryPersister:
     def _end(self, reply: Reply[None]) -> None:
         reply.complete(None) if self.error is None else reply.complete(self.error)
 
-    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, holds: Holds) -> Reply[None]:
         raise NotImplementedError
 
-    def delete(self, key: SharePartitionKey) -> Reply[None]:
+    def delete(self, key: SharePartitionKey, holds: Holds) -> Reply[None]:
         raise NotImplementedError
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.share.share_state import SharePartitionKey, ShareState, StateBatch, StateUpdate
-from ottla.broker.share.state_persister import CALLS_PER_TURN, StatePersister
+from ottla.broker.share.state_persister import CALLS_PER_TURN, StatePersister, always
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import Reply
 from tests.broker.share.coordinator.harness import ORDERS, ShareCoordinatorHarness
@@ -57,8 +57,8 @@ def update(start_offset: int, *batches: StateBatch) -> StateUpdate:
 
 
 def test_calls_of_one_turn_are_one_request(brokers: Brokers) -> None:
-    first = outcome_of(brokers.persister.initialize(KEY, 1, -1))
-    second = outcome_of(brokers.persister.initialize(OTHER, 1, -1))
+    first = outcome_of(brokers.persister.initialize(KEY, 1, -1, always))
+    second = outcome_of(brokers.persister.initialize(OTHER, 1, -1, always))
     assert not first
     brokers.share.clock.turn()
     assert first == second == [None]
@@ -68,7 +68,9 @@ def test_calls_of_one_turn_are_one_request(brokers: Brokers) -> None:
 def test_calls_of_a_group_with_many_share_partitions_are_sent_in_several_turns(brokers: Brokers) -> None:
     count = 2 * CALLS_PER_TURN + 1
     brokers.share.topics["orders"] = count
-    outcomes = [outcome_of(brokers.persister.initialize(KEY._replace(partition=p), 1, -1)) for p in range(count)]
+    outcomes = [
+        outcome_of(brokers.persister.initialize(KEY._replace(partition=p), 1, -1, always)) for p in range(count)
+    ]
     for _ in range(3):
         brokers.share.clock.turn()
     assert outcomes == [[None]] * count
@@ -77,7 +79,7 @@ def test_calls_of_a_group_with_many_share_partitions_are_sent_in_several_turns(b
 
 
 def test_a_state_that_was_written_is_read(brokers: Brokers) -> None:
-    brokers.persister.initialize(KEY, 1, -1)
+    brokers.persister.initialize(KEY, 1, -1, always)
     brokers.persister.write(KEY, update(5, StateBatch(6, 7, 2, 1)))
     state = outcome_of(brokers.persister.read(KEY, 0))
     brokers.share.clock.advance(MINUTE_MS)
@@ -99,7 +101,7 @@ def test_a_call_is_retried_until_the_coordinator_answers(brokers: Brokers, accid
         brokers.is_reachable = False
     else:
         brokers.coordinator = -1 if accident == "no leader" else None
-    done = outcome_of(brokers.persister.initialize(KEY, 1, -1))
+    done = outcome_of(brokers.persister.initialize(KEY, 1, -1, always))
     brokers.share.clock.advance(2_000)
     assert not done
     assert bool(brokers.creations) == (accident == "no topic")
@@ -111,7 +113,7 @@ def test_a_call_is_retried_until_the_coordinator_answers(brokers: Brokers, accid
 
 def test_a_call_fails_when_no_coordinator_is_found_for_half_a_minute(brokers: Brokers) -> None:
     brokers.coordinator = -1
-    done = outcome_of(brokers.persister.initialize(KEY, 1, -1))
+    done = outcome_of(brokers.persister.initialize(KEY, 1, -1, always))
     brokers.share.clock.advance(30_000)
     assert not done
     brokers.share.clock.advance(MINUTE_MS)
@@ -119,7 +121,7 @@ def test_a_call_fails_when_no_coordinator_is_found_for_half_a_minute(brokers: Br
 
 
 def test_updates_are_applied_in_the_order_of_their_calls_though_the_first_is_retried(brokers: Brokers) -> None:
-    brokers.persister.initialize(KEY, 1, -1)
+    brokers.persister.initialize(KEY, 1, -1, always)
     brokers.share.clock.turn()
     brokers.is_reachable = False
     done = [outcome_of(brokers.persister.write(KEY, update(5)))]
@@ -134,7 +136,7 @@ def test_updates_are_applied_in_the_order_of_their_calls_though_the_first_is_ret
 
 
 def test_updates_that_wait_behind_another_one_are_one_update(brokers: Brokers) -> None:
-    brokers.persister.initialize(KEY, 1, -1)
+    brokers.persister.initialize(KEY, 1, -1, always)
     brokers.share.clock.turn()
     brokers.requests.clear()
     done = [outcome_of(brokers.persister.write(KEY, update(n, StateBatch(10 + n, 10 + n, 2, 1)))) for n in range(4)]
@@ -143,3 +145,22 @@ def test_updates_that_wait_behind_another_one_are_one_update(brokers: Brokers) -
     assert len(brokers.requests) == 2
     assert [tuple(batch) for batch in brokers.share.shard.states[KEY].batches] == [(10, 13, 2, 1)]
     assert brokers.share.summary().start_offset == 3
+
+
+@pytest.mark.parametrize("ask", ["initialize", "delete"])
+def test_what_a_deposed_group_coordinator_has_asked_for_is_not_sent_again(brokers: Brokers, ask: str) -> None:
+    is_coordinator = True
+
+    def holds() -> bool:
+        return is_coordinator
+
+    brokers.is_reachable = False
+    key = KEY._replace(group_id="other")
+    asked = brokers.persister.delete(key, holds) if ask == "delete" else brokers.persister.initialize(key, 1, -1, holds)
+    done, next_call = outcome_of(asked), outcome_of(brokers.persister.read_summary(key, 0))
+    brokers.share.clock.turn()
+    assert len(brokers.requests) == 1 and not done
+    is_coordinator, brokers.is_reachable = False, True
+    brokers.share.clock.advance(MINUTE_MS)
+    assert [error.code for error in done] == [ErrorCode.NOT_COORDINATOR]
+    assert len(brokers.requests) == 2 and len(next_call) == 1, "calls behind it are sent"

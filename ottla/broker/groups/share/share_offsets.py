@@ -23,7 +23,7 @@ from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, union, without_empty
 from ottla.broker.groups.state.share_group import Attempt, ShareGroup, state_partitions_record
-from ottla.broker.share.share_state import Persister, SharePartitionKey
+from ottla.broker.share.share_state import Holds, Persister, SharePartitionKey
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -60,10 +60,10 @@ class Deleted(NamedTuple):
     names: Mapping[bytes, str] = {}
     error: KafkaError | None = None
 
-    def calls(self, group_id: str, persister: Persister) -> dict[Partition, Reply[None]]:
+    def calls(self, group_id: str, persister: Persister, holds: Holds) -> dict[Partition, Reply[None]]:
         """Ask the persister to delete the states of the group."""
         return {
-            partition: persister.delete(SharePartitionKey(group_id, *partition))
+            partition: persister.delete(SharePartitionKey(group_id, *partition), holds)
             for partition in sorted(self.partitions)
         }
 

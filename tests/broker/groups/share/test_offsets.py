@@ -263,3 +263,27 @@ def test_an_initialization_that_ends_after_the_state_was_deleted_again_counts_fo
     groups.advance()
     member.beat()
     assert member.assigned == {"orders": [0]} and describe(groups)["orders"] == {0: (-1, -1)}
+
+
+def test_a_deletion_that_a_deposed_coordinator_tries_again_does_not_take_the_state_that_members_have_since(
+    empty: ShareGroupHarness,
+) -> None:
+    """DeleteShareGroupState carries no epoch, and was tried for half a minute: by then the next coordinator had begun anew."""
+    groups = empty
+    groups.stalled = {"orders"}
+    m = delete_share_group_offsets
+    request = m.DeleteShareGroupOffsetsRequest("g", [m.DeleteShareGroupOffsetsRequestTopic("orders")])
+    deposed: list[Any] = []
+    deletion = groups.share.delete_offsets(request)
+    assert isinstance(deletion, Reply)
+    deletion.when_done(deposed.append)
+    groups.advance(10_000)
+    groups.restart()
+    groups.stalled.clear()
+    assert delete(groups, "orders", within_ms=0).responses[0].error_code == ErrorCode.NONE
+    member = groups.join("m")
+    groups.advance(0)
+    member.beat()
+    assert member.assigned == {"orders": [0, 1, 2]} and not deposed
+    groups.advance(60_000)
+    assert len(deposed) == 1 and len(groups.states.runtime.shard(0).states) == 3
