@@ -50,11 +50,16 @@ INTERNAL_PREFIX = "__"
 
 
 class DeadLetterSource(NamedTuple):
-    """Where the records of some dead letters come from."""
+    """Where the records of some dead letters come from.
+
+    `leader_epoch` is that in which they were given up: in another one the log may have other records at their offsets, and its leader
+    has the letters written again.
+    """
 
     group_id: str
     topic: str
     partition: int
+    leader_epoch: int
 
 
 class Letter(NamedTuple):
@@ -198,7 +203,7 @@ class DeadLetterQueue:
     ) -> None:
         """Dead letters of these records of `partition`; `done` in a later turn of the loop."""
         letters = list(letters_of(runs))
-        source = DeadLetterSource(group_id, partition.topic, partition.index)
+        source = DeadLetterSource(group_id, partition.topic, partition.index, partition.leader_epoch)
 
         async def bury() -> None:
             try:
@@ -237,7 +242,8 @@ class DeadLetterQueue:
                 if not tried:
                     tried = min(len(letters), RECORDS_A_BATCH_MAX)
                     if now.copies_records:
-                        copies, tried = await self._copies(partition, letters[:tried], queue.max_bytes)
+                        epoch = source.leader_epoch
+                        copies, tried = await self._copies(partition, epoch, letters[:tried], queue.max_bytes)
                 batch, count = batch_of(source, letters[:tried], copies, queue.max_bytes, self.world.clock.wall_ms())
                 self.counts.dead_letter_requests[source.group_id] += 1
                 await self._produce(queue, batch)
@@ -288,7 +294,7 @@ class DeadLetterQueue:
     # -- Copies of the records ---------------------------------------------------------------------------------------
 
     async def _copies(
-        self, partition: Partition, letters: Sequence[Letter], max_bytes: int
+        self, partition: Partition, leader_epoch: int, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Record], int]:
         """Copies of the first records, as many as may be read, and how many those are. What the log does not have is left out."""
         offsets = [letter.offset for letter in letters]
@@ -297,7 +303,7 @@ class DeadLetterQueue:
         while tried < len(offsets) and left > 0:
             end = -1
             try:
-                log_ = partition.local_log(-1, require_leader=True)
+                log_ = partition.local_log(leader_epoch, require_leader=True)
                 data = bytes(log_.read(offsets[tried], max_bytes=min(left, READ_BYTES)).records)
                 left -= len(data)
                 records, end = await self.world.workers.run(copies_from, data, offsets, max_bytes)

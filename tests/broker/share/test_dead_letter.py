@@ -19,7 +19,7 @@ from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import GZIP
 
-SOURCE = DeadLetterSource("g", "orders", 3)
+SOURCE = DeadLetterSource("g", "orders", 3, 0)
 LETTERS = [Letter(7, 2, "rejected"), Letter(9, 5, "used up")]
 ROOM = 1 << 20
 

@@ -31,6 +31,7 @@ from ottla.protocol.records.record import Record
 from ottla.server.clock import TimerWheel
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.world import World
+from ottla.storage.log.truncate import truncate_to
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.groups.inline_work import InlineWorkers
 from tests.broker.share.test_led_partition import Broker as Led
@@ -217,3 +218,21 @@ def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: 
     assert len(letters) >= 3 and max(copied) <= COPY_BYTES_MAX
     values = [letter.value for each in letters for letter in each]
     assert [len(value or b"") for value in values] == [size] * count + [0]
+
+
+def test_letters_that_are_written_in_a_later_leader_epoch_have_no_copies_of_what_the_log_has_by_then(
+    led: Led, brokers: Brokers
+) -> None:
+    """An unclean election had put another record at the offset, whose value stood under the headers of the one that was rejected."""
+    brokers.create_queue()
+    brokers.copies_records = True
+    led.produce(b"rejected")
+    run = Run(0, 0, RecordState.ARCHIVING, 1, AcquiredBatch(1))
+    brokers.queue.write("g", brokers.partition, [run], brokers.settings, brokers.count)
+    truncate_to(led.log, 0)
+    led.lead(led.partition.leader_epoch + 1)
+    led.produce(b"another")
+    (task,) = brokers.tasks
+    asyncio.run(task)
+    ((letter,),) = brokers.letters()
+    assert letter.value is None and dict(letter.headers)["__dlq.errors.offset"] == b"0"
