@@ -120,8 +120,9 @@ class AssumedFencing:
                 # It ends all clients' connections. Others, or this process, may have got no processor for a second.
                 found = await self._look()
             why = reason(found)
-            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process.
-            self._become(why if self._session_left_ms() <= 0 else None)
+            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process, or the broker told to stop.
+            is_alone = self._session_left_ms() <= 0 and self._lifecycle.state is BrokerState.RUNNING
+            self._become(why if is_alone else None)
             await pause(self._world.clock, AGAIN_MS)
         self._become(None)  # a controlled shutdown closes the listeners in its own order
 

@@ -179,3 +179,22 @@ def test_a_broker_that_was_paused_for_longer_than_its_session_does_not_assume_it
             assert not is_assumed(paused)
 
     run(main())
+
+
+def test_a_broker_that_is_told_to_stop_while_it_looks_for_the_others_does_not_assume_it_any_more() -> None:
+    """It disconnected its clients in the middle of its own shutdown, and then let them in again."""
+
+    async def main() -> None:
+        harness = SimClusterHarness(TOGETHER)
+        await harness.begin()
+        leader = harness.leader()
+        cut_off(harness, leader)
+        assert leader.server is not None and leader.server.broker is not None
+        fencing = leader.server.broker.assumed_fencing
+        await harness.until("its session is over", lambda: fencing._session_left_ms() <= 0)
+        stopping = asyncio.get_running_loop().create_task(leader.stop())
+        while not stopping.done():
+            await asyncio.sleep(0.005)
+            assert not fencing.is_assumed
+
+    run(main())
