@@ -120,7 +120,7 @@ class AssumedFencing:
                 # It ends all clients' connections. Others, or this process, may have got no processor for a second.
                 found = await self._look()
             why = reason(found)
-            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process, or the broker told to stop.
+            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process, or the broker stops.
             is_alone = self._session_left_ms() <= 0 and self._lifecycle.state is BrokerState.RUNNING
             self._become(why if is_alone else None)
             await pause(self._world.clock, AGAIN_MS)

@@ -181,7 +181,7 @@ def test_a_broker_that_was_paused_for_longer_than_its_session_does_not_assume_it
     run(main())
 
 
-def test_a_broker_that_is_told_to_stop_while_it_looks_for_the_others_does_not_assume_it_any_more() -> None:
+def test_a_broker_that_begins_to_stop_while_it_looks_for_the_others_does_not_assume_it_any_more() -> None:
     """It disconnected its clients in the middle of its own shutdown, and then let them in again."""
 
     async def main() -> None:

@@ -268,7 +268,7 @@ def test_an_initialization_that_ends_after_the_state_was_deleted_again_counts_fo
 def test_a_deletion_that_a_deposed_coordinator_tries_again_does_not_take_the_state_that_members_have_since(
     empty: ShareGroupHarness,
 ) -> None:
-    """DeleteShareGroupState carries no epoch, and was tried for half a minute: by then the next coordinator had begun anew."""
+    """DeleteShareGroupState carries no epoch, and was tried for half a minute: by then the next coordinator had begun again."""
     groups = empty
     groups.stalled = {"orders"}
     m = delete_share_group_offsets
