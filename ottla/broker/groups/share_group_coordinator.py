@@ -244,8 +244,10 @@ class ShareGroupCoordinator:
 
         def described(
             summaries: Mapping[tuple[str, int], StateSummary | KafkaError],
-            ends: Mapping[tuple[str, int], int | KafkaError],
+            found: Mapping[tuple[str, int], int | KafkaError],
         ) -> DescribeShareGroupOffsetsResponseGroup:
+            # The leaders were asked by name: a topic of that name may have been created again since.
+            ends = {at: end for at, end in found.items() if self.topics().id_of(at[0]) == topics.id_of(at[0])}
             rows = [
                 DescribeShareGroupOffsetsResponseTopic(
                     name,

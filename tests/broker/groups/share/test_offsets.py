@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,3 +288,16 @@ def test_a_deletion_that_a_deposed_coordinator_tries_again_does_not_take_the_sta
     assert member.assigned == {"orders": [0, 1, 2]} and not deposed
     groups.advance(60_000)
     assert len(deposed) == 1 and len(groups.states.runtime.shard(0).states) == 3
+
+
+def test_a_topic_that_is_deleted_while_the_ends_of_its_logs_are_asked_for_has_no_lag(empty: ShareGroupHarness) -> None:
+    """The leaders are asked by name: the end may be that of another topic, created since."""
+    ask = empty.share.end_offsets
+
+    def deleting(partitions: Any) -> Any:
+        empty.topics.clear()
+        return ask(partitions)
+
+    alter(empty, {0: 7})
+    empty.share = replace(empty.share, end_offsets=deleting)
+    assert describe(empty)["orders"][0] == (7, -1)
