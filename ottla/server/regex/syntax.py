@@ -214,7 +214,9 @@ class Parser:
             pieces = [*pieces[1:], [*piece, "+"]] if least else [[*piece, "*"]]
         else:
             pieces += [[*piece, "?"]] * (most - least)
-        for number, each in enumerate(pieces or [["empty"]]):
+        if not pieces:
+            pieces = [["empty"]]
+        for number, each in enumerate(pieces):
             self._append(*each)
             if number:
                 self._append("cat")
