@@ -76,7 +76,7 @@ def describe_quorum(node: RaftNode, request: api.DescribeQuorumRequest, version:
 
     partition = api.PartitionDataResponse(
         partition_index=PARTITION,
-        error_message=None,
+        error_message="",
         leader_id=state.key.id,
         leader_epoch=leader.epoch,
         high_watermark=leader.high_watermark,

@@ -403,6 +403,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
         response = await ask(made.nodes[0], ports[0], request)
         partition = response.topics[0].partitions[0]
         assert (partition.leader_id, partition.error_code) == (1, ErrorCode.NONE)
+        assert (response.error_message, partition.error_message) == ("", ""), "as in Kafka, not null"
         assert [voter.replica_id for voter in partition.current_voters] == [1]
         assert [observer.replica_id for observer in partition.observers] == [2]
         assert partition.observers[0].log_end_offset == partition.high_watermark == 4

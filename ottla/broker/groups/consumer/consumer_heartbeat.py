@@ -189,10 +189,12 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         has_changed = given != step.given_before
         if owned is not None:
             member.owned = owned
-        # A response may be lost. librdkafka makes no full request after a timeout, and Kafka would not send the assignment again.
-        if _is_full(request) or has_changed or member.owned != given:
+        # A response may be lost. librdkafka makes no full request after a timeout, and Kafka would not send the assignment again. While a
+        # newer target is due it is not repeated: the member would take up what the next response takes away.
+        is_unreported = member.owned != given and group.epoch == group.assignment_epoch
+        if _is_full(request) or has_changed or is_unreported:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
-        if member.owned is None and not has_changed:
+        if member.owned is None and not has_changed and is_unreported:
             # Once is enough of a new coordinator: a member that has it already does not report it again.
             member.owned = given
         return Outcome(response=response)

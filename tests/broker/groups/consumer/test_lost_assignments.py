@@ -91,3 +91,17 @@ def test_a_new_coordinator_sends_again_what_it_has_changed_itself() -> None:
     lose(first)
     assert first.beat().assignment is not None
     assert first.owned == {"t": {0, 1}}
+
+
+def test_what_was_lost_is_not_repeated_while_a_newer_target_is_due() -> None:
+    """The target shrinks before the member has reported its first assignment. Its next assignment is the smaller one, as in Kafka."""
+    harness = groups()
+    first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
+    lose(first)
+    first.epoch = lose(first)
+    second.beat()
+    assert first.beat(owned={}).assignment is None
+    harness.clock.advance(INTERVAL_MS)
+    second.beat()
+    assert first.beat(owned={}).assignment is not None
+    assert first.owned == {"t": {0, 1}}
