@@ -4,6 +4,10 @@ Two leaders at once cannot both write. A new leader takes the producer epoch of 
 writes a NOOP with it; from then on the partition's broker rejects batches of the leader before it (INVALID_PRODUCER_EPOCH). After
 the NOOP is read back, the leader's state has all that was ever acknowledged. No transaction is opened: the records are plain ones,
 which other registries read.
+
+The topic may be deleted and created again under running instances. Offsets, ids and versions of the deleted one then mean nothing:
+the state begins again with the new topic's first record, the leader takes the lead once more before it writes, because the new
+partition knows no producer epoch, and what was decided for the deleted topic is not written to the new one.
 """
 
 from __future__ import annotations
@@ -11,14 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumer
 from ottla.cli.client.failures import NO_SUCH_TOPIC
+from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.record import NewRecord
 from ottla.registry.errors import RegistryError
 from ottla.registry.registry_state import State
@@ -41,17 +48,51 @@ class Fenced(Exception):
     """Another instance is the leader by now."""
 
 
+class Place(NamedTuple):
+    """An offset of the topic that has the id."""
+
+    topic_id: bytes
+    offset: int
+
+    def text(self) -> str:
+        return f"{uuid_to_str(self.topic_id)}:{self.offset}"
+
+
+def place_from(text: str) -> Place | None:
+    """Return the place of a text, None for a text that is none."""
+    topic_id, _, offset = text.partition(":")
+    try:
+        return Place(uuid_from_str(topic_id), int(offset))
+    except ValueError:
+        return None
+
+
+class _Reader(Consumer):
+    """Reads the partition from a place on, and knows of which topic its position is."""
+
+    def begin(self, topic: str, place: Place) -> None:
+        self.assign({(topic, PARTITION): place.offset})
+        self._ids[topic, PARTITION] = place.topic_id
+
+    @property
+    def place(self) -> Place:
+        ((at, offset),) = self.positions.items()
+        return Place(self._ids[at], offset)
+
+
 class SchemaLog:
     """The topic, replayed into `state`. Reads and writes have connections of their own: a read that waits delays no write."""
 
-    def __init__(self, reading: ClusterClient, writing: ClusterClient, topic: str, fence: str, state: State) -> None:
+    def __init__(self, reading: ClusterClient, writing: ClusterClient, topic: str, fence: str) -> None:
         self.topic = topic
-        self.state = state
-        #: The offset up to which the state has the log's records.
-        self.position = 0
+        self.state = State()
+        #: The state has the records before it.
+        self.place = Place(b"", 0)
+        self._former: set[bytes] = set()
         self._reading = reading
         self._writing = writing
         self._fence = fence
+        self._reader = _Reader(reading, {})
         self._producer: Producer | None = None
         self._moved = asyncio.Condition()
 
@@ -59,41 +100,49 @@ class SchemaLog:
         """Create the topic if it is not there, and read what it holds.
 
         Raises:
-            CommandFailed: it cannot be had, or it has more than one partition, or is not compacted.
+            CommandFailed: it cannot be had, or it has more than one partition.
+            TimeoutError: nothing has been read for the command's time limit.
         """
         await self._create()
-        ends = await topics.list_offsets(self._writing, self.topic, topics.LATEST, [PARTITION])
-        await self._replay(Consumer(self._reading, await self._first(), {(self.topic, PARTITION): ends[PARTITION]}))
-        self.position = max(self.position, ends[PARTITION])
+        end = await self._end()
+        self.place = Place(end.topic_id, await self._first())
+        self._reader.begin(self.topic, self.place)
+        while not self._has(end):
+            before = self.place
+            async with asyncio.timeout(self._reading.timeout_ms / 1000):
+                while self.place == before:
+                    await self._read()
 
     async def follow(self) -> None:
         """Read for ever. While the cluster cannot be reached it is tried again."""
         while True:
             try:
-                await self._replay(Consumer(self._reading, {(self.topic, PARTITION): self.position}))
-            except (CommandFailed, TimeoutError) as fault:
+                await self._read()
+            except (CommandFailed, KafkaError, TimeoutError) as fault:
+                if isinstance(fault, CommandFailed) and fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await self._begin_again()
+                    continue
                 logger.warning("reading %s: %s; it is tried again", self.topic, fault)
                 await asyncio.sleep(RETRY_S)
 
-    async def sync(self, offset: int | None = None) -> int:
-        """Wait until the state has all records before `offset`, or before the end of the log. Returns the offset.
+    async def sync(self, place: Place | None = None) -> Place:
+        """Wait until the state has all records before `place`, or before the end of the log. Returns the place.
 
         Raises:
-            RegistryError: it takes too long.
+            RegistryError: it takes too long, or the topic of the place was deleted.
         """
         try:
             async with asyncio.timeout(SYNC_S_MAX):
-                if offset is None:
-                    ends = await topics.list_offsets(self._writing, self.topic, topics.LATEST, [PARTITION])
-                    offset = ends[PARTITION]
-                end = offset
+                wanted = await self._settled_end() if place is None else place
                 async with self._moved:
-                    await self._moved.wait_for(lambda: self.position >= end)
-                return end
+                    await self._moved.wait_for(lambda: self._has(wanted) or wanted.topic_id in self._former)
         except TimeoutError:
             raise RegistryError("timeout", "Reading the Kafka store timed out") from None
         except CommandFailed as fault:
             raise RegistryError("store", f"Error while reading the Kafka store: {fault}") from None
+        if wanted.topic_id in self._former:
+            raise self._gone()
+        return wanted
 
     async def lead(self) -> None:
         """Become the only writer, with a state that has all records.
@@ -102,21 +151,26 @@ class SchemaLog:
             RegistryError, CommandFailed: the cluster does not answer.
             Fenced: another instance has become it meanwhile.
         """
-        producer = Producer(self._writing, self.topic, transactional_id=self._fence)
+        topic_id = (await self._writing.topic(self.topic)).topic_id
+        producer = Producer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
         await producer.start()
+        # The NOOP is for the topic that the state is of by then.
+        await self.sync(Place(topic_id, 0))
         self._producer = producer
         await self.append([noop_record()])
 
-    async def append(self, records: Sequence[Record]) -> int:
-        """Write records as the leader, and wait until the state has them. Returns the offset after them.
+    async def append(self, records: Sequence[Record]) -> Place:
+        """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.
 
         Raises:
-            RegistryError: they may not have been written.
+            RegistryError: they may not have been written, or the topic was created again.
             Fenced: another instance is the leader, and they have not been written.
         """
         producer = self._producer
         if producer is None:
             raise Fenced
+        if not self.is_writable:
+            raise self._gone()
         now_ms = self._writing.world.clock.wall_ms()
         try:
             async with asyncio.timeout(SYNC_S_MAX):
@@ -134,29 +188,74 @@ class SchemaLog:
             # What is left in the producer would be sent before the records of the next write.
             self._producer = None
             raise RegistryError("timeout", "Write to the Kafka store timed out") from None
-        return await self.sync()
+        end = await self.sync()
+        if end.topic_id != producer.topic_id:
+            raise self._gone()
+        return end
 
     @property
     def is_writable(self) -> bool:
-        return self._producer is not None
+        """Whether this instance has taken the lead in the topic that the state is of."""
+        return self._producer is not None and self._producer.topic_id == self.place.topic_id
 
     def resign(self) -> None:
         self._producer = None
 
     # -- Reading -------------------------------------------------------------------------------------------------------
 
-    async def _replay(self, consumer: Consumer) -> None:
-        async for _, _, records, _ in consumer.fetch():
+    async def _read(self) -> None:
+        """Take in what the next response brings, of the topic that is there by now."""
+        rows = await self._reader.poll()
+        if self._reader.recreated:
+            self._former.add(self.place.topic_id)
+            self.state = State()
+            for text in recreated_texts(self._reader.recreated):
+                logger.error("%s; the ids and versions of the former one are gone", text)
+        for _, _, records, _ in rows:
             for record in records:
                 self.state.replay(record.key, record.value)
+        if self._reader.place != self.place:
             async with self._moved:
-                self.position = consumer.positions[self.topic, PARTITION]
+                self.place = self._reader.place
                 self._moved.notify_all()
 
-    async def _first(self) -> dict[tuple[str, int], int]:
+    async def _begin_again(self) -> None:
+        """The log does not have the position any more: records before it were deleted, or its end was lost."""
+        try:
+            first = await self._first()
+        except CommandFailed as fault:
+            logger.warning("reading %s: %s; it is tried again", self.topic, fault)
+            await asyncio.sleep(RETRY_S)
+            return
+        logger.error("topic %s has no offset %d any more: its records are read again", self.topic, self.place.offset)
+        self.state = State()
+        self._reader.seek((self.topic, PARTITION), first)
+        self.place = Place(self.place.topic_id, first)
+
+    def _has(self, place: Place) -> bool:
+        return self.place.topic_id == place.topic_id and self.place.offset >= place.offset
+
+    def _gone(self) -> RegistryError:
+        return RegistryError("store", f"The topic {self.topic} was deleted and created again")
+
+    async def _end(self) -> Place:
+        """Return the end of the log. The id is asked for first: if another topic follows meanwhile, the place is one of a former topic."""
+        topic_id = (await self._writing.topic(self.topic)).topic_id
+        ends = await topics.list_offsets(self._writing, self.topic, topics.LATEST, [PARTITION])
+        return Place(topic_id, ends[PARTITION])
+
+    async def _settled_end(self) -> Place:
+        """Return the end of the log once the state is of this log: one that ends before what was read has lost its end, which the
+        reader notices."""
+        while True:
+            before, end = self.place, await self._end()
+            if end.topic_id != before.topic_id or end.offset >= before.offset:
+                return end
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _first(self) -> int:
         first = await topics.list_offsets(self._writing, self.topic, topics.EARLIEST, [PARTITION])
-        self.position = first[PARTITION]
-        return {(self.topic, PARTITION): first[PARTITION]}
+        return first[PARTITION]
 
     async def _create(self) -> None:
         if self.topic not in await self._writing.topic_names():

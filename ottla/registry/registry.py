@@ -20,7 +20,7 @@ from ottla.registry.checking import Checker, Question
 from ottla.registry.decisions import Asked
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
-from ottla.registry.log import Fenced, SchemaLog
+from ottla.registry.log import Fenced, Place, SchemaLog
 from ottla.registry.references import MayRead, Needs, everything
 from ottla.registry.registry_state import State
 from ottla.registry.schema_records import Record, Version
@@ -111,8 +111,8 @@ class Registry:
 
     # -- Writing -------------------------------------------------------------------------------------------------------
 
-    async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, int]:
-        """Decide with a state that has all records, and append. Returns the answer, and the offset that a reader must have.
+    async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, Place]:
+        """Decide with a state that has all records, and append. Returns the answer, and the place up to which a reader must have read.
 
         Raises:
             RegistryError: this instance is not the leader, or the log cannot be written.
@@ -128,7 +128,7 @@ class Registry:
                     self._replaced()
             answer, rows = decide()
             if not rows:
-                return answer, self.log.position
+                return answer, self.log.place
             try:
                 return answer, await self.log.append(rows)
             except Fenced:
@@ -142,8 +142,8 @@ class Registry:
 
     async def register(
         self, who: Who, subject: str, asked: Asked, *, normalize: bool, force: bool = False
-    ) -> tuple[Version, int]:
-        """Register a schema: the version that it has, and the offset that a reader must have.
+    ) -> tuple[Version, Place]:
+        """Register a schema: the version that it has, and the place up to which a reader must have read.
 
         It is checked before the write lock is taken, so that no other write waits for a slow check. Under the lock the state makes the
         questions again: what was found counts if they are the same, and they are asked again otherwise.

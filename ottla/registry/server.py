@@ -23,7 +23,6 @@ from ottla.registry.election import Election, Identity
 from ottla.registry.log import SchemaLog
 from ottla.registry.members import Members
 from ottla.registry.registry import Registry
-from ottla.registry.registry_state import State
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
 from ottla.server.listening import bound_sockets, of_every_family
@@ -65,7 +64,7 @@ async def serve(
         CommandFailed: the topic cannot be read, the address is in use, or the group does not take this instance.
     """
     reading, writing, electing = clusters
-    log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader", State())
+    log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader")
     await log.start()
     checker = Checker()
     registry = Registry(log, checker, settings.level)
@@ -84,7 +83,7 @@ async def serve(
             background = [
                 group.create_task(log.follow()),
                 group.create_task(election.run()),
-                group.create_task(_announce(registry, partial(ready, identity.url, log.position))),
+                group.create_task(_announce(registry, partial(ready, identity.url, log.place.offset))),
             ]
             await server.serve(sockets=listening)
             for task in background:

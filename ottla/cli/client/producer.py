@@ -75,6 +75,7 @@ class Producer:
         notify: Callable[[str], object] | None = None,
         on_acknowledged: Callable[[int, int, Batch], None] | None = None,
         transactional_id: str | None = None,
+        topic_id: bytes | None = None,
     ) -> None:
         """Make a producer that has sent nothing.
 
@@ -82,6 +83,7 @@ class Producer:
         `on_acknowledged` gets the partition, the offset of the first record, and the batch.
         `transactional_id`: each start under it takes the next producer epoch, and the partitions reject what producers with an
         earlier one send afterwards. No transaction is opened.
+        `topic_id`: what is sent is for the topic of this id. Another one of the same name gets none of it.
         """
         self.cluster = cluster
         self.topic = topic
@@ -93,6 +95,7 @@ class Producer:
         self.partitions = 0
         self._on_acknowledged = on_acknowledged
         self._transactional_id = transactional_id
+        self.topic_id = topic_id
         self._leaders = Leaders(cluster, [topic])
         self._producer_id = -1
         self._producer_epoch = -1
@@ -156,7 +159,8 @@ class Producer:
         """Send the collected records and wait until all of them are acknowledged.
 
         Raises:
-            CommandFailed: a leader has rejected a batch for good. `unacknowledged` has the records that are left.
+            CommandFailed: a leader has rejected a batch for good, or the topic was created again (UNKNOWN_TOPIC_ID). `unacknowledged` has
+                the records that are left.
         """
         for index, batch in self._collected.items():
             batch.sequence = self._sequences.get(index, 0)
@@ -166,6 +170,8 @@ class Producer:
         self._sticky += 1
         self.cluster.doing = f"producing to topic {self.topic}"
         while self._unacknowledged:
+            if self.topic_id not in (None, self._leaders.topic_id(self.topic)):
+                raise failure(f"topic {self.topic} as it was", ErrorCode.UNKNOWN_TOPIC_ID)
             by_node = self._leaders.by_node((self.topic, index) for index in self._unacknowledged)
             sending = (self._send(node, [index for _, index in places]) for node, places in by_node.items())
             # All of them end first: what one leader rejects does not hide what another has acknowledged.

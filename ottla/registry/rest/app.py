@@ -156,8 +156,8 @@ class Application:
             call.parameters["subject"] = self._registry.state.alias_of(call.subject)
         answer = await row.handler(call)
         if row.kind == WRITE:
-            answer, offset = answer
-            return JSONResponse(answer, media_type=MEDIA_TYPE, headers={OFFSET: str(offset)})
+            answer, place = answer
+            return JSONResponse(answer, media_type=MEDIA_TYPE, headers={OFFSET: place.text()})
         if row.kind == TEXT:
             return Response(answer, media_type=MEDIA_TYPE)
         return JSONResponse(answer, media_type=MEDIA_TYPE)

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
+from ottla.registry.log import Place, place_from
 from ottla.registry.members import ANSWERED, SIGNED, Members
 from ottla.registry.rest.request import Call
 
@@ -36,10 +37,10 @@ PASSED = ("content-type", "accept")
 
 
 class Answer(NamedTuple):
-    """The leader's answer, and the offset up to which an instance must have read, None if nothing was written."""
+    """The leader's answer, and the place up to which an instance must have read, None if nothing was written."""
 
     status: int
-    offset: int | None
+    place: Place | None
     body: bytes
 
 
@@ -85,8 +86,8 @@ async def forward(call: Call, leader: Identity, link: Link) -> Response:
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             question.give_up()
     call.registry.unreachable = None
-    if answer.offset is not None:
-        await call.registry.log.sync(answer.offset)
+    if answer.place is not None:
+        await call.registry.log.sync(answer.place)
     return Response(answer.body, answer.status, media_type=MEDIA_TYPE)
 
 
@@ -139,7 +140,7 @@ class Question:
                 mac = self._members.answer(number, response.status, offset, body)
                 if not hmac.compare_digest(mac, response.headers.get(ANSWERED, "")):
                     raise ConnectionError("the answer is not the leader's: it does not know the instances' secret")
-            return Answer(response.status, int(offset) if offset.isdecimal() else None, body)
+            return Answer(response.status, place_from(offset), body)
         finally:
             connection.close()
 

@@ -8,13 +8,14 @@ from typing import Any
 from ottla.registry import decisions
 from ottla.registry.decisions import asked_from
 from ottla.registry.errors import ERRORS, RegistryError
+from ottla.registry.log import Place
 from ottla.registry.numbers import version_of
 from ottla.registry.rest.request import Call
 from ottla.registry.schema_records import Record, answer_of, guid_of
 from ottla.registry.subjects import is_valid
 
-#: An answer of a write, and the offset that a reader must have.
-Written = tuple[Any, int]
+#: An answer of a write, and the place up to which a reader must have read.
+Written = tuple[Any, Place]
 INVALID_SCHEMA = ERRORS["invalid_schema"].code
 
 
@@ -64,10 +65,10 @@ async def register(call: Call) -> Written:
     call.require("write")
     call.check_subject()
     asked = asked_from(call.json())
-    version, offset = await call.registry.register(
+    version, place = await call.registry.register(
         call.who, call.subject, asked, normalize=call.flag("normalize"), force=call.flag("force")
     )
-    return {"id": version.id, "version": version.version, "guid": guid_of(version)}, offset
+    return {"id": version.id, "version": version.version, "guid": guid_of(version)}, place
 
 
 async def delete_version(call: Call) -> Written:

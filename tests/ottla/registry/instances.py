@@ -17,7 +17,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -76,6 +76,8 @@ class Registries:
     topic: str = field(default_factory=lambda: f"_schemas-{os.getpid()}-{next(NUMBERS)}")
     started: list[Instance] = field(default_factory=list)
     session_ms: int = SESSION_MS
+    #: What the instances write to standard error, None for the test's.
+    errors: IO[str] | None = None
 
     @property
     def running(self) -> list[Instance]:
@@ -95,7 +97,9 @@ class Registries:
             "--session-timeout-ms",
             str(self.session_ms),
         ]
-        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        process = subprocess.Popen(
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=self.errors, text=True, cwd=ROOT
+        )
         assert process.stdout is not None
         if not select.select([process.stdout], [], [], WAIT_S_MAX)[0]:
             process.kill()

@@ -13,6 +13,7 @@ import httpx
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Identity
+from ottla.registry.log import Place
 from ottla.registry.registry import Registry
 from ottla.registry.registry_state import State
 from ottla.registry.rest.app import Application
@@ -31,8 +32,8 @@ class MemoryLog:
         self.rows: list[Record] = []
 
     @property
-    def position(self) -> int:
-        return len(self.rows)
+    def place(self) -> Place:
+        return Place(bytes(16), len(self.rows))
 
     async def lead(self) -> None:
         return
@@ -40,15 +41,15 @@ class MemoryLog:
     def resign(self) -> None:
         return
 
-    async def sync(self, offset: int | None = None) -> int:
+    async def sync(self, place: Place | None = None) -> Place:
         await asyncio.sleep(0)
-        return self.position
+        return self.place
 
-    async def append(self, records: Sequence[Record]) -> int:
+    async def append(self, records: Sequence[Record]) -> Place:
         for row in records:
             self.rows.append(row)
             self.state.replay(*row)
-        return self.position
+        return self.place
 
 
 class Client:

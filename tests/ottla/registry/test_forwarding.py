@@ -13,6 +13,7 @@ import httpx
 
 from ottla.registry.access import Access, read_permissions
 from ottla.registry.election import Identity
+from ottla.registry.log import Place
 from ottla.registry.members import ANSWERED, SIGNED, Members
 from ottla.registry.registry import Registry
 from ottla.registry.rest.app import Application
@@ -20,18 +21,18 @@ from ottla.registry.rest.forwarding import NO_LINK, Link
 from tests.ottla.registry.memory import leader
 
 FORWARDING = 50003
-ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Ottla-Offset: 7\r\n\r\n{"id": 1}'
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Ottla-Offset: AAAAAAAAAAAAAAAAAAAAAA:7\r\n\r\n{"id": 1}'
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Log:
     """A log that is read as far as one asks."""
 
-    synced: int | None = None
+    synced: Place | None = None
 
-    async def sync(self, offset: int) -> int:
-        self.synced = offset
-        return offset
+    async def sync(self, place: Place) -> Place:
+        self.synced = place
+        return place
 
     def resign(self) -> None:
         return
@@ -62,7 +63,7 @@ async def test_an_answer_that_the_leaders_death_cuts_off_is_none() -> None:
 
     async with follower(answer) as (log, _, client):
         whole = await client.post("/subjects/s/versions", json={})
-        assert (whole.status_code, whole.json(), log.synced) == (200, {"id": 1}, 7)
+        assert (whole.status_code, whole.json(), log.synced) == (200, {"id": 1}, (bytes(16), 7))
         log.synced, length = None, 10
         cut = await client.post("/subjects/s/versions", json={})
         assert (cut.status_code, cut.json()["error_code"], log.synced) == (500, FORWARDING, None)

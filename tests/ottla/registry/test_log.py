@@ -11,7 +11,6 @@ from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.registry import log
 from ottla.registry.log import SchemaLog
-from ottla.registry.registry_state import State
 from tests.manual_clock import ManualClock
 
 
@@ -45,11 +44,11 @@ def _created(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_registry_waits_until_both_of_its_brokers_know_the_new_topic() -> None:
     """`ottla dev --registry` ended with UNKNOWN_TOPIC_OR_PARTITION on a machine that was slow."""
     reading, writing = LateBroker(3), LateBroker(2)
-    await SchemaLog(cast("Any", reading), cast("Any", writing), "_schemas", "fence", State())._create()
+    await SchemaLog(cast("Any", reading), cast("Any", writing), "_schemas", "fence")._create()
     assert (reading.asked, writing.asked) == (4, 3)
 
 
 async def test_a_topic_that_stays_unknown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "CREATE_MS_MAX", -1)
     with pytest.raises(CommandFailed, match="no such topic"):
-        await SchemaLog(cast("Any", LateBroker(9)), cast("Any", LateBroker(9)), "_schemas", "fence", State())._create()
+        await SchemaLog(cast("Any", LateBroker(9)), cast("Any", LateBroker(9)), "_schemas", "fence")._create()
