@@ -47,6 +47,10 @@ async def console(
         int | None, Parameter(help="The port of all brokers' admin listeners at their hosts.")
     ] = None,
     registry: Annotated[str | None, Parameter(help="The URL of a schema registry: its values are decoded.")] = None,
+    registry_config: Annotated[
+        str | None,
+        Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
+    ] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
     connection: Connection = CONNECTION,
 ) -> None:
@@ -77,6 +81,7 @@ async def console(
         admin=dict(map(parse_admin, admin or ())),
         admin_port=admin_port,
         registry=registry,
+        registry_config=registry_config,
         interval_s=max(0.5, interval),
     )
     options.check(no_login)

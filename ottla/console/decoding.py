@@ -69,18 +69,22 @@ class RegistryValues:
             found[data] = f"{decoded.kind.lower()} schema {decoded.schema_id}", text
 
 
-def registry_values(url: str | None) -> RegistryValues | None:
+def registry_values(url: str | None, config: str | None) -> RegistryValues | None:
     """Return the decoder for the registry at a URL, None without one.
 
     Raises:
-        CommandFailed: the URL is none, or this build has no client of registries.
+        CommandFailed: the URL is none, the file of its login cannot be read, or this build has no client of registries.
     """
     if url is None:
+        if config is not None:
+            raise CommandFailed("--registry-config needs --registry", None, USAGE)
         return None
     if not url.startswith(("http://", "https://")):
         raise CommandFailed(f"--registry {url!r} is no URL", "for example http://localhost:8081", USAGE)
     try:
-        client = import_module("ottla.registry.client").RegistryClient(url)
+        client = import_module("ottla.registry.client").RegistryClient.of(url, config)
         return RegistryValues(import_module("ottla.registry.values").Decoder(client))
     except ImportError as missing:
         raise CommandFailed(f"--registry needs a package: {missing.name}", "pip install 'ottla[registry]'") from None
+    except (OSError, ValueError) as fault:
+        raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None

@@ -49,6 +49,8 @@ class Options:
     tls_cert: str | None = None
     tls_key: str | None = None
     registry: str | None = None
+    #: The file with the registry's login.
+    registry_config: str | None = None
     #: Addresses of admin listeners by broker, and the port at which the other brokers' hosts have theirs.
     admin: dict[int, str] = field(default_factory=dict)
     admin_port: int | None = None

@@ -45,7 +45,7 @@ class Site:
         self.sampler = sampler
         self.panels = Panels()
         self.move_rates = MoveRates()
-        self.decoder = registry_values(options.registry)
+        self.decoder = registry_values(options.registry, options.registry_config)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )

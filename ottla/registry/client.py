@@ -25,6 +25,9 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S = 10.0
 #: A registry's answer that is larger is not read: Kafka's records are smaller, and a schema is one record.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
+#: Of one schema and all that it needs, which a registry that is wrong or hostile names without an end: the schemas, and their bytes.
+DEPENDENCIES_MAX = 1_000
+DEPENDENCY_BYTES_MAX = ANSWER_BYTES_MAX
 #: Schemas that are kept. One that is dropped is asked for again.
 CACHED_MAX = 4_096
 AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
@@ -168,7 +171,7 @@ class RegistryClient:
                 return self._ask(url, method, path, body)
             except urllib.error.HTTPError as fault:
                 raise _failure_of(fault) from None
-            except (OSError, ValueError, http.client.HTTPException) as fault:
+            except (OSError, ValueError, RecursionError, http.client.HTTPException) as fault:
                 lost = f"the schema registry at {url} cannot be reached: {getattr(fault, 'reason', fault)}"
         raise RegistryFailed(lost or "no address of a schema registry is set")
 
@@ -185,20 +188,43 @@ class RegistryClient:
         return json.loads(read) if read else None
 
     def _schema_of(self, row: dict[str, Any]) -> Schema:
-        references = references_of(row)
-        dependencies: dict[str, str] = {}
-        self._collect(references, dependencies, set())
-        return Schema(row["schema"], row.get("schemaType") or AVRO, references, dependencies)
+        try:
+            references = references_of(row)
+            return Schema(row["schema"], row.get("schemaType") or AVRO, references, self._needed_by(references))
+        except (KeyError, TypeError, AttributeError) as fault:
+            raise RegistryFailed(f"the registry's answer is no schema: {fault!r}") from None
 
-    def _collect(self, references: tuple[Reference, ...], found: dict[str, str], entered: set[tuple[str, int]]) -> None:
-        for reference in references:
+    def _needed_by(self, references: tuple[Reference, ...]) -> dict[str, str]:
+        """Return the texts of what references name, each after those that it needs.
+
+        Raises:
+            RegistryFailed: they are too many, or too long.
+        """
+        found: dict[str, str] = {}
+        entered: set[tuple[str, int]] = set()
+        size = 0
+        # What is left of each list of references on the way, and the name and text to which the list belongs.
+        way = [(iter(references), "", "")]
+        while way:
+            left, name, text = way[-1]
+            reference = next(left, None)
+            if reference is None:
+                way.pop()
+                if way:
+                    found[name] = text
+                continue
             place = (reference.subject, reference.version)
             if reference.name in found or place in entered:
                 continue
             entered.add(place)
             row = self.version(*place)
-            self._collect(references_of(row), found, entered)
-            found[reference.name] = row["schema"]
+            size += len(row["schema"].encode())
+            if len(entered) > DEPENDENCIES_MAX or size > DEPENDENCY_BYTES_MAX:
+                raise RegistryFailed(
+                    f"the schema needs more than {DEPENDENCIES_MAX} others or {DEPENDENCY_BYTES_MAX} bytes of them"
+                )
+            way.append((iter(references_of(row)), reference.name, row["schema"]))
+        return found
 
 
 def schema_body(schema: Schema) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from ottla.spark.options import Options
 
 URL = "schema.registry.url"
 SOURCE, LOGIN = "basic.auth.credentials.source", "basic.auth.user.info"
+CONFIG = "schema.registry.config"
 CA_FILE = "schema.registry.ssl.truststore.location"
 LATEST = "latest"
 MODES = ("FAILFAST", "PERMISSIVE")
@@ -28,6 +29,10 @@ class SchemaOptions:
         self.url = url
         self.user, self.password = self._login()
         self.ca_file = options.get(CA_FILE)
+        #: A file with the login, which then stands in no command and in no plan of a query.
+        self.config = options.get(CONFIG)
+        if self.config and (self.user is not None or self.ca_file):
+            raise ConnectorError(f"option {CONFIG} excludes {LOGIN} and {CA_FILE}", "the file has both")
         mode = (options.get("mode") or MODES[0]).upper()
         if mode not in MODES:
             raise ConnectorError(f"option mode is {mode}", f"the table schema has {' and '.join(MODES)}, as from_avro")

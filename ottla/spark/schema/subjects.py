@@ -10,7 +10,7 @@ from ottla.registry.client import AVRO, RegistryClient, RegistryFailed, Schema
 from ottla.registry.formats.avro_text import resolved
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
-from ottla.spark.schema.options import SchemaOptions
+from ottla.spark.schema.options import CONFIG, SchemaOptions
 from ottla.spark.schema.tree import AvroTree
 from ottla.spark.schema.types import Typed, Types
 
@@ -50,7 +50,12 @@ class ReaderSchema(NamedTuple):
 
 
 def client_of(options: SchemaOptions) -> RegistryClient:
-    """Returns a client of the registry. Raises ConnectorError if the certificates cannot be read."""
+    """Returns a client of the registry. Raises ConnectorError if the certificates or the file of the login cannot be read."""
+    if options.config:
+        try:
+            return RegistryClient.of(options.url, options.config)
+        except (OSError, ValueError) as fault:
+            raise ConnectorError(f"option {CONFIG}: {fault}", "the file has to be there on executors as well") from None
     try:
         return RegistryClient(options.url, user=options.user, password=options.password, ca_file=options.ca_file)
     except (OSError, ssl.SSLError) as fault:

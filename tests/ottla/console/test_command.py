@@ -37,6 +37,8 @@ def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: P
         (("--admin", "kafka:9644"), USAGE, "is not ID@HOST:PORT"),
         (("--tls-cert", "x.pem"), USAGE, "belong together"),
         (("--registry", "localhost"), USAGE, "is no URL"),
+        (("--registry-config", "login"), USAGE, "--registry-config needs --registry"),
+        (("--registry", "http://localhost", "--registry-config", "/no"), USAGE, "--registry-config: "),
         (("-b", ":::"), USAGE, "is not HOST:PORT"),
         (("--login-file", "/nowhere/users"), USAGE, "cannot be read"),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,10 @@ needs_packages("pyspark", "pyarrow", "fastavro")
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
 from ottla.spark.schema.options import SchemaOptions
+from ottla.spark.schema.subjects import client_of
 from ottla.spark.source import OttlaDataSource
 from tests.ottla.registry.stand_in import registry_of
+from tests.ottla.registry.test_client_login import server
 from tests.ottla.spark.schema.values import record
 
 ADDRESS = record(("city", "string"), name="shop.Address")
@@ -88,6 +92,15 @@ def test_a_login_stands_in_the_address_or_in_an_option_of_its_own() -> None:
         assert (how.user, how.password) == expected
 
 
+def test_a_login_stands_in_a_file_in_place_of_options(tmp_path: Path) -> None:
+    file = tmp_path / "registry.properties"
+    file.write_text("basic.auth.user.info=user:w:d\n")
+    with server(None) as (url, got):
+        planned = pickle.loads(pickle.dumps(source(url, schema_registry_config=str(file))))
+        assert client_of(SchemaOptions(Options(planned.options))).subjects() == []
+    assert got == ["Basic " + base64.b64encode(b"user:w:d").decode()]
+
+
 def test_a_context_names_its_ids() -> None:
     table = rows()
     table["/subjects/%3A.dev%3At-value/versions/latest"] = {"version": 1, "id": 5}
@@ -113,6 +126,8 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "no columns": ({"columns": " , "}, "option columns is ' , '"),
     "a login without a password": ({"basic_auth_user_info": "user"}, "option basic.auth.user.info is missing, or has no colon"),
     "a login from elsewhere": ({"basic_auth_credentials_source": "SASL_INHERIT"}, "it is URL or USER_INFO"),
+    "a file of the login that is not there": ({"schema_registry_config": "/no"}, "option schema.registry.config: .*/no"),
+    "a login in two places": ({"schema_registry_config": "/no", "basic_auth_user_info": "u:p"}, "option schema.registry.config excludes"),
     "certificates that are not there": ({"schema_registry_url": "https://127.0.0.1:1", "schema_registry_ssl_truststore_location": "/no"}, "/no cannot be read"),
     "a registry that is away": ({"schema_registry_url": "http://127.0.0.1:1"}, "the schema registry at http://127.0.0.1:1 cannot be reached"),
 }  # fmt: skip
