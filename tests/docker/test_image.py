@@ -77,6 +77,15 @@ def test_a_dockerfile_is_built_of_known_instructions(path: Path) -> None:
     assert {text for word, text in instructions(path) if word == "USER"} == {"appuser"}
 
 
+def test_the_registrys_image_starts_by_the_script_of_cp_schema_registry_and_can_run_what_it_copies() -> None:
+    rows = stages()["registry"]
+    assert ("CMD", '["/etc/confluent/docker/run"]') in rows
+    copied = dict(text.split() for word, text in rows if word == "COPY" and "--from" not in text)
+    assert set(copied.values()) == {"/usr/local/bin/curl", "/etc/confluent/docker/run"}
+    # COPY keeps the mode. Its health check could not run curl.
+    assert all(os.access(ROOT / source, os.X_OK) for source in copied)
+
+
 def test_it_ends_as_another_user_with_a_health_check() -> None:
     final = stages()[""]
     assert [text for word, text in final if word == "USER"] == ["appuser"]

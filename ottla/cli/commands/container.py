@@ -3,16 +3,20 @@
 run         all of it; arguments VAR=value count as environment
 configure   write the properties to a file, for images whose users put a step between this and the next
 launch      start the node that was configured
+registry    start a schema registry, by the variables of cp-schema-registry's image
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +33,7 @@ PROCESSES = "OTTLA_PROCESSES"
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Entry point of the container image.")
-    parser.add_argument("step", nargs="?", default="run", choices=("run", "configure", "launch"))
+    parser.add_argument("step", nargs="?", default="run", choices=("run", "configure", "launch", "registry"))
     parser.add_argument(
         "variables",
         nargs="*",
@@ -56,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     from ottla.container.settings import ContainerError
 
     try:
+        if arguments.step == "registry":
+            return _registry(arguments)
         ready = _prepare(arguments)
     except ContainerError as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)
@@ -92,12 +98,7 @@ def _prepare(arguments: argparse.Namespace) -> Launch:
     from ottla.container.resolve import CONFIGURED
     from ottla.container.steps import run_scripts
 
-    environment = dict(os.environ)
-    for variable in arguments.variables:
-        name, equals, value = variable.partition("=")
-        if not equals:
-            raise SystemExit(f"{PROGRAM}: {variable!r} is not VAR=value")
-        environment[name] = value
+    environment = _environment(arguments)
     path = arguments.properties or arguments.root + CONFIGURED
     processes = _processes(environment.get(PROCESSES, ""))
     if arguments.step == "launch":
@@ -116,6 +117,42 @@ def _prepare(arguments: argparse.Namespace) -> Launch:
             run_scripts(arguments.root, prepared.scripts_environment, _say)
         _format(prepared.first_start, prepared.properties, prepared.properties.get(CLUSTER_ID), processes)
     return Launch(prepared.properties, prepared.log_level, processes, prepared.first_start)
+
+
+def _environment(arguments: argparse.Namespace) -> dict[str, str]:
+    environment = dict(os.environ)
+    for variable in arguments.variables:
+        name, equals, value = variable.partition("=")
+        if not equals:
+            raise SystemExit(f"{PROGRAM}: {variable!r} is not VAR=value")
+        environment[name] = value
+    return environment
+
+
+def _registry(arguments: argparse.Namespace) -> int:
+    """Serve schemas until a signal ends it. Returns the exit code.
+
+    Raises:
+        ContainerError: an instance of these variables would not be what they say.
+    """
+    from ottla.container.schema_registry import registry_start
+    from ottla.container.settings import write_file
+
+    start = registry_start(_environment(arguments))
+    for note in start.notes:
+        _say(f"===> Note: {note}")
+    _say(f"===> ottla registry {shlex.join(start.arguments)}")
+    if arguments.check:
+        return 0
+    given = list(start.arguments)
+    if start.properties:
+        # Passwords may be among them: the file is its owner's alone.
+        with tempfile.NamedTemporaryFile("w", prefix="ottla-registry-", delete=False, encoding="utf-8") as file:
+            file.write(write_file(start.properties))
+        given += ["--config", file.name]
+    # By its name: the registry is built on this package.
+    code: int = import_module("ottla.registry.command").main(given)
+    return code
 
 
 def _format(

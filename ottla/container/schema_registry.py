@@ -1,0 +1,194 @@
+"""The variables of cp-schema-registry's image as the command line of `ottla registry`. Pure.
+
+SCHEMA_REGISTRY_A_B is the property a.b, `__` is `_`, `___` is `-`: the names are those of Confluent's schema-registry.properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.container.settings import ContainerError, Environment, read_value
+from ottla.container.variables import without_service_links
+
+PREFIX = "SCHEMA_REGISTRY_"
+LISTENERS = "http://0.0.0.0:8081"
+#: cp-schema-registry waits so long for a broker, unless SCHEMA_REGISTRY_CUB_KAFKA_TIMEOUT says otherwise.
+WAIT_S = "40"
+STORE = "kafkastore."
+SERVERS = STORE + "bootstrap.servers"
+PROTOCOL = STORE + "security.protocol"
+#: Options whose value is the property's. The first property of an option that is set counts.
+OPTIONS = {
+    "--topic": ("kafkastore.topic",),
+    "--group": ("schema.registry.group.id", "group.id"),
+    "--session-timeout-ms": ("kafkagroup.session.timeout.ms",),
+    "--compatibility": ("schema.compatibility.level", "compatibility.level", "avro.compatibility.level"),
+    "--timeout": ("cub.kafka.timeout",),
+}
+ELIGIBLE = ("leader.eligibility", "master.eligibility")
+SCHEMES = ("inter.instance.protocol", "schema.registry.inter.instance.protocol")
+LISTENER_NAME = "inter.instance.listener.name"
+#: Files that have no property: those of `ottla registry`'s options.
+FILES = {
+    "OTTLA_REGISTRY_USERS": "--users",
+    "OTTLA_REGISTRY_ACL": "--acl",
+    "OTTLA_REGISTRY_SECRET_FILE": "--secret-file",
+}
+#: What was asked for is missing if these are passed over: values that ask for nothing, and the remedy.
+REFUSED = {
+    "authentication.method": (
+        ("NONE",),
+        "logins are lines NAME: PASSWORD of a file: name it in OTTLA_REGISTRY_USERS, and permissions in OTTLA_REGISTRY_ACL",
+    ),
+    "ssl.client.authentication": (
+        ("NONE",),
+        "clients are not known by certificates: name a file in OTTLA_REGISTRY_USERS",
+    ),
+    "ssl.client.auth": (("FALSE",), "clients are not known by certificates: name a file in OTTLA_REGISTRY_USERS"),
+}
+
+
+class RegistryStart(NamedTuple):
+    """How the registry is started."""
+
+    arguments: list[str]
+    #: Properties of its connections to the brokers, for a file: passwords are among them.
+    properties: dict[str, str]
+    notes: list[str]
+
+
+def registry_start(environment: Environment) -> RegistryStart:
+    """Return the command line for the variables of a container.
+
+    Raises:
+        ContainerError: an instance of these variables would not be what they say.
+    """
+    found, services = without_service_links(environment)
+    given = {
+        name.removeprefix(PREFIX)
+        .lower()
+        .replace("___", "-")
+        .replace("__", "\0")
+        .replace("_", ".")
+        .replace("\0", "_"): (
+            name,
+            read_value(name, value),
+        )
+        for name, value in sorted(found.items())
+        if name.startswith(PREFIX) and value
+    }
+    reading = _Variables(given)
+    arguments = _servers(reading, found)
+    arguments += _addresses(reading, found)
+    for option, names in OPTIONS.items():
+        if value := reading.first(*names):
+            arguments += [option, value.lower() if option == "--compatibility" else value]
+    if "--timeout" not in arguments:
+        arguments += ["--timeout", WAIT_S]
+    if (reading.first(*ELIGIBLE) or "true").lower() == "false":
+        arguments.append("--no-leader")
+    for variable, option in FILES.items():
+        if path := found.get(variable):
+            arguments += [option, path]
+    for name, (harmless, remedy) in REFUSED.items():
+        value = reading.first(name) or harmless[0]
+        if value.upper() not in harmless and "--users" not in arguments:
+            raise ContainerError(f"{name}={value} is not known here", reading.variable(name), remedy)
+    properties = dict(reading.below(STORE, "ssl.", "sasl.", "security.protocol"))
+    notes = [f"the variables with which Kubernetes describes the Service {name} are not read" for name in services]
+    if unknown := reading.unread():
+        notes.append(f"not known here, and not read: {', '.join(unknown)}")
+    return RegistryStart(arguments, properties, notes)
+
+
+class _Variables:
+    """The properties that variables give, and which of them nothing has read."""
+
+    def __init__(self, given: dict[str, tuple[str, str]]) -> None:
+        self._given = given
+        self._read: set[str] = set()
+
+    def first(self, *names: str) -> str | None:
+        """Return the value of the first of these properties that is set; all of them count as read."""
+        self._read.update(names)
+        return next((self._given[name][1] for name in names if name in self._given), None)
+
+    def variable(self, name: str) -> str:
+        return self._given[name][0] if name in self._given else PREFIX + name.upper().replace(".", "_")
+
+    def below(self, prefix: str, *kinds: str) -> Iterator[tuple[str, str]]:
+        """Yield the properties of these kinds below the prefix, without it."""
+        for name, (_, value) in self._given.items():
+            bare = name.removeprefix(prefix)
+            if bare != name and bare.startswith(kinds):
+                self._read.add(name)
+                yield bare, value
+
+    def unread(self) -> list[str]:
+        return [variable for name, (variable, _) in self._given.items() if name not in self._read]
+
+
+def _servers(given: _Variables, environment: Environment) -> list[str]:
+    """Return -b with the brokers' addresses: of those that name a protocol, the ones of kafkastore.security.protocol."""
+    text = given.first(SERVERS)
+    if text is None:
+        if environment.get("OTTLA_BOOTSTRAP"):
+            return []
+        raise ContainerError("no broker is named", given.variable(SERVERS), "set it to HOST:PORT[,HOST:PORT...]")
+    protocol = (given.first(PROTOCOL) or "PLAINTEXT").upper()
+    servers = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        named, separator, address = part.rpartition("://")
+        if not separator or named.upper() == protocol:
+            servers.append(address)
+    if not servers:
+        raise ContainerError(
+            f"no address is of the protocol {protocol}", given.variable(SERVERS), f"set {given.variable(PROTOCOL)}"
+        )
+    return ["-b", ",".join(servers)]
+
+
+def _addresses(given: _Variables, environment: Environment) -> list[str]:
+    """Return --listen and --advertise, and for https the files of the certificate: one listener is served, over IPv4 and IPv6."""
+    variable = given.variable("listeners")
+    listeners = []
+    for part in filter(None, (part.strip() for part in (given.first("listeners") or LISTENERS).split(","))):
+        name, separator, address = part.rpartition("://")
+        host, _, port = address.rstrip("/").rpartition(":")
+        if not separator or not port.isdecimal():
+            raise ContainerError(f"{part} is not http://HOST:PORT", variable, f"for example {LISTENERS}")
+        listeners.append((name.lower(), host.strip("[]") or "0.0.0.0", port))
+    wanted = (given.first(LISTENER_NAME) or given.first(*SCHEMES) or "").lower()
+    given.first(*SCHEMES)
+    chosen = [row for row in listeners if not wanted or row[0] == wanted]
+    if not chosen or chosen[0][0] not in ("http", "https"):
+        what = f"none is of {wanted}" if wanted else f"{listeners[0][0]} is neither http nor https"
+        raise ContainerError(what, variable, f"for example {LISTENERS}")
+    if len(listeners) > 1:
+        others = ", ".join("://".join((row[0], row[2])) for row in listeners if row != chosen[0])
+        raise ContainerError(
+            f"there is one listener here, and not also {others}", variable, "keep one, or start one more container"
+        )
+    scheme, host, port = chosen[0]
+    name = given.first("host.name") or environment.get("HOSTNAME")
+    own = ["--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    if name:
+        own += ["--advertise", f"{name}:{port}"]
+    return own + (_certificate(given) if scheme == "https" else [])
+
+
+def _certificate(given: _Variables) -> list[str]:
+    own = []
+    for store, options in (("keystore", ("--cert", "--key")), ("truststore", ("--ca",))):
+        path, kind = given.first(f"ssl.{store}.location"), given.first(f"ssl.{store}.type")
+        if path is None:
+            if store == "keystore":
+                raise ContainerError("it is not set", given.variable("ssl.keystore.location"), "https needs it, in PEM")
+            continue
+        if (kind or "JKS").upper() != "PEM":
+            where = given.variable(f"ssl.{store}.type")
+            raise ContainerError(f"{path} is of the type {kind or 'JKS'}", where, "convert it to PEM, and set PEM")
+        for option in options:
+            own += [option, path]
+    return own
