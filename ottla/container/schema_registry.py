@@ -14,7 +14,7 @@ from ottla.container.variables import without_service_links
 PREFIX = "SCHEMA_REGISTRY_"
 LISTENERS = "http://0.0.0.0:8081"
 #: cp-schema-registry waits so long for a broker, unless SCHEMA_REGISTRY_CUB_KAFKA_TIMEOUT says otherwise.
-WAIT_S = "40"
+WAIT_S = 40.0
 STORE = "kafkastore."
 SERVERS = STORE + "bootstrap.servers"
 PROTOCOL = STORE + "security.protocol"
@@ -24,7 +24,6 @@ OPTIONS = {
     "--group": ("schema.registry.group.id", "group.id"),
     "--session-timeout-ms": ("kafkagroup.session.timeout.ms",),
     "--compatibility": ("schema.compatibility.level", "compatibility.level", "avro.compatibility.level"),
-    "--timeout": ("cub.kafka.timeout",),
 }
 ELIGIBLE = ("leader.eligibility", "master.eligibility")
 SCHEMES = ("inter.instance.protocol", "schema.registry.inter.instance.protocol")
@@ -56,6 +55,9 @@ class RegistryStart(NamedTuple):
     #: Properties of its connections to the brokers, for a file: passwords are among them.
     properties: dict[str, str]
     notes: list[str]
+    #: The brokers that are waited for, and how long.
+    servers: list[tuple[str, int]]
+    wait_s: float
 
 
 def registry_start(environment: Environment) -> RegistryStart:
@@ -84,8 +86,7 @@ def registry_start(environment: Environment) -> RegistryStart:
     for option, names in OPTIONS.items():
         if value := reading.first(*names):
             arguments += [option, value.lower() if option == "--compatibility" else value]
-    if "--timeout" not in arguments:
-        arguments += ["--timeout", WAIT_S]
+    wait = reading.first("cub.kafka.timeout") or ""
     if (reading.first(*ELIGIBLE) or "true").lower() == "false":
         arguments.append("--no-leader")
     for variable, option in FILES.items():
@@ -99,7 +100,9 @@ def registry_start(environment: Environment) -> RegistryStart:
     notes = [f"the variables with which Kubernetes describes the Service {name} are not read" for name in services]
     if unknown := reading.unread():
         notes.append(f"not known here, and not read: {', '.join(unknown)}")
-    return RegistryStart(arguments, properties, notes)
+    pairs = (server.rpartition(":") for server in (arguments[1].split(",") if arguments[0] == "-b" else ()))
+    servers = [(host.strip("[]"), int(port)) for host, _, port in pairs if port.isdecimal() and int(port) < 65536]
+    return RegistryStart(arguments, properties, notes, servers, float(wait) if wait.isdecimal() else WAIT_S)
 
 
 class _Variables:

@@ -15,7 +15,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from ottla.container.first_start import FirstStart
 
 PROGRAM = "ottla container"
+#: How often brokers are tried that a registry waits for.
+BROKERS_AGAIN_S = 0.5
 #: The brokers of this container, each a process, as `ottla start --processes`.
 PROCESSES = "OTTLA_PROCESSES"
 
@@ -144,6 +148,7 @@ def _registry(arguments: argparse.Namespace) -> int:
     _say(f"===> ottla registry {shlex.join(start.arguments)}")
     if arguments.check:
         return 0
+    _wait_for_brokers(start.servers, start.wait_s)
     given = list(start.arguments)
     if start.properties:
         # Passwords may be among them: the file is its owner's alone.
@@ -153,6 +158,19 @@ def _registry(arguments: argparse.Namespace) -> int:
     # By its name: the registry is built on this package.
     code: int = import_module("ottla.registry.command").main(given)
     return code
+
+
+def _wait_for_brokers(servers: list[tuple[str, int]], wait_s: float) -> None:
+    """Wait until a broker takes connections, as cp-schema-registry's image does: compose files start both at once."""
+    until, said = time.monotonic() + wait_s, False
+    while servers and time.monotonic() < until:
+        for address in servers:
+            with suppress(OSError), socket.create_connection(address, timeout=1):
+                return
+        if not said:
+            _say(f"===> Note: no broker takes connections yet; they are waited for, {wait_s:g} s at most")
+            said = True
+        time.sleep(BROKERS_AGAIN_S)
 
 
 def _format(

@@ -6,14 +6,17 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.cli.commands import container
 from ottla.container.schema_registry import registry_start
 from ottla.container.settings import ContainerError
 from ottla.registry import command
@@ -115,6 +118,27 @@ def test_logins_are_the_file_of_ottla_registry() -> None:
     files = {"OTTLA_REGISTRY_USERS": "/users", "OTTLA_REGISTRY_ACL": "/acl", "OTTLA_REGISTRY_SECRET_FILE": "/secret"}
     found, _, _ = started(prefixed(KAFKA | {"AUTHENTICATION_METHOD": "BASIC"}) | files)
     assert (found["users"], found["acl"], found["secret_file"]) == ("/users", "/acl", "/secret")
+
+
+def test_brokers_are_waited_for_as_long_as_the_image_does() -> None:
+    servers = {"KAFKASTORE_BOOTSTRAP_SERVERS": "a:1,[::1]:2,odd"}
+    assert registry_start(prefixed(servers))[3:] == ([("a", 1), ("::1", 2)], 40)
+    assert registry_start(prefixed(servers | {"CUB_KAFKA_TIMEOUT": "300"})).wait_s == 300
+
+
+def test_a_broker_that_comes_late_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        address = late.getsockname()
+        opened = threading.Timer(0.2, late.listen)
+        opened.start()
+        container._wait_for_brokers([address], 60)
+        opened.join()
+        assert (
+            capsys.readouterr().out == "===> Note: no broker takes connections yet; they are waited for, 60 s at most\n"
+        )
+        container._wait_for_brokers([address], 0)
+        container._wait_for_brokers([], 60)
 
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
