@@ -174,10 +174,10 @@ def _addresses(given: _Variables, environment: Environment) -> list[str]:
             f"there is one listener here, and not also {others}", variable, "keep one, or start one more container"
         )
     scheme, host, port = chosen[0]
-    name = given.first("host.name") or environment.get("HOSTNAME")
+    reached = given.first("host.name") or environment.get("HOSTNAME")
     own = ["--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-    if name:
-        own += ["--advertise", f"{name}:{port}"]
+    if reached:
+        own += ["--advertise", f"{reached}:{port}"]
     return own + (_certificate(given) if scheme == "https" else [])
 
 

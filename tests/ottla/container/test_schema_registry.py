@@ -63,6 +63,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "a follower": ({"LEADER_ELIGIBILITY": "false"}, {"leader": False}),
     "a follower by the old name": ({"MASTER_ELIGIBILITY": "false"}, {"leader": False}),
     "a session": ({"KAFKAGROUP_SESSION_TIMEOUT_MS": "6000"}, {"session_timeout_ms": 6000}),
+    "the listener by which instances reach each other": ({"INTER_INSTANCE_LISTENER_NAME": "HTTP"}, {}),
     "how instances reach each other": ({"SCHEMA_REGISTRY_INTER_INSTANCE_PROTOCOL": "http"}, {}),
     "no logins": ({"AUTHENTICATION_METHOD": "NONE", "SSL_CLIENT_AUTH": "false"}, {"users": None}),
     "https": (

@@ -73,7 +73,6 @@ async def two() -> AsyncIterator[list[Client]]:
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         follower = Registry(registry.log, registry.checker, "BACKWARD")
-        follower.log.resign = lambda: None  # type: ignore[method-assign]
         await follower.set_leader(Identity("http", "127.0.0.1", listening.getsockname()[1]), False)
         try:
             yield [Client(application), Client(Application(follower, Access()))]
