@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.cli.client import topics
+from ottla.cli.client.consumer import Consumed
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.record import Record
 from ottla.registry import log
-from ottla.registry.log import SchemaLog
+from ottla.registry.log import Place, SchemaLog, place_from
 from tests.manual_clock import ManualClock
 
 
@@ -52,3 +56,59 @@ async def test_a_topic_that_stays_unknown_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(log, "CREATE_MS_MAX", -1)
     with pytest.raises(CommandFailed, match="no such topic"):
         await SchemaLog(cast("Any", LateBroker(9)), cast("Any", LateBroker(9)), "_schemas", "fence")._create()
+
+
+class LossyReader:
+    """Reads one record of each list, and None is a log that ends before the position."""
+
+    def __init__(self, reads: list[bytes | None]) -> None:
+        self.reads, self.place, self.recreated = reads, Place(b"t" * 16, 5), []
+        self.sought: list[int] = []
+
+    def seek(self, place: tuple[str, int], offset: int) -> None:
+        self.sought.append(offset)
+        self.place = self.place._replace(offset=offset)
+
+    async def poll(self) -> list[Consumed]:
+        if not self.reads:
+            await asyncio.Event().wait()
+        value = self.reads.pop(0)
+        if value is None:
+            raise CommandFailed("offset 6 of partition _schemas-0", code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.place = self.place._replace(offset=self.place.offset + 1)
+        key = b'{"keytype": "MODE", "subject": "%s"}' % value
+        return [Consumed("_schemas", 0, [Record(0, 0, key, b'{"mode": "READONLY"}', ())])]
+
+
+async def test_a_log_that_has_lost_its_end_is_read_again_and_a_write_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: Any = SchemaLog(cast("Any", LateBroker(0)), cast("Any", LateBroker(0)), "_schemas", "fence")
+    reader = made._reader = LossyReader([b"lost", None, b"kept", b"kept too"])
+
+    async def list_offsets(cluster: Any, name: str, timestamp: int, partitions: Any) -> dict[int, int]:
+        return {0: 0 if timestamp == topics.EARLIEST else 2}
+
+    async def topic(name: str) -> Any:
+        return SimpleNamespace(topic_id=b"t" * 16)
+
+    monkeypatch.setattr(topics, "list_offsets", list_offsets)
+    made._writing.topic = topic
+    made.place = reader.place
+    waiting = asyncio.create_task(made.sync())
+    following = asyncio.create_task(made.follow())
+    async with asyncio.timeout(30):
+        assert await waiting == Place(b"t" * 16, 2)
+    following.cancel()
+    assert set(made.state.modes) == {"kept", "kept too"} and reader.sought == [0]
+    assert [row.message for row in caplog.records if row.levelname == "ERROR"] == [
+        "topic _schemas has no offset 6 any more: its records are read again"
+    ]
+
+
+def test_a_place_is_read_back_and_what_is_none_is_none() -> None:
+    place = Place(bytes(range(16)), 2**40)
+    assert place_from(place.text()) == place
+    assert [
+        place_from(text) for text in ("", "7", ":7", "x:7", "AAAAAAAAAAAAAAAAAAAAAA:", "AAAAAAAAAAAAAAAAAAAAAA:x")
+    ] == [None] * 6

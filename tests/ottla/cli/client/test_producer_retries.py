@@ -46,6 +46,7 @@ class Brokers:
         self.answers = list(answers)
         self.views: dict[int | None, tuple[int, int]] = {}
         self.received: list[tuple[int, BatchView]] = []
+        self.topic_id = b"t" * 16
 
     async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
         return (await self.metadata([name])).topics[0]
@@ -54,7 +55,7 @@ class Brokers:
         """What a broker says that leads, and in which epoch; 1 in epoch 0 if the test has not said otherwise."""
         leader, epoch = self.views.get(node, (1, 0))
         part = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
-        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=b"t" * 16, partitions=[part])])
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=[part])])
 
     async def retry(self, ask: Callable[[], Any]) -> Any:
         return await ask()
@@ -154,3 +155,18 @@ async def test_a_full_disk_is_reported_at_once_and_once_and_the_batch_is_repeate
         "broker 1 cannot write to topic t: no space left in log directory /data (4096 bytes free); trying again"
     ]
     assert producer.acknowledged == 1
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+async def test_what_is_for_a_topic_of_an_id_goes_to_no_other_of_its_name(pinned: bool) -> None:
+    brokers = Brokers(ErrorCode.UNKNOWN_TOPIC_ID)
+    producer = Producer(cast(ClusterClient, brokers), "t", topic_id=brokers.topic_id if pinned else None)
+    await producer.start()
+    brokers.topic_id = b"u" * 16
+    if pinned:
+        with pytest.raises(CommandFailed, match="topic t as it was.*UNKNOWN_TOPIC_ID"):
+            await send(producer, b"v")
+        assert (len(brokers.received), producer.unacknowledged) == (1, [1])
+    else:
+        await send(producer, b"v")
+        assert (len(brokers.received), producer.unacknowledged) == (2, [])
