@@ -58,6 +58,8 @@ class Question:
     normalize: bool = False
     form: str = ""
     strict: bool = True
+    #: Whether it is to be registered with an id of its own: then the defaults of Avro's fields are checked as well.
+    is_new: bool = False
     level: str = "NONE"
     lenient: bool = False
     earlier: tuple[tuple[Version, Mapping[str, str]], ...] = ()
@@ -79,6 +81,7 @@ class Question:
             "normalize": self.normalize,
             "form": self.form,
             "strict": self.strict,
+            "is_new": self.is_new,
             "level": self.level,
             "lenient": self.lenient,
             "earlier": [
@@ -220,6 +223,13 @@ def incompatibilities(
     return []
 
 
+def _check_new(schema: ParsedSchema) -> None:
+    from ottla.registry.formats import avro_schema
+
+    if isinstance(schema, avro_schema.AvroSchema):
+        schema.check_defaults()
+
+
 def _reads(reader: ParsedSchema, writer: ParsedSchema, lenient: bool) -> list[str]:
     from ottla.registry.formats import json_schema
 
@@ -238,6 +248,8 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
         schema = parse(request["kind"], request["text"], request["dependencies"])
         if request["strict"]:
             schema.check()
+        if request["is_new"]:
+            _check_new(schema)
         canonical = schema.normalized() if request["normalize"] else schema.canonical
         if request["normalize"]:
             schema = parse(request["kind"], canonical, request["dependencies"])

@@ -186,6 +186,8 @@ class Registry:
         if not self.state.versions(subject, deleted=deleted):
             raise RegistryError("subject", subject)
         question, resolved = self._parsed(who, subject, asked, normalize)
+        # What is there may have been imported, or be of before defaults were checked.
+        question = replace(question, is_new=False)
         checked = await self.checker.check(question, who.party())
         found = decisions.find(self.state, subject, replace(resolved, text=checked.canonical), deleted=deleted)
         if found is None:
@@ -213,7 +215,8 @@ class Registry:
         resolved = replace(asked, references=needs.resolved(subject, asked.references))
         needed = needs.of(subject, resolved.references)
         normalize = normalize or self.state.setting(subject, "normalize") is True
-        return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
+        # As in Confluent's registry, a schema that comes with its id is an old one.
+        return Question(asked.kind, asked.text, needed, normalize=normalize, is_new=asked.id < 0), resolved
 
     def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
         """Return the question whether a new version is compatible; None if it is none, or need not be."""

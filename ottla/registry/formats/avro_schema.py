@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
+from ottla.registry.formats.avro_rules import Rules
 from ottla.registry.formats.avro_text import (
     NAMED,
     PRIMITIVES,
+    RECORDS,
     JavaPrinter,
     NormalPrinter,
     definitions,
-    dump,
     full_name,
+    names_of,
+    referred,
 )
+from ottla.registry.formats.java_json import dump, loads
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 
 #: What users read of an incompatibility, by its type (Confluent's sentences).
@@ -29,6 +33,8 @@ TEXTS = {
     "missing in the {writer} schema",
 }
 Node = Any
+#: What reading a node of another shape raises.
+FAULTS = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 class AvroSchema:
@@ -37,35 +43,54 @@ class AvroSchema:
     kind = "AVRO"
 
     def __init__(self, text: str, dependencies: Mapping[str, str]) -> None:
-        self._node = _load(text)
         self._referenced: dict[str, Node] = {}
-        for row in dependencies.values():
-            node = _load(row)
-            self._referenced.update((name, part) for name, part in definitions(node))
-        self._dependencies = [_load(row) for row in dependencies.values()]
+        self._dependencies: list[Node] = []
         try:
-            self._form = JavaPrinter().form(self._node)
-        except (KeyError, TypeError, AttributeError, RecursionError) as fault:
+            for row in dependencies.values():
+                printer = JavaPrinter(dict(definitions(_load(row))), self._referenced)
+                self._dependencies.append(form := printer.form(_load(row)))
+                self._referenced.update(definitions(form))
+            node = _load(text)
+            # A name may stand before its definition: Java's library prints the definition in its place.
+            found = list(definitions(node))
+            self._form = JavaPrinter(dict(found), self._referenced).form(node)
+            self._own = dict(definitions(self._form))
+        except FAULTS as fault:
             raise InvalidSchema(_reason(fault)) from None
+        self._defined_twice = _repeated([*self._referenced, *(name for name, _ in found)])
 
     @property
     def canonical(self) -> str:
         return dump(self._form)
 
     def normalized(self) -> str:
-        return dump(NormalPrinter(frozenset(self._referenced)).form(self._node))
+        """Return the canonical text of what Confluent's registry normalizes a schema to."""
+        normal = NormalPrinter(self._referenced, self._own).form(self._form)
+        return dump(JavaPrinter(known=self._referenced).form(normal))
 
     def formatted(self, name: str) -> str:
         if name.lower() == "resolved":
-            return dump(JavaPrinter(self._referenced).form(self._node))
+            return dump(JavaPrinter(self._referenced).form(self._form))
         return self.canonical
 
     def check(self) -> None:
         assert self.checked is not None
+        self._rules().check(self._form)
+
+    def check_defaults(self) -> None:
+        """Check that each default is a value of its field's type, as a schema has to be when it is registered.
+
+        Raises:
+            InvalidSchema: one is not.
+        """
+        self._rules(has_defaults=True).check(self._form)
+
+    def _rules(self, *, has_defaults: bool = False) -> Rules:
+        return Rules({**self._referenced, **self._own}, has_defaults=has_defaults)
 
     @cached_property
     def checked(self) -> Any:
-        """The schema of Avro's library, which checks names, symbols and sizes, and that each name is defined.
+        """The schema of Avro's library, which checks symbols and sizes, and that each name is defined.
 
         Raises:
             InvalidSchema: it is not valid.
@@ -74,12 +99,18 @@ class AvroSchema:
         from avro.name import Names
         from avro.schema import make_avsc_object
 
-        names = Names()
+        if self._defined_twice:
+            raise InvalidSchema(f"Can't redefine: {self._defined_twice}")
+        # Names are checked by `Rules`: those of Java may have letters that Python's library does not take.
+        names = Names(validate_names=False)
+        known = {*self._referenced, *self._own}
         try:
-            for row in self._dependencies:
-                make_avsc_object(_qualified(row), names)
-            return make_avsc_object(_qualified(self._node), names)
-        except (AvroException, KeyError, TypeError, AttributeError, ValueError, RecursionError) as fault:
+            for row in [*self._dependencies, self._form]:
+                made = make_avsc_object(
+                    _qualified(row, known), names, validate_enum_symbols=False, validate_names=False
+                )
+            return made
+        except (AvroException, *FAULTS) as fault:
             raise InvalidSchema(_reason(fault)) from None
 
     def incompatible(self, writer: ParsedSchema) -> list[str]:
@@ -90,7 +121,10 @@ class AvroSchema:
         if result.compatibility is not SchemaCompatibilityType.incompatible:
             return []
         # The library's merged result has the root beside the places.
-        messages, paths = sorted(result.messages), sorted(result.locations - {"", "/"}) or ["/"]
+        messages, paths = (
+            sorted(row.replace("expected: .", "expected: ") for row in result.messages),
+            sorted(result.locations - {"", "/"}) or ["/"],
+        )
         kinds = dict.fromkeys(kind.value.upper() for kind in result.incompatibilities)
         rows = []
         for index, kind in enumerate(kinds):
@@ -102,10 +136,7 @@ class AvroSchema:
 
 
 def _load(text: str) -> Node:
-    try:
-        node = json.loads(text)
-    except (ValueError, RecursionError) as fault:
-        raise InvalidSchema(_reason(fault)) from None
+    node = loads(text, comments=True)
     if isinstance(node, str) and node not in PRIMITIVES:
         # A schema that is nothing but a name: it must be a reference's.
         return {"type": node}
@@ -114,24 +145,33 @@ def _load(text: str) -> Node:
     return node
 
 
-def _qualified(node: Node, space: str = "") -> Node:
-    """Return the schema with the aliases of definitions as full names, which the library compares with full names."""
+def _repeated(names: list[str]) -> str:
+    """Return a name that stands there more than once, or nothing."""
+    return next((name for name, count in Counter(names).items() if count > 1), "")
+
+
+def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
+    """Return the schema with full names alone, as the library compares them: `.A` for A without a namespace."""
+    if isinstance(node, str):
+        return node if node in PRIMITIVES else _dotted(referred(node, space, known))
     if isinstance(node, list):
-        return [_qualified(branch, space) for branch in node]
-    if not isinstance(node, dict):
-        return node
-    kind = node.get("type")
-    if isinstance(kind, str) and kind in NAMED:
-        space = full_name(node, space).rpartition(".")[0]
-        made = dict(node)
-        if isinstance(node.get("aliases"), list):
-            made["aliases"] = [name if "." in name or not space else f"{space}.{name}" for name in node["aliases"]]
-        if isinstance(node.get("fields"), list):
-            made["fields"] = [{**row, "type": _qualified(row["type"], space)} for row in node["fields"]]
-        return made
-    return {
-        key: _qualified(value, space) if key in ("type", "items", "values") else value for key, value in node.items()
-    }
+        return [_qualified(branch, known, space) for branch in node]
+    kind = node["type"]
+    made = dict(node)
+    if kind in NAMED:
+        full = full_name(node, space)
+        space = full.rpartition(".")[0]
+        made |= {"name": _dotted(full), "namespace": None, "aliases": [_dotted(name) for name in names_of(node, space)]}
+    if kind in RECORDS:
+        made["fields"] = [{**row, "type": _qualified(row["type"], known, space)} for row in node["fields"]]
+    for key in ("items", "values"):
+        if key in node:
+            made[key] = _qualified(node[key], known, space)
+    return made
+
+
+def _dotted(full: str) -> str:
+    return full if "." in full else f".{full}"
 
 
 def _reason(fault: BaseException) -> str:

@@ -6,30 +6,80 @@ then on, primitive types as words. Confluent's registry finds the same text in t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from ottla.registry.formats.java_json import double_text, dump, loads, sorted_keys
+
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-NAMED = frozenset(("record", "error", "enum", "fixed"))
+RECORDS = frozenset(("record", "error"))
+NAMED = RECORDS | frozenset(("enum", "fixed"))
 #: Attributes with a meaning of their own; all others are properties, which are kept as they are.
 RESERVED = frozenset(("type", "name", "namespace", "doc", "fields", "aliases", "items", "values", "symbols", "size"))
 FIELD_RESERVED = frozenset(("type", "name", "doc", "default", "order", "aliases"))
+#: A definition with such a name is referred to by its full name, or it would be the type.
+TYPES = PRIMITIVES | NAMED | frozenset(("array", "map", "union"))
+#: What Java's Double.valueOf reads, but for hexadecimal numbers.
+_JAVA_DOUBLE = re.compile(r"\s*([+-]?)(?:(NaN|Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)\s*", re.ASCII)
 Node = Any  # what JSON can hold
-
-
-def dump(value: object) -> str:
-    """Return JSON as Java's libraries write it: without spaces, and not escaped to ASCII."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def full_name(node: Mapping[str, Any], space: str) -> str:
     """Return the name of a definition with its namespace."""
-    name = str(node.get("name", ""))
+    name = node["name"]
+    if not isinstance(name, str):
+        raise KeyError("name")
+    inner = node.get("namespace")
+    return qualified(name, inner if isinstance(inner, str) else space)
+
+
+def qualified(name: str, space: str) -> str:
+    """Return a name with the namespace, if it has none of its own. `.A` is A without a namespace."""
     if "." in name:
-        return name
-    inner = node.get("namespace", space)
-    return f"{inner}.{name}" if inner else name
+        return name if name.rfind(".") else name[1:]
+    return f"{space}.{name}" if space else name
+
+
+def referred(name: str, space: str, known: Collection[str]) -> str:
+    """Return the full name that a reference means: in its namespace, or without one if that is what is known."""
+    full = f"{space}.{name}" if space and "." not in name else name
+    return name if full not in known and name in known else full
+
+
+def names_of(node: Mapping[str, Any], space: str) -> list[str]:
+    """Return the aliases of a definition as full names, each once.
+
+    Raises:
+        TypeError: they are no texts.
+    """
+    return [*dict.fromkeys(qualified(name, space) for name in aliases_of(node))]
+
+
+def aliases_of(node: Mapping[str, Any]) -> list[str]:
+    """Return the aliases of a definition or field as they stand there.
+
+    Raises:
+        TypeError: they are no texts.
+    """
+    found = node.get("aliases", [])
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"aliases are no array of texts: {dump(found)[:100]}")
+    return [*dict.fromkeys(found)]
+
+
+def default_of(row: Mapping[str, Any], kind: Node) -> Node:
+    """Return the default of a field. A number in a text is the default of a float or double too, as in Java's library."""
+    value = row["default"]
+    if not isinstance(value, str) or (kind.get("type") if isinstance(kind, dict) else kind) not in ("float", "double"):
+        return value
+    found = _JAVA_DOUBLE.fullmatch(value)
+    if found is None:
+        return value
+    sign, name, number = found.groups()
+    made = float(f"{sign}{name or number}")
+    return made if math.isfinite(made) else double_text(made)
 
 
 def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
@@ -43,14 +93,12 @@ def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
             name = full_name(node, space)
             space = name.rpartition(".")[0]
             yield name, {**node, "namespace": space}
-            for row in node.get("fields") or ():
-                yield from definitions(row.get("type"), space)
+            for row in node["fields"] if kind in RECORDS else ():
+                yield from definitions(row["type"], space)
         elif kind == "array":
-            yield from definitions(node.get("items"), space)
+            yield from definitions(node["items"], space)
         elif kind == "map":
-            yield from definitions(node.get("values"), space)
-        elif not isinstance(kind, str):
-            yield from definitions(kind, space)
+            yield from definitions(node["values"], space)
 
 
 def resolved(text: str, dependencies: Mapping[str, str]) -> Node:
@@ -61,16 +109,20 @@ def resolved(text: str, dependencies: Mapping[str, str]) -> Node:
     """
     known: dict[str, Node] = {}
     for row in dependencies.values():
-        known.update(definitions(json.loads(row)))
-    return JavaPrinter(known).form(json.loads(text))
+        known.update(definitions(loads(row)))
+    return JavaPrinter(known).form(loads(text))
 
 
 class JavaPrinter:
-    """Prints a schema as Java's library does. Names in `inlined` are printed with their definition, once."""
+    """Prints a schema as Java's library does. Names in `inlined` are printed with their definition, once, where they are first met.
 
-    def __init__(self, inlined: Mapping[str, Node] | None = None) -> None:
+    `known` are names that are defined elsewhere, and stay names.
+    """
+
+    def __init__(self, inlined: Mapping[str, Node] | None = None, known: Collection[str] = ()) -> None:
         self._inlined = dict(inlined or {})
         self._defined: set[str] = set()
+        self._known = {*known, *self._inlined}
 
     def form(self, node: Node, space: str = "") -> Node:
         """Return the JSON that is printed."""
@@ -80,7 +132,7 @@ class JavaPrinter:
             return [self.form(branch, space) for branch in node]
         kind = node["type"]
         if not isinstance(kind, str):
-            return self.form(kind, space)
+            raise TypeError(f"No type: {dump(node)[:1000]}")
         if kind in NAMED:
             return self._named(node, kind, space)
         properties = {key: value for key, value in node.items() if key not in RESERVED}
@@ -95,75 +147,85 @@ class JavaPrinter:
     def _reference(self, name: str, space: str) -> Node:
         if name in PRIMITIVES:
             return name
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = referred(name, space, self._known)
         if full in self._inlined and full not in self._defined:
-            return self.form(self._inlined[full], space)
-        inner, _, simple = full.rpartition(".")
-        return simple if inner == space else full
+            return self._named(self._inlined[full], self._inlined[full]["type"], space)
+        return _relative(full, space)
 
     def _named(self, node: Mapping[str, Any], kind: str, space: str) -> Node:
         full = full_name(node, space)
         if full in self._defined:
-            return self._reference(full, space)
+            return _relative(full, space)
         self._defined.add(full)
+        self._known.add(full)
         inner, _, simple = full.rpartition(".")
         made: dict[str, Any] = {"type": kind, "name": simple}
         if inner != space:
             made["namespace"] = inner
-        if node.get("doc") is not None:
+        if isinstance(node.get("doc"), str):
             made["doc"] = node["doc"]
         reserved = RESERVED
         if kind == "enum":
-            made["symbols"] = node["symbols"]
+            made["symbols"] = _list(node, "symbols")
             reserved = reserved | {"default"}
-            if "default" in node:
+            if isinstance(node.get("default"), str):
                 made["default"] = node["default"]
         elif kind == "fixed":
             made["size"] = node["size"]
         else:
-            made["fields"] = [self._field(row, inner) for row in node["fields"]]
+            made["fields"] = [self._field(row, inner) for row in _list(node, "fields")]
         made.update((key, value) for key, value in node.items() if key not in reserved)
-        if node.get("aliases"):
-            made["aliases"] = list(node["aliases"])
+        if aliases := names_of(node, inner):
+            made["aliases"] = [_relative(name, inner) for name in aliases]
         return made
 
     def _field(self, row: Mapping[str, Any], space: str) -> Node:
         made: dict[str, Any] = {"name": row["name"], "type": self.form(row["type"], space)}
-        if row.get("doc") is not None:
+        if isinstance(row.get("doc"), str):
             made["doc"] = row["doc"]
         if "default" in row:
-            made["default"] = row["default"]
-        if row.get("order", "ascending") != "ascending":
-            made["order"] = row["order"]
-        if row.get("aliases"):
-            made["aliases"] = list(row["aliases"])
+            made["default"] = default_of(row, made["type"])
+        order = row.get("order", "ascending").lower()
+        if order != "ascending":
+            made["order"] = order
+        if aliases := aliases_of(row):
+            made["aliases"] = aliases
         made.update((key, value) for key, value in row.items() if key not in FIELD_RESERVED)
         return made
 
 
-class NormalPrinter:
-    """Prints Confluent's normalized form: full names, attributes in a fixed order, properties and aliases sorted."""
+def _list(node: Mapping[str, Any], key: str) -> list[Any]:
+    if not isinstance(node[key], list):
+        raise TypeError(f"{key} are no array")
+    return list(node[key])
 
-    def __init__(self, known: frozenset[str]) -> None:
-        """Make a printer. `known`: full names of referenced definitions, which stay references."""
-        self._defined = set(known)
+
+def _relative(full: str, space: str) -> str:
+    """Return a name as it is printed within a namespace."""
+    inner, _, simple = full.rpartition(".")
+    return simple if inner == space and simple not in TYPES else full
+
+
+class NormalPrinter:
+    """Prints a schema in Java's form as Confluent's normalized one: full names, attributes in a fixed order, and these sorted."""
+
+    def __init__(self, referenced: Collection[str], own: Collection[str]) -> None:
+        """Make a printer. `referenced`: full names of referenced definitions, which stay references; `own`: those of the schema."""
+        self._defined = set(referenced)
+        self._known = {*referenced, *own}
 
     def form(self, node: Node, space: str = "") -> Node:
         """Return the JSON that is printed."""
         if isinstance(node, str):
-            return node if node in PRIMITIVES or "." in node or not space else f"{space}.{node}"
+            return node if node in PRIMITIVES else referred(node, space, self._known)
         if isinstance(node, list):
             return [self.form(branch, space) for branch in node]
         kind = node["type"]
-        if not isinstance(kind, str):
-            return self.form(kind, space)
         if kind in NAMED:
             return self._named(node, kind, space)
         if kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             return {"type": kind, inner: self.form(node[inner], space), **self._properties(node)}
-        if kind not in PRIMITIVES:
-            return self.form(kind, space)
         properties = self._properties(node)
         return {"type": kind, **properties} if properties else kind
 
@@ -174,6 +236,8 @@ class NormalPrinter:
         self._defined.add(full)
         inner = full.rpartition(".")[0]
         made: dict[str, Any] = {"name": full, "type": "record" if kind == "error" else kind}
+        if space and not inner:
+            made["namespace"] = ""
         if kind == "enum":
             made["symbols"] = node["symbols"]
         elif kind == "fixed":
@@ -184,10 +248,8 @@ class NormalPrinter:
         made.update((key, properties.pop(key)) for key in ("logicalType", "precision", "scale") if key in properties)
         if node.get("doc"):
             made["doc"] = node["doc"]
-        if node.get("aliases"):
-            made["aliases"] = sorted(
-                name if "." in name or not inner else f"{inner}.{name}" for name in node["aliases"]
-            )
+        if aliases := names_of(node, inner):
+            made["aliases"] = sorted(aliases)
         if kind == "enum" and properties.pop("default", None) is not None:
             made["default"] = node["default"]
         return made | properties
@@ -214,10 +276,3 @@ class NormalPrinter:
         if first.get("scale") == 0:
             del first["scale"]
         return first | found
-
-
-def sorted_keys(value: Node) -> Node:
-    """Return JSON with the keys of all objects in their order."""
-    if isinstance(value, dict):
-        return {key: sorted_keys(value[key]) for key in sorted(value)}
-    return [sorted_keys(row) for row in value] if isinstance(value, list) else value

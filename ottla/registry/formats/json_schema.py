@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.registry.formats import json_compatibility, json_differences
-from ottla.registry.formats.avro_text import dump, sorted_keys
+from ottla.registry.formats.java_json import dump, sorted_keys
 from ottla.registry.formats.json_model import Document
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 

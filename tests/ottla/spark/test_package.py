@@ -30,6 +30,7 @@ ALLOWED = (
     "ottla.server.network",
     "ottla.registry.client",
     "ottla.registry.formats.avro_text",
+    "ottla.registry.formats.java_json",
 )
 #: Further modules that these import, each a leaf of its package.
 LEAVES_MAX = 15

@@ -1,0 +1,154 @@
+"""What Avro's Java library asks of a schema that Python's does not: names, aliases, the order of fields, and their defaults.
+
+Reference: Apache Avro 1.12.0 with its default validator of names, seen by what it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.registry.formats.avro_text import NAMED, PRIMITIVES, RESERVED, full_name, names_of, referred
+from ottla.registry.formats.java_json import dump
+from ottla.registry.formats.parsed import InvalidSchema
+
+ORDERS = ("ascending", "descending", "ignore")
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+#: Texts that are the default of a field of type float or double.
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+Node = Any
+
+
+class Rules:
+    """Checks a schema in Java's form.
+
+    `known` are the definitions of all names. With `has_defaults` each default has to be a value of its field's type.
+    """
+
+    def __init__(self, known: Mapping[str, Node], *, has_defaults: bool) -> None:
+        self._known = known
+        self._has_defaults = has_defaults
+        #: The records whose fields are being checked: no default can be a value of them.
+        self._open: set[str] = set()
+
+    def check(self, node: Node, space: str = "") -> None:
+        """Check a schema and all within.
+
+        Raises:
+            InvalidSchema: Java's library would refuse it.
+        """
+        if isinstance(node, list):
+            kinds = [self._kind(branch, space) for branch in node]
+            if len(set(kinds)) < len(kinds):
+                raise InvalidSchema(f"Duplicate in union: {dump(node)[:1000]}")
+            for branch in node:
+                self.check(branch, space)
+        if isinstance(node, str) and node not in PRIMITIVES and referred(node, space, self._known) not in self._known:
+            raise InvalidSchema(f"Undefined schema: {node}")
+        if not isinstance(node, dict):
+            return
+        _check_properties(node)
+        if node["type"] in NAMED:
+            self._named(node, full_name(node, space))
+        for key in ("items", "values"):
+            if key in node and node["type"] in ("array", "map"):
+                self.check(node[key], space)
+
+    def _kind(self, branch: Node, space: str) -> str:
+        """Return what may stand in a union once: a type, or a name."""
+        kind = branch if isinstance(branch, str) else branch["type"] if isinstance(branch, dict) else ""
+        if kind in NAMED and isinstance(branch, dict):
+            return full_name(branch, space)
+        return kind if kind in (*PRIMITIVES, "array", "map") else referred(kind, space, self._known)
+
+    def _named(self, node: Mapping[str, Any], full: str) -> None:
+        space = full.rpartition(".")[0]
+        if full in PRIMITIVES:
+            raise InvalidSchema(f"Schemas may not be named after primitives: {full}")
+        for part in full.split("."):
+            _check_name(part)
+        for alias in names_of(node, space):
+            _check_name(alias.rpartition(".")[2])
+        for symbol in node.get("symbols", ()):
+            _check_name(symbol)
+        if node["type"] == "enum" and node.get("default") not in (None, *node["symbols"]):
+            raise InvalidSchema(f"The Enum Default: {node['default']} is not in the enum symbol set")
+        if node["type"] == "fixed" and not (type(node["size"]) is int and 0 <= node["size"] <= INT_MAX):
+            raise InvalidSchema(f"Invalid or no size: {node['size']}")
+        self._open.add(full)
+        for row in node.get("fields", ()):
+            self._field(row, space)
+        self._open.discard(full)
+
+    def _field(self, row: Mapping[str, Any], space: str) -> None:
+        _check_name(row["name"])
+        self.check(row["type"], space)
+        if row.get("order", "ascending") not in ORDERS:
+            raise InvalidSchema(f"No order of fields: {row['order']}")
+        if not self._has_defaults or "default" not in row:
+            return
+        kind, value = row["type"], row["default"]
+        is_double = (kind["type"] if isinstance(kind, dict) else kind) in ("float", "double")
+        if not (is_double and value in NO_NUMBERS) and not self._is_value(kind, value, space):
+            text = f"Invalid default for field {row['name']}: {dump(value)[:1000]} not a {dump(kind)[:1000]}"
+            raise InvalidSchema(text)
+
+    def _is_value(self, node: Node, value: Node, space: str) -> bool:
+        """Whether a default is of a type. For enums, bytes and fixed any text is, as in Java's library."""
+        if isinstance(node, list):
+            return any(self._is_value(branch, value, space) for branch in node)
+        kind = node if isinstance(node, str) else node["type"]
+        if isinstance(node, str) and kind not in PRIMITIVES:
+            full = referred(kind, space, self._known)
+            return full in self._known and self._is_value(self._known[full], value, space)
+        match kind:
+            case "null":
+                return value is None
+            case "boolean":
+                return isinstance(value, bool)
+            case "int" | "long":
+                bound = INT_MAX if kind == "int" else LONG_MAX
+                return isinstance(value, int) and not isinstance(value, bool) and -bound - 1 <= value <= bound
+            case "float" | "double":
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case "bytes" | "string" | "fixed" | "enum":
+                return isinstance(value, str)
+            case "array":
+                return isinstance(value, list) and all(self._is_value(node["items"], row, space) for row in value)
+            case "map":
+                return isinstance(value, dict) and all(
+                    self._is_value(node["values"], row, space) for row in value.values()
+                )
+        return self._is_record(node, value, full_name(node, space))
+
+    def _is_record(self, node: Mapping[str, Any], value: Node, full: str) -> bool:
+        if not isinstance(value, dict) or full in self._open:
+            return False
+        space = full.rpartition(".")[0]
+        for row in node["fields"]:
+            if row["name"] not in value and "default" not in row:
+                return False
+            if not self._is_value(row["type"], value.get(row["name"], row.get("default")), space):
+                return False
+        return True
+
+
+def _check_name(name: Node) -> None:
+    """Check a name without its namespace: letters and digits of any alphabet, and underscores."""
+    if not isinstance(name, str) or not name:
+        raise InvalidSchema("Empty name" if name == "" else "Null name")
+    if not (name[0].isalpha() or name[0] == "_"):
+        raise InvalidSchema(f"Illegal initial character: {name}")
+    if not all((letter.isalpha() or letter.isdecimal() or letter == "_") and letter < "\U00010000" for letter in name):
+        raise InvalidSchema(f"Illegal character in: {name}")
+
+
+def _check_properties(node: Mapping[str, Any]) -> None:
+    """Check that Java has a type for each whole number of a property."""
+    waiting = [row for key, row in node.items() if key not in RESERVED]
+    while waiting:
+        row = waiting.pop()
+        if isinstance(row, dict | list):
+            waiting += row.values() if isinstance(row, dict) else row
+        elif isinstance(row, int) and not -LONG_MAX - 1 <= row <= LONG_MAX:
+            raise InvalidSchema(f"Can't set a property to {row}")

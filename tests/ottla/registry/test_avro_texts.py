@@ -1,0 +1,107 @@
+"""Avro schemas beside Apache Avro 1.12.0 for Java: which it takes, the text that it prints, and which defaults fields may have.
+
+`data/avro_texts.json` is what its parser answered with defaults validated: [text, printed or null], and for each type of a field the
+defaults that it takes and those that it refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.registry.checking import answer_to, parse
+from ottla.registry.formats.avro_schema import AvroSchema
+from ottla.registry.formats.parsed import InvalidSchema
+from tests.ottla.registry.memory import Client, leader
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "avro_texts.json").read_text())
+TEXT = '{"type":"record","name":"R","fields":[{"name":"a","type":"string","default":0}]}'
+
+
+def printed(text: str) -> str | None:
+    """Return the text that is kept of a new schema, None if it is refused."""
+    try:
+        schema = AvroSchema(text, {})
+        schema.check()
+        schema.check_defaults()
+    except InvalidSchema:
+        return None
+    return schema.canonical
+
+
+def with_default(kind: Any, default: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, "default": default}]})
+
+
+def asked(text: str, **others: Any) -> dict[str, Any]:
+    rest = {"strict": True, "is_new": True, "normalize": False, "form": "", "level": "NONE", "lenient": False}
+    return answer_to({"kind": "AVRO", "text": text, "dependencies": {}, "earlier": [], **rest, **others})
+
+
+def test_javas_library_takes_the_same_schemas_and_prints_the_same_texts() -> None:
+    assert len(RECORDED["schemas"]) > 200
+    differ = [row for row in RECORDED["schemas"] if printed(row[0]) != row[1]]
+    assert not differ
+
+
+@pytest.mark.parametrize("row", RECORDED["defaults"], ids=lambda row: json.dumps(row[0])[:40])
+def test_a_field_has_the_defaults_that_javas_library_takes(row: list[Any]) -> None:
+    kind, good, bad = row
+    assert [each for each in good if printed(with_default(kind, each)) is None] == []
+    assert [each for each in bad if printed(with_default(kind, each)) is not None] == []
+
+
+def test_a_default_of_another_type_is_refused_when_it_is_new_with_the_sentence_of_java() -> None:
+    assert asked(TEXT)["invalid"] == 'Invalid default for field a: 0 not a "string"'
+    assert asked(TEXT, is_new=False)["canonical"] == TEXT
+
+
+def test_an_earlier_version_may_have_a_default_that_is_refused_today() -> None:
+    good = TEXT.replace("0", '""')
+    earlier = [{"kind": "AVRO", "text": TEXT, "version": 1, "dependencies": {}}]
+    assert asked(good, level="FULL", earlier=earlier)["messages"] == []
+
+
+def test_a_normalized_text_is_one_that_is_kept_as_it_is() -> None:
+    text = (
+        '{"type":"record","name":"n.R","fields":[{"name":"a","type":"int","order":"DESCENDING","aliases":["c","b"]}]}'
+    )
+    made = asked(text, normalize=True)["canonical"]
+    assert asked(made)["canonical"] == asked(made, normalize=True)["canonical"] == made
+    assert '"order":"descending"' in made
+
+
+def test_a_name_without_a_namespace_is_found_from_within_one() -> None:
+    text = (
+        '{"type":"record","name":"R","fields":[{"name":"b","type":'
+        '{"type":"record","name":"C","namespace":"x","fields":[{"name":"q","type":["null","R"]}]}}]}'
+    )
+    schema = parse("AVRO", text, {})
+    schema.check()
+    assert schema.incompatible(parse("AVRO", text.replace('"null"', '"string"'), {}))
+    assert not schema.incompatible(schema)
+
+
+def test_a_definition_in_a_schema_may_not_be_one_of_its_references_again() -> None:
+    inner = '{"type":"record","name":"I","fields":[]}'
+    schema = parse("AVRO", f'{{"type":"record","name":"O","fields":[{{"name":"a","type":{inner}}}]}}', {"I": inner})
+    with pytest.raises(InvalidSchema, match="redefine"):
+        schema.check()
+
+
+async def test_a_wrong_default_is_refused_over_http_and_one_that_was_imported_is_found_and_followed() -> None:
+    good = {"schema": TEXT.replace("0", '"x"')}
+    async with leader() as (_, application):
+        client = Client(application)
+        code, answer = await client.ask("POST", "/subjects/s/versions", {"schema": TEXT})
+        assert code == 42201 and "Invalid default for field a" in answer["message"]
+        assert (await client.ask("PUT", "/mode/s", {"mode": "IMPORT"}))[0] == 200
+        imported = {"schema": TEXT, "id": 7, "version": 1}
+        assert (await client.ask("POST", "/subjects/s/versions", imported))[1]["id"] == 7
+        assert (await client.ask("PUT", "/mode/s", {"mode": "READWRITE"}))[0] == 200
+        assert (await client.ask("POST", "/subjects/s", {"schema": TEXT}))[1]["id"] == 7
+        assert (await client.ask("POST", "/compatibility/subjects/s/versions/1", {"schema": TEXT}))[0] == 42201
+        assert (await client.ask("POST", "/subjects/s/versions", good))[1]["id"] == 8
