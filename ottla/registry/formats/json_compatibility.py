@@ -18,7 +18,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ottla.registry.formats.json_content import Content, content_of_array, content_of_object
-from ottla.registry.formats.json_differences import COMPATIBLE, added_property, bound_changed, multiple_changed, snake
+from ottla.registry.formats.json_differences import (
+    COMPATIBLE,
+    NOT_EVALUATED,
+    added_property,
+    bound_changed,
+    multiple_changed,
+    snake,
+)
 from ottla.registry.formats.json_model import Node
 from ottla.registry.formats.parsed import Difference
 
@@ -247,6 +254,8 @@ class _Comparison:
             else:
                 self.add(added_property(required, now.has_default) + "_OPEN_CONTENT_MODEL")
             return
+        if content.is_unknown(name):
+            self.add(NOT_EVALUATED)
         cover = content.cover(name)
         if cover is not None:
             self._covered("PROPERTY_ADDED", cover, now)
@@ -257,6 +266,8 @@ class _Comparison:
         if content.is_open:
             self.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
             return
+        if content.is_unknown(name):
+            self.add(NOT_EVALUATED)
         cover = content.cover(name)
         if cover is None:
             closed = "WITH_FALSE_REMOVED" if was.kind == "nothing" else "REMOVED"

@@ -5,10 +5,10 @@ An open one holds anything, a closed one nothing; the others are partially open,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ottla.registry.formats.json_model import Node
+from ottla.registry.formats.json_pattern import matches
 
 
 class Content:
@@ -25,10 +25,18 @@ class Content:
             return False
         return self._rest is None or self._rest.kind == "any"
 
+    def is_unknown(self, name: str) -> bool:
+        """Whether a pattern that cannot be evaluated decides what covers a name."""
+        for pattern in self._patterns:
+            found = matches(pattern, name)
+            if found is not False:
+                return found is None
+        return False
+
     def cover(self, name: str = "") -> Node | None:
         """Return the schema of content that is not named; None if it may not be there, or may be anything."""
         for pattern, schema in self._patterns.items():
-            if _matches(pattern, name):
+            if matches(pattern, name):
                 return schema
         if self._additional is not None or self._is_closed:
             return self._additional
@@ -41,10 +49,3 @@ def content_of_object(node: Node) -> Content:
 
 def content_of_array(node: Node) -> Content:
     return Content(node, node.additional_keyword, "unevaluatedItems", {})
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False

@@ -32,6 +32,8 @@ COMPATIBLE = _kinds(
     ENUM_ARRAY_EXTENDED COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
     """
 )
+#: A difference that nobody knows: a pattern decides about it which RE2 cannot read.
+NOT_EVALUATED = "PATTERN_PROPERTIES_NOT_EVALUATED"
 #: Those that are compatible too where the subject's compatibilityPolicy is LENIENT.
 LENIENT = COMPATIBLE | _kinds(
     """
@@ -43,6 +45,11 @@ LENIENT = COMPATIBLE | _kinds(
 )
 #: The sentences of incompatible differences (Confluent's), by the first pattern that a kind matches.
 TEXTS = (
+    (
+        NOT_EVALUATED,
+        "Whether a pattern of patternProperties covers the property at path '{path}' is not known: it has parts that are not "
+        "evaluated, such as looking ahead, a back reference or a possessive repetition",
+    ),
     (
         "REQUIRED_PROPERTY_ADDED_TO_UNOPEN.*",
         "The {reader} schema has an unopen content model and has a required property at path '{path}' which "
@@ -118,6 +125,13 @@ def snake(keyword: str) -> str:
 def multiple_changed(was: Decimal | None, now: Decimal | None) -> str:
     if was is None or now is None:
         return "MULTIPLE_OF_ADDED" if was is None else "MULTIPLE_OF_REMOVED"
-    if was and now % was == 0:
+    if _divides(was, now):
         return "MULTIPLE_OF_EXPANDED"
-    return "MULTIPLE_OF_REDUCED" if now and was % now == 0 else "MULTIPLE_OF_CHANGED"
+    return "MULTIPLE_OF_REDUCED" if _divides(now, was) else "MULTIPLE_OF_CHANGED"
+
+
+def _divides(part: Decimal, whole: Decimal) -> bool:
+    try:
+        return bool(part) and whole % part == 0
+    except ArithmeticError:  # the quotient has more digits than are calculated
+        return False

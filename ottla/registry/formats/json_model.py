@@ -10,7 +10,7 @@ Nodes are made when they are first looked at, therefore a schema may refer to it
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,14 @@ KEYWORDS = {
     ),
 }  # fmt: skip
 CRITERIA = ("allOf", "anyOf", "oneOf")
+#: Keywords that hold schemas by names, and all that hold schemas: one, an array, or by names.
+MAPS = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"))
+HOLDERS = MAPS | frozenset(
+    (
+        "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "prefixItems",
+        "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", *CRITERIA,
+    )
+)  # fmt: skip
 TYPES = ("string", "number", "integer", "boolean", "null", "array", "object")
 #: Drafts in which the items of a tuple are `prefixItems`, and in which a $ref may have keywords beside it.
 WITH_PREFIX_ITEMS = ("2020-12",)
@@ -99,10 +107,10 @@ class Document:
         return value
 
     def _document(self, place: str) -> Document | None:
-        own = self.root.get("$id", self.root.get("id", "")) if isinstance(self.root, dict) else ""
-        if place in ("", own, self.name):
+        own = _id_of(self.root)
+        full = urllib.parse.urljoin(own, place)
+        if place in ("", self.name) or full == own:
             return self
-        full = urllib.parse.urljoin(own, place) if isinstance(own, str) else place
         for name in (place, full, self.name and urllib.parse.urljoin(self.name, place)):
             if name in self._others:
                 if name not in self._documents:
@@ -137,13 +145,13 @@ class Node:
 
     @cached_property
     def target(self) -> Node:
-        """The schema that a reference means."""
+        """The schema that a reference means. References that go round in a circle mean none, and stay what they are."""
         found = self
         for _ in range(REFERENCES_MAX):
             if found.kind != "reference":
                 return found
             found = found.document.resolve(str(found.raw["$ref"]))
-        raise InvalidSchema(f"the reference '{self.raw['$ref']}' goes round in a circle")
+        return self
 
     def child(self, keyword: str) -> Node | None:
         """Return the schema of a keyword, if it has one that is no boolean."""
@@ -166,7 +174,7 @@ class Node:
 
     def number(self, keyword: str) -> Decimal | None:
         value = self.raw.get(keyword)
-        return None if isinstance(value, bool) or not isinstance(value, int | float) else Decimal(str(value))
+        return None if isinstance(value, bool) or not isinstance(value, int | Decimal) else Decimal(value)
 
     @property
     def is_integer(self) -> bool:
@@ -257,26 +265,39 @@ def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> Node:
     return Node(document, raw, "number" if name == "integer" else str(name))
 
 
+def _id_of(raw: Json) -> str:
+    """Return the id of a schema without an empty fragment, nothing if it has none."""
+    found = raw.get("$id", raw.get("id")) if isinstance(raw, dict) else None
+    return found.removesuffix("#") if isinstance(found, str) else ""
+
+
 def _anchored(value: Json, anchor: str) -> Json:
     """Return the schema of an $anchor, or of an $id of a fragment alone."""
     for row in _schemas(value):
-        if row.get("$anchor") == anchor or row.get("$id") == f"#{anchor}" or row.get("id") == f"#{anchor}":
+        if row.get("$anchor") == anchor or row.get("$dynamicAnchor") == anchor or f"#{anchor}" == _id_of(row):
             return row
     return None
 
 
 def _with_id(value: Json, places: set[str]) -> Json:
-    return next((row for row in _schemas(value) if row.get("$id") in places or row.get("id") in places), None)
+    return next((row for row in _schemas(value) if _id_of(row) in places), None)
 
 
-def _schemas(value: Json) -> list[dict[str, Json]]:
-    """Return all objects of a document."""
-    found, waiting = [], [value]
+def _schemas(value: Json) -> Iterator[Mapping[str, Json]]:
+    """Yield all schemas of a document that are objects."""
+    waiting = [value]
     while waiting:
         row = waiting.pop()
         if isinstance(row, dict):
-            found.append(row)
-            waiting += row.values()
-        elif isinstance(row, list):
-            waiting += row
-    return [row for row in found if all(not isinstance(row.get(key), dict | list) for key in ("$id", "id", "$anchor"))]
+            yield row
+            waiting += [part for keyword in HOLDERS for part in held(row, keyword)]
+
+
+def held(raw: Mapping[str, Json], keyword: str) -> list[Json]:
+    """Return the schemas that a keyword of a schema holds, none if it holds no schemas. What else there is are values."""
+    value = raw.get(keyword)
+    if keyword in MAPS:
+        return list(value.values()) if isinstance(value, dict) else []
+    if keyword not in HOLDERS:
+        return []
+    return list(value) if isinstance(value, list) else [value]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.registry.formats import json_compatibility, json_differences
-from ottla.registry.formats.java_json import dump, sorted_keys
+from ottla.registry.formats import json_compatibility, json_differences, json_rules
+from ottla.registry.formats.java_json import dump, loads, sorted_keys
 from ottla.registry.formats.json_model import Document
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
-
-#: The draft of a schema that names none, as in Confluent's registry.
-DEFAULT_DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 class JsonSchema:
@@ -44,39 +40,12 @@ class JsonSchema:
         return self._document.node(self._root)
 
     def check(self) -> None:
-        from jsonschema import validators
-        from jsonschema.exceptions import SchemaError
-
-        draft = self._root.get("$schema", DEFAULT_DRAFT) if isinstance(self._root, dict) else DEFAULT_DRAFT
-        checker = validators.validator_for({"$schema": draft}, validators.Draft7Validator)
-        try:
-            checker.check_schema(self._root)
-        except SchemaError as fault:
-            raise InvalidSchema(f"{fault.json_path}: {fault.message}"[:1000]) from None
-        except (RecursionError, TypeError, ValueError) as fault:
-            raise InvalidSchema(str(fault) or "the schema is nested too deeply") from None
-        self._check_references()
-
-    def _check_references(self) -> None:
-        waiting = [self._root]
-        while waiting:
-            row = waiting.pop()
-            if isinstance(row, dict):
-                reference = row.get("$ref")
-                if isinstance(reference, str) and not _is_meta(reference):
-                    _ = self._document.resolve(reference).target
-                waiting += row.values()
-            elif isinstance(row, list):
-                waiting += row
-
-
-def _is_meta(reference: str) -> bool:
-    return reference.startswith(("http://json-schema.org/", "https://json-schema.org/"))
+        json_rules.check(self._root, self._document)
 
 
 def _load(text: str) -> Any:
     try:
-        root = json.loads(text)
+        root = loads(text, exact=True)
     except (ValueError, RecursionError) as fault:
         raise InvalidSchema(str(fault) or "the schema is nested too deeply") from None
     if not isinstance(root, dict | bool):

@@ -154,11 +154,6 @@ def test_json_schemas_refer_to_others_by_the_names_of_their_references() -> None
         ("JSON", '{"properties":3}'),
         ("JSON", '{"$ref":"#/definitions/none"}'),
         ("JSON", '{"$ref":"elsewhere.json"}'),
-        ("JSON", '{"$ref":"#"}'),
-        (
-            "JSON",
-            '{"definitions":{"a":{"$ref":"#/definitions/b"},"b":{"$ref":"#/definitions/a"}},"$ref":"#/definitions/a"}',
-        ),
         ("JSON", '{"not":' * 5000 + "{}" + "}" * 5000),
         ("PROTOBUF", ""),
         ("PROTOBUF", "{}"),
