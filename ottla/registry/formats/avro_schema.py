@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -32,6 +33,7 @@ TEXTS = {
     "READER_FIELD_MISSING_DEFAULT_VALUE": "The field '{message}' at path '{path}' in the {reader} schema has no default value and is "
     "missing in the {writer} schema",
 }
+_BEYOND_ASCII, _SPELLED = re.compile(r"[^\x00-\x7f]"), re.compile(r"Zu([0-9a-f]{2,5})Z")
 Node = Any
 #: What reading a node of another shape raises.
 FAULTS = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
@@ -122,7 +124,7 @@ class AvroSchema:
             return []
         # The library's merged result has the root beside the places.
         messages, paths = (
-            sorted(row.replace("expected: .", "expected: ") for row in result.messages),
+            sorted(_shown(row) for row in result.messages),
             sorted(result.locations - {"", "/"}) or ["/"],
         )
         kinds = dict.fromkeys(kind.value.upper() for kind in result.incompatibilities)
@@ -162,12 +164,24 @@ def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
         full = full_name(node, space)
         space = full.rpartition(".")[0]
         made |= {"name": _dotted(full), "namespace": None, "aliases": [_dotted(name) for name in names_of(node, space)]}
+    if kind == "enum":
+        made["symbols"] = [_spelled(symbol) for symbol in node["symbols"]]
     if kind in RECORDS:
         made["fields"] = [{**row, "type": _qualified(row["type"], known, space)} for row in node["fields"]]
     for key in ("items", "values"):
         if key in node:
             made[key] = _qualified(node[key], known, space)
     return made
+
+
+def _spelled(symbol: Node) -> Node:
+    """Return a symbol in ASCII alone, which the library asks for: `Zu20acZ` for a euro sign."""
+    return _BEYOND_ASCII.sub(lambda found: f"Zu{ord(found[0]):x}Z", symbol) if isinstance(symbol, str) else symbol
+
+
+def _shown(message: str) -> str:
+    """Return a message of the library with the names of the schema's text."""
+    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), message.replace("expected: .", "expected: "))
 
 
 def _dotted(full: str) -> str:

@@ -4,7 +4,7 @@ The text that is kept of a schema is its identity: its MD5 decides about its id.
 1.0E25 for 1e+25, has therefore to be printed as Java does.
 
 Avro has numbers with a point as doubles, Confluent's JSON Schema as exact decimals: 1.10 is 1.1 in the one, and stays in the other.
-Reference: `java.lang.Double.toString` of JDK 19 and later, `java.math.BigDecimal.toString`, and Jackson 2.18.
+Reference: Double.toString of JDK 19 and later, BigDecimal.toString, and Jackson 2.18.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sorted_keys(value: Json) -> Json:
 
 
 def double_text(value: float) -> str:
-    """Return a double as Java's `Double.toString` does: the shortest digits that are this double, two at least."""
+    """Return a double as Double.toString does in Java: the shortest digits that are this double, two at least."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0:

@@ -23,6 +23,7 @@ from ottla.registry.formats.json_differences import (
     NOT_EVALUATED,
     added_property,
     bound_changed,
+    matching,
     multiple_changed,
     snake,
 )
@@ -387,21 +388,3 @@ def _distinct(parts: Sequence[Node]) -> list[Node]:
         if not any(part.kind == other.kind and part.raw == other.raw for other in found):
             found.append(part)
     return found
-
-
-def matching(edges: dict[int, list[int]]) -> dict[int, int]:
-    """Return a largest set of edges of which no two share an end (Kuhn's algorithm)."""
-    owner: dict[int, int] = {}
-
-    def augment(index: int, seen: set[int]) -> bool:
-        for other in edges[index]:
-            if other not in seen:
-                seen.add(other)
-                if other not in owner or augment(owner[other], seen):
-                    owner[other] = index
-                    return True
-        return False
-
-    for index in edges:
-        augment(index, set())
-    return {index: other for other, index in owner.items()}

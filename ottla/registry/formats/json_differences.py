@@ -32,7 +32,7 @@ COMPATIBLE = _kinds(
     ENUM_ARRAY_EXTENDED COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
     """
 )
-#: A difference that nobody knows: a pattern decides about it which RE2 cannot read.
+#: Whether there is a difference is decided by a pattern that RE2 cannot read.
 NOT_EVALUATED = "PATTERN_PROPERTIES_NOT_EVALUATED"
 #: Those that are compatible too where the subject's compatibilityPolicy is LENIENT.
 LENIENT = COMPATIBLE | _kinds(
@@ -135,3 +135,21 @@ def _divides(part: Decimal, whole: Decimal) -> bool:
         return bool(part) and whole % part == 0
     except ArithmeticError:  # the quotient has more digits than are calculated
         return False
+
+
+def matching(edges: dict[int, list[int]]) -> dict[int, int]:
+    """Return a largest set of edges of which no two share an end (Kuhn's algorithm)."""
+    owner: dict[int, int] = {}
+
+    def augment(index: int, seen: set[int]) -> bool:
+        for other in edges[index]:
+            if other not in seen:
+                seen.add(other)
+                if other not in owner or augment(owner[other], seen):
+                    owner[other] = index
+                    return True
+        return False
+
+    for index in edges:
+        augment(index, set())
+    return {index: other for other, index in owner.items()}

@@ -92,6 +92,17 @@ def test_a_definition_in_a_schema_may_not_be_one_of_its_references_again() -> No
         schema.check()
 
 
+def test_symbols_of_any_alphabet_are_compared_and_named() -> None:
+    old, new = (
+        parse("AVRO", f'{{"type":"array","items":{{"type":"enum","name":"E","symbols":["x",{symbols}]}}}}', {})
+        for symbols in ('"grün","größe"', '"grün"')
+    )
+    old.check()
+    assert old.incompatible(new) == []
+    (message,) = new.incompatible(old)
+    assert "größe" in message and "grün" not in message
+
+
 async def test_a_wrong_default_is_refused_over_http_and_one_that_was_imported_is_found_and_followed() -> None:
     good = {"schema": TEXT.replace("0", '"x"')}
     async with leader() as (_, application):
