@@ -58,7 +58,7 @@ class Question:
     normalize: bool = False
     form: str = ""
     strict: bool = True
-    #: Whether it is to be registered with an id of its own: then the defaults of Avro's fields are checked as well.
+    #: Whether it may become a new version: then the defaults of Avro's fields are checked as well.
     is_new: bool = False
     level: str = "NONE"
     lenient: bool = False

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ottla.registry import decisions
 from ottla.registry.checking import Checker, Question
+from ottla.registry.client import AVRO
 from ottla.registry.decisions import Asked
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
@@ -186,8 +187,6 @@ class Registry:
         if not self.state.versions(subject, deleted=deleted):
             raise RegistryError("subject", subject)
         question, resolved = self._parsed(who, subject, asked, normalize)
-        # What is there may have been imported, or be of before defaults were checked.
-        question = replace(question, is_new=False)
         checked = await self.checker.check(question, who.party())
         found = decisions.find(self.state, subject, replace(resolved, text=checked.canonical), deleted=deleted)
         if found is None:
@@ -215,16 +214,16 @@ class Registry:
         resolved = replace(asked, references=needs.resolved(subject, asked.references))
         needed = needs.of(subject, resolved.references)
         normalize = normalize or self.state.setting(subject, "normalize") is True
-        # As in Confluent's registry, a schema that comes with its id is an old one.
-        return Question(asked.kind, asked.text, needed, normalize=normalize, is_new=asked.id < 0), resolved
+        return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
 
     def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
-        """Return the question whether a new version is compatible; None if it is none, or need not be."""
+        """Return the question whether a new version is compatible, and its defaults valid; None if it is none, or need not be."""
         found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
-        if found is not None or force or self.state.mode(subject) in decisions.IMPORTING:
+        if found is not None or self.state.mode(subject) in decisions.IMPORTING:
             return None
-        question = self._question(who, subject, kept, self.state.versions(subject), normalize=False)
-        return question if question.earlier else None
+        earlier = [] if force else self.state.versions(subject)
+        question = self._question(who, subject, kept, earlier, normalize=False)
+        return question if question.earlier or kept.kind == AVRO else None
 
     def _question(self, who: Who, subject: str, asked: Asked, earlier: list[Version], *, normalize: bool) -> Question:
         level = str(self.state.setting(subject, "compatibilityLevel") or self.default_level)
@@ -234,7 +233,7 @@ class Registry:
             earlier = [row for row in earlier if _property(row.metadata, group) == wanted]
         if not level.endswith("_TRANSITIVE"):
             earlier = earlier[-1:]
-        question, _ = self._parsed(who, subject, asked, normalize)
+        question = replace(self._parsed(who, subject, asked, normalize)[0], is_new=True)
         if level == "NONE" or not earlier:
             return question
         needs = Needs(self.state, who.may_read)

@@ -30,6 +30,8 @@ class Rules:
         self._has_defaults = has_defaults
         #: The records whose fields are being checked: no default can be a value of them.
         self._open: set[str] = set()
+        #: For one default: what was found of a type and a part of it. Unions of records would ask again and again.
+        self._answers: dict[tuple[int, int], bool] = {}
 
     def check(self, node: Node, space: str = "") -> None:
         """Check a schema and all within.
@@ -87,6 +89,7 @@ class Rules:
             raise InvalidSchema(f"No order of fields: {row['order']}")
         if not self._has_defaults or "default" not in row:
             return
+        self._answers.clear()
         kind, value = row["type"], row["default"]
         is_double = (kind["type"] if isinstance(kind, dict) else kind) in ("float", "double")
         if not (is_double and value in NO_NUMBERS) and not self._is_value(kind, value, space):
@@ -95,6 +98,12 @@ class Rules:
 
     def _is_value(self, node: Node, value: Node, space: str) -> bool:
         """Whether a default is of a type. For enums, bytes and fixed any text is, as in Java's library."""
+        key = (id(node), id(value))
+        if key not in self._answers:
+            self._answers[key] = self._is_of_type(node, value, space)
+        return self._answers[key]
+
+    def _is_of_type(self, node: Node, value: Node, space: str) -> bool:
         if isinstance(node, list):
             return any(self._is_value(branch, value, space) for branch in node)
         kind = node if isinstance(node, str) else node["type"]
@@ -126,9 +135,11 @@ class Rules:
             return False
         space = full.rpartition(".")[0]
         for row in node["fields"]:
-            if row["name"] not in value and "default" not in row:
-                return False
-            if not self._is_value(row["type"], value.get(row["name"], row.get("default")), space):
+            # The default of a field within is checked where it stands.
+            if row["name"] not in value:
+                if "default" not in row:
+                    return False
+            elif not self._is_value(row["type"], value[row["name"]], space):
                 return False
         return True
 

@@ -49,8 +49,9 @@ class AvroSchema:
         self._dependencies: list[Node] = []
         try:
             for row in dependencies.values():
-                printer = JavaPrinter(dict(definitions(_load(row))), self._referenced)
-                self._dependencies.append(form := printer.form(_load(row)))
+                needed = _load(row)
+                form = JavaPrinter(dict(definitions(needed)), self._referenced).form(needed)
+                self._dependencies.append(form)
                 self._referenced.update(definitions(form))
             node = _load(text)
             # A name may stand before its definition: Java's library prints the definition in its place.

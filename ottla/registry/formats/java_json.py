@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 #: Java's bounds of a number in JSON: the scale of a BigDecimal is an int32, and Jackson reads at most 1000 digits.
 EXPONENT_MAX = 2**31 - 1
 DIGITS_MAX = 1_000
-#: A text in quotes, or a comment that ends.
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\r\n]*', re.DOTALL)
+#: A text in quotes, or a comment. One that does not end goes to the end, so that each character is read once.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|/\*(?:.*?\*/|.*)|//[^\r\n]*', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 Json = Any
 
@@ -118,7 +118,8 @@ def _upper(found: re.Match[str]) -> str:
 
 def _blank(found: re.Match[str]) -> str:
     token = found[0]
-    return token if token[0] == '"' else " " * len(token)
+    is_comment = token.startswith("//") or (token.startswith("/*") and token.endswith("*/") and len(token) > 3)
+    return " " * len(token) if is_comment else token
 
 
 def _double(text: str) -> float:

@@ -7,6 +7,7 @@ defaults that it takes and those that it refuses.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,35 @@ def test_a_field_has_the_defaults_that_javas_library_takes(row: list[Any]) -> No
     kind, good, bad = row
     assert [each for each in good if printed(with_default(kind, each)) is None] == []
     assert [each for each in bad if printed(with_default(kind, each)) is not None] == []
+
+
+def _unions(depth: int) -> str:
+    """Return a schema whose default is compared with three records at each of its levels, and is none of them at the last."""
+    fields = [{"name": "x", "type": ["null", "A", "B", "C"]}]
+    records: list[Any] = [{"type": "record", "name": name, "fields": fields} for name in "ABC"]
+    default: Any = 5
+    for _ in range(depth):
+        default = {"x": default}
+    outer = [{"name": name, "type": record} for name, record in zip("abc", records, strict=True)]
+    return json.dumps(
+        {"type": "record", "name": "R", "fields": [*outer, {"name": "d", "type": ["A", "B", "C"], "default": default}]}
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _unions(60),
+        "/* " * 300_000,
+        '"' + '\\"' * 300_000 + "//",
+        '{"type":"record","name":"R","doc":"' + "//" * 300_000,
+    ],
+    ids=["unions", "comments", "quotes", "a text that does not end"],
+)
+def test_a_text_made_to_take_long_is_refused_soon(text: str) -> None:
+    begin = time.process_time()
+    assert printed(text) is None
+    assert time.process_time() - begin < 2
 
 
 def test_a_default_of_another_type_is_refused_when_it_is_new_with_the_sentence_of_java() -> None:
@@ -114,5 +144,6 @@ async def test_a_wrong_default_is_refused_over_http_and_one_that_was_imported_is
         assert (await client.ask("POST", "/subjects/s/versions", imported))[1]["id"] == 7
         assert (await client.ask("PUT", "/mode/s", {"mode": "READWRITE"}))[0] == 200
         assert (await client.ask("POST", "/subjects/s", {"schema": TEXT}))[1]["id"] == 7
+        assert (await client.ask("POST", "/subjects/s/versions", {"schema": TEXT}))[1]["id"] == 7
         assert (await client.ask("POST", "/compatibility/subjects/s/versions/1", {"schema": TEXT}))[0] == 42201
         assert (await client.ask("POST", "/subjects/s/versions", good))[1]["id"] == 8
