@@ -176,7 +176,7 @@ def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
 
 
 def _spelled(symbol: Node) -> Node:
-    """Return a symbol in ASCII alone, which the library asks for: `Zu20acZ` for a euro sign."""
+    """Return a symbol in ASCII alone, which the library asks for: Zu, the number of each other letter, Z."""
     return _BEYOND_ASCII.sub(lambda found: f"Zu{ord(found[0]):x}Z", symbol) if isinstance(symbol, str) else symbol
 
 
