@@ -223,11 +223,13 @@ def incompatibilities(
     return []
 
 
-def _check_new(schema: ParsedSchema) -> None:
+def _check(schema: ParsedSchema, is_new: bool) -> None:
     from ottla.registry.formats import avro_schema
 
     if isinstance(schema, avro_schema.AvroSchema):
-        schema.check_defaults()
+        schema.check(is_new=is_new)
+    else:
+        schema.check()
 
 
 def _reads(reader: ParsedSchema, writer: ParsedSchema, lenient: bool) -> list[str]:
@@ -247,10 +249,9 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         schema = parse(request["kind"], request["text"], request["dependencies"])
         if request["strict"]:
-            schema.check()
-        if request["is_new"]:
-            _check_new(schema)
+            _check(schema, request["is_new"])
         canonical = schema.normalized() if request["normalize"] else schema.canonical
+        canonical.encode()
         if request["normalize"]:
             schema = parse(request["kind"], canonical, request["dependencies"])
         earlier = [(row["version"], parse(row["kind"], row["text"], row["dependencies"])) for row in request["earlier"]]
@@ -258,6 +259,8 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
         formatted = schema.formatted(request["form"]) if request["form"] else canonical
     except InvalidSchema as fault:
         return {"invalid": str(fault)}
+    except UnicodeEncodeError:
+        return {"invalid": "the schema has half of a surrogate pair, which no text in UTF-8 can have"}
     except RecursionError:
         return {"invalid": "the schema is nested too deeply"}
     except MemoryError:

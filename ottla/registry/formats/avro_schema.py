@@ -76,20 +76,17 @@ class AvroSchema:
             return dump(JavaPrinter(self._referenced).form(self._form))
         return self.canonical
 
-    def check(self) -> None:
-        assert self.checked is not None
-        self._rules().check(self._form)
+    def check(self, *, is_new: bool = True) -> None:
+        """Check the schema: whether Java's library takes it.
 
-    def check_defaults(self) -> None:
-        """Check that each default is a value of its field's type, as a schema has to be when it is registered.
+        Args:
+            is_new: whether the default of each field has to be a value of its type, as in a schema that is registered.
 
         Raises:
-            InvalidSchema: one is not.
+            InvalidSchema: it is not valid.
         """
-        self._rules(has_defaults=True).check(self._form)
-
-    def _rules(self, *, has_defaults: bool = False) -> Rules:
-        return Rules({**self._referenced, **self._own}, has_defaults=has_defaults)
+        assert self.checked is not None
+        Rules({**self._referenced, **self._own}, has_defaults=is_new).check(self._form)
 
     @cached_property
     def checked(self) -> Any:

@@ -27,7 +27,6 @@ def printed(text: str) -> str | None:
     try:
         schema = AvroSchema(text, {})
         schema.check()
-        schema.check_defaults()
     except InvalidSchema:
         return None
     return schema.canonical

@@ -167,3 +167,10 @@ async def test_over_http_generated_schemas_are_registered() -> None:
         wrong = {"schema": '{"pattern":"^([a-z$"}', "schemaType": "JSON"}
         code, answer = await client.ask("POST", "/subjects/w/versions", wrong)
         assert code == 42201 and "is no regular expression" in answer["message"]
+
+
+async def test_half_of_a_surrogate_pair_is_refused() -> None:
+    async with leader() as (_, application):
+        body = {"schema": '{"title":"\\ud83d"}', "schemaType": "JSON"}
+        code, answer = await Client(application).ask("POST", "/subjects/s/versions", body)
+        assert code == 42201 and "surrogate" in answer["message"]
