@@ -165,6 +165,7 @@ def _qualified(node: Node, known: Collection[str], space: str = "") -> Node:
     if kind == "enum":
         made["symbols"] = [_spelled(symbol) for symbol in node["symbols"]]
     if kind in RECORDS:
+        made["type"] = "record"  # the library compares no errors, which are records for Java
         made["fields"] = [{**row, "type": _qualified(row["type"], known, space)} for row in node["fields"]]
     for key in ("items", "values"):
         if key in node:

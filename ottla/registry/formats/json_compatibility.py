@@ -122,6 +122,7 @@ class _Comparison:
             "not": self._negated,
             "object": self._objects,
             "array": self._arrays,
+            "reference": self._references,
         }.get(old.kind)
         if compare_kind is not None:
             compare_kind(old, new)
@@ -167,6 +168,10 @@ class _Comparison:
             was, now = old.number(keyword), new.number(keyword)
             if was != now:
                 self.add(bound_changed(keyword, was, now), keyword)
+
+    def _references(self, old: Node, new: Node) -> None:
+        if old.raw["$ref"] != new.raw["$ref"]:
+            self.add("TYPE_CHANGED")
 
     def _constants(self, old: Node, new: Node) -> None:
         if not _equal(old.raw["const"], new.raw["const"]):

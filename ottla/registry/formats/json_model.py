@@ -145,10 +145,10 @@ class Node:
 
     @cached_property
     def target(self) -> Node:
-        """The schema that a reference means. References that go round in a circle mean none, and stay what they are."""
+        """The schema that a reference means. One to a meta-schema, or that goes round in a circle, stays what it is."""
         found = self
         for _ in range(REFERENCES_MAX):
-            if found.kind != "reference":
+            if found.kind != "reference" or is_meta(found.raw["$ref"]):
                 return found
             found = found.document.resolve(str(found.raw["$ref"]))
         return self
@@ -263,6 +263,11 @@ def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> Node:
     if name not in TYPES:
         raise InvalidSchema(f"unknown type: [{name}]")
     return Node(document, raw, "number" if name == "integer" else str(name))
+
+
+def is_meta(reference: str) -> bool:
+    """Whether a reference names the schema of a draft, which no registry has to be asked for."""
+    return reference.startswith(("http://json-schema.org/", "https://json-schema.org/"))
 
 
 def _id_of(raw: Json) -> str:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from ottla.registry.formats.json_model import HOLDERS, Document, Json, held
+from ottla.registry.formats.json_model import HOLDERS, Document, Json, held, is_meta
 from ottla.registry.formats.json_pattern import check_pattern
 from ottla.registry.formats.parsed import InvalidSchema
 
@@ -69,7 +69,7 @@ def _check_parts(root: Json, document: Document) -> None:
         if not isinstance(reference, str):
             raise InvalidSchema(f"a $ref is a text, and no {type(reference).__name__}")
         if "$ref" in row:
-            if not _is_meta(reference):
+            if not is_meta(reference):
                 target = within.resolve(reference)
                 # What another document holds was checked when it was registered.
                 waiting += [(target.raw, within)] if target.document is within else []
@@ -82,10 +82,6 @@ def _check_parts(root: Json, document: Document) -> None:
                 check_pattern(text)
         unreached = ("definitions",) if within.has_siblings else ("definitions", "$defs")
         waiting += [(part, within) for keyword in HOLDERS.difference(unreached) for part in held(row, keyword)]
-
-
-def _is_meta(reference: str) -> bool:
-    return reference.startswith(("http://json-schema.org/", "https://json-schema.org/"))
 
 
 @lru_cache(maxsize=16)

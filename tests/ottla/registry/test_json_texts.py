@@ -138,6 +138,14 @@ def test_references_in_a_circle_are_taken_and_compared() -> None:
     assert "TYPE_CHANGED" in text.incompatible(circle)[0]
 
 
+def test_references_to_meta_schemas_are_taken_and_compared() -> None:
+    old, new = (
+        schema(properties={"a": {"$ref": f"http://json-schema.org/draft-0{draft}/schema#"}}) for draft in (6, 7)
+    )
+    assert old.incompatible(old) == []
+    assert "TYPE_CHANGED" in new.incompatible(old)[0]
+
+
 def test_a_type_that_there_is_not_is_refused_before_anything_is_compared_with_it() -> None:
     with pytest.raises(InvalidSchema, match="unknown type"):
         JsonSchema(

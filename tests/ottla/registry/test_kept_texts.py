@@ -1,7 +1,7 @@
 """What the registry prints it takes again: random schemas and recorded ones, as kept, normalized, referred to, and replayed.
 
-Of each schema the kept text and the normalized one are accepted by the registry's own check, are printed as themselves, and get the id
-that they have already. A schema that refers to them is found by its references and with their definitions inside. A fresh state that
+Of each schema the kept text and the normalized one are accepted by the registry's own check, are printed as themselves, get the id that
+they have already, and are compatible with it. A schema that refers to them is found by its references and with their definitions inside. A fresh state that
 replays the records says the same.
 """
 
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.registry import decisions
-from ottla.registry.checking import answer_to
+from ottla.registry.checking import answer_to, parse
 from ottla.registry.client import Reference
 from ottla.registry.decisions import Asked
 from ottla.registry.formats import avro_text, java_json, json_schema
@@ -140,7 +140,7 @@ def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "enum": st.lists(values, max_size=3),
         "default": values,
         "const": values,
-        "$ref": st.just("#"),
+        "$ref": st.sampled_from(["#", "http://json-schema.org/draft-07/schema#"]),
         "title": texts,
         "x-other": values,
     }
@@ -188,6 +188,7 @@ def check(kind: str, text: str) -> None:
     for subject, made in (("kept", kept(kind, text)), ("normal", kept(kind, text, normalize=True))):
         schema_id = book.register(subject, Asked(made, kind, ()))
         assert kept(kind, made) == made
+        assert parse(kind, made, {}).incompatible(parse(kind, text, {})) == []
         assert book.register(subject, Asked(kept(kind, made), kind, ())) == schema_id
         again = json.dumps(json.loads(made), indent=2) if kind == "AVRO" else f" {made}\n"
         found = decisions.find(book.state, subject, Asked(kept(kind, again), kind, ()))
