@@ -105,7 +105,7 @@ def test_references_in_the_three_formats(registry: Instance) -> None:
 
 def test_contexts_in_subjects_and_in_paths(registry: Instance) -> None:
     ask = registry.ask
-    made: Any = ask("POST", "/subjects/:.ctx:a/versions", record("in-context"))
+    made: Any = ask("POST", "/subjects/:.ctx:a/versions", record("in_context"))
     assert made["id"] == 1
     contexts: Any = ask("GET", "/contexts")
     assert ".ctx" in contexts
