@@ -6,67 +6,67 @@ A registry that is slow or away leaves the bytes undecoded: the page shows them 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.console.record_view import Decoded
+from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 
 log = logging.getLogger(__name__)
 
 #: All records of one screen are decoded within this time, or are shown undecoded.
 LIMIT_S = 3.0
+#: One value takes less than this, or is shown undecoded.
+VALUE_S = 1.0
 #: What begins the wire format of registries: a magic byte, and the id or GUID of a schema.
 _MAGIC = (b"\x00", b"\x01")
 
 
-class DecodedValue(Protocol):
-    """A value that has been decoded: plain JSON, and the format it had."""
-
-    value: object
-    kind: str
-    schema_id: int
-
-
 class Decode(Protocol):
-    """The decoder of `ottla.registry.values`."""
+    """The decoder of `ottla.registry.decoder`."""
 
-    async def decode(self, data: bytes | None, headers: object = (), *, is_key: bool = False) -> DecodedValue | None:
-        """Return the value, None if it has no schema's format. Raises for bytes that are not of their schema."""
+    def decode_all(self, encoded: Iterable[object]) -> AsyncIterator[Any]:
+        """Give out for each key or value its JSON, why it has none, or None if it has no schema's format."""
+
+    async def close(self) -> None: ...
 
 
 class RegistryValues:
-    """Decodes the keys and values of records by the schemas of one registry."""
+    """Decodes the keys and values of records by the schemas of one registry, in processes of its own."""
 
-    def __init__(self, decoder: Decode) -> None:
+    def __init__(self, decoder: Decode, encoded: Callable[..., object]) -> None:
         self._decoder = decoder
+        self._encoded = encoded
 
     async def decode(self, records: Iterable[Record]) -> Decoded:
-        """Return the decoded text of what has a schema, by its bytes."""
+        """Return the decoded text of what has a schema, or the reason why there is none, by its bytes."""
         found: Decoded = {}
+        parts = [
+            (data, self._encoded(data, record.headers, is_key))
+            for record in records
+            for data, is_key in ((record.key, True), (record.value, False))
+            if data is not None and data[:1] in _MAGIC
+        ]
         try:
-            async with asyncio.timeout(LIMIT_S):
-                for record in records:
-                    for data, is_key in ((record.key, True), (record.value, False)):
-                        if data is not None and data[:1] in _MAGIC and data not in found:
-                            await self._one(data, record, is_key, found)
+            async with asyncio.timeout(LIMIT_S), aclosing(self._decoder.decode_all(row for _, row in parts)) as answers:
+                for data, _ in parts:
+                    answer = await anext(answers)
+                    if isinstance(answer, Exception):
+                        found[data] = f"not decoded: {answer}", None
+                    elif answer is not None:
+                        found[data] = f"{answer.kind.lower()} schema {answer.schema_id}", answer.text
         except TimeoutError:
-            log.warning("the schema registry did not answer within %g s", LIMIT_S)
+            log.warning("not all values of a page could be decoded within %g s", LIMIT_S)
+        except Exception as fault:  # a registry of any kind
+            log.debug("not decoded: %s", fault)
         return found
 
-    async def _one(self, data: bytes, record: Record, is_key: bool, found: Decoded) -> None:
-        try:
-            decoded = await self._decoder.decode(data, record.headers, is_key=is_key)
-        except Exception as fault:  # bytes of any producer, and a registry of any kind
-            log.debug("not decoded: %s", fault)
-            return
-        if decoded is not None:
-            text = json.dumps(decoded.value, ensure_ascii=False, indent=2)
-            found[data] = f"{decoded.kind.lower()} schema {decoded.schema_id}", text
+    async def close(self) -> None:
+        await self._decoder.close()
 
 
 def registry_values(url: str | None, config: str | None) -> RegistryValues | None:
@@ -83,7 +83,9 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
         raise CommandFailed(f"--registry {url!r} is no URL", "for example http://localhost:8081", USAGE)
     try:
         client = import_module("ottla.registry.client").RegistryClient.of(url, config)
-        return RegistryValues(import_module("ottla.registry.values").Decoder(client))
+        decoder = import_module("ottla.registry.decoder")
+        made = decoder.Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True)
+        return RegistryValues(made, decoder.Encoded)
     except ImportError as missing:
         raise CommandFailed(f"--registry needs a package: {missing.name}", "pip install 'ottla[registry]'") from None
     except (OSError, ValueError) as fault:

@@ -19,6 +19,9 @@ JSON_BYTES_MAX = 256 * 1024
 HEX_BYTES_MAX = 4 * 1024
 HEADERS_SHOWN_MAX = 100
 INDENT = "  "
+INDENTED_MAX = 40
+#: So many characters of a decoded value are asked for: no more of them are shown.
+DECODED_CHARS_MAX = 2 * SHOWN_BYTES_MAX
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 #: Also what turns the direction of a line round, or ends it: a value must not look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -49,8 +52,9 @@ class View(NamedTuple):
     more_headers: int
 
 
-#: What a schema registry says of a key or value, by its bytes: the name of the schema's type, and the decoded text.
-Decoded = dict[bytes, tuple[str, str]]
+#: What a schema registry says of a key or value, by its bytes: the name of the schema's type and the beginning of the decoded JSON, or why
+#: there is none.
+Decoded = dict[bytes, tuple[str, str | None]]
 
 
 def view_of(topic: str, partition: int, record: Record, form: str, decoded: Decoded) -> View:
@@ -74,8 +78,10 @@ def show(data: bytes | None, form: str, decoded: Decoded) -> Shown:
     if data is None:
         return Shown("null", "null", "null", 0)
     if form == "auto" and data in decoded:
-        kind, text = decoded[data]
-        return _text(kind, text, len(data))
+        kind, decoded_text = decoded[data]
+        if decoded_text is not None:
+            return _text(kind, _indented(decoded_text), len(data), line=decoded_text)
+        return show(data, "auto", {})._replace(form=visible(kind))
     plain = _utf8(data)
     if form == "hex" or plain is None:
         dump = hex_dump(data[:HEX_BYTES_MAX])
@@ -110,15 +116,24 @@ def pretty_json(text: str) -> str | None:
         json.loads(text, parse_int=len, parse_float=len)  # the digits of a number are not computed
     except (ValueError, RecursionError):
         return None
+    return _indented(text)
+
+
+def _indented(text: str) -> str:
+    """Return a line for each value of JSON, as far as a page shows it: the whole text would have lines as long as it is deep."""
     parts: list[str] = []
-    depth, before = 0, ""
-    for token in _TOKEN.findall(text):
+    depth, before, size = 0, "", 0
+    for found in _TOKEN.finditer(text):
+        token = found[0]
         if token in "}]":
             depth -= 1
-            parts.append("" if before in ("{", "[") else "\n" + INDENT * depth)
+            parts.append("" if before in ("{", "[") else "\n" + INDENT * min(depth, INDENTED_MAX))
         elif before in ("{", "[", ","):
-            parts.append("\n" + INDENT * depth)
+            parts.append("\n" + INDENT * min(depth, INDENTED_MAX))
         parts.append(token)
+        size += len(parts[-1]) + len(parts[-2] if len(parts) > 1 else "")
+        if size > SHOWN_BYTES_MAX:
+            break
         if token in ("{", "["):
             depth += 1
         elif token == ":":

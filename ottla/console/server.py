@@ -77,6 +77,8 @@ async def application(options: Options) -> AsyncIterator[App]:
             yield Guard(app, options)
         finally:
             site.panels.close()
+            if site.decoder is not None:
+                await site.decoder.close()
             sampling.cancel()
             with suppress(asyncio.CancelledError):
                 await sampling

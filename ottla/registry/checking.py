@@ -1,34 +1,28 @@
 """Schemas are parsed and compared in processes of their own, whose time and memory are bounded: any client may send a schema.
 
-One process takes one request at a time, lines of JSON, and answers with a line. It is ended when it takes too long, and the next
-request starts another one. The registry's own process never parses a schema.
+One process takes one request at a time, parts of JSON, and answers with JSON (guarded_process.py). It is ended when it takes too long,
+and the next request starts another one. The registry's own process never parses a schema.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.registry.errors import RegistryError
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
+from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
 from ottla.registry.schema_records import Version
 from ottla.registry.turns import Turns
 
 #: What a registration may take, without the start of the process, and a question, which can be asked again and again.
 CHECK_S_MAX = 10.0
 QUESTION_S_MAX = 5.0
-START_S_MAX = 30.0
 PROCESSES = 2
-#: What a process may allocate.
-MEMORY_BYTES_MAX = 1 << 30
 #: A schema of more characters is not parsed. A record of Kafka has at most 1 MiB by default, and a schema is one record.
 TEXT_CHARS_MAX = 1_000_000
-LINE_BYTES_MAX = 64 * 1024 * 1024
 #: An old schema in a message is cut here.
 SHOWN_CHARS_MAX = 50_000
 
@@ -64,8 +58,8 @@ class Question:
     lenient: bool = False
     earlier: tuple[tuple[Version, Mapping[str, str]], ...] = ()
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines that the process reads: the question with numbers in place of texts, and each text once."""
+    def parts(self) -> Iterator[bytes]:
+        """Yield the parts that the process reads: the question with numbers in place of texts, and each text once."""
         numbers: dict[str, int] = {}
 
         def number(text: str) -> int:
@@ -89,9 +83,9 @@ class Question:
                 for row, needed in self.earlier
             ],
         }
-        yield json.dumps(request | {"texts": len(numbers)}).encode() + b"\n"
+        yield json.dumps(request).encode()
         for text in numbers:
-            yield json.dumps(text).encode() + b"\n"
+            yield json.dumps(text).encode()
 
 
 class Checker:
@@ -100,7 +94,7 @@ class Checker:
     def __init__(self, check_s: float = CHECK_S_MAX, question_s: float = QUESTION_S_MAX) -> None:
         self._check_s = check_s
         self._question_s = question_s
-        self._idle: list[asyncio.subprocess.Process] = []
+        self._processes = GuardedProcesses(__name__, max(check_s, question_s))
         self._turns = Turns(PROCESSES)
 
     async def check(self, question: Question, party: Hashable = "", *, is_write: bool = False) -> Checked:
@@ -111,67 +105,19 @@ class Checker:
         """
         if len(question.text) > TEXT_CHARS_MAX:
             raise RegistryError("too_large")
-        async with self._turns.turn(party), self._process() as process:
-            answer = await self._ask(process, question, self._check_s if is_write else self._question_s)
+        limit_s = self._check_s if is_write else self._question_s
+        try:
+            async with self._turns.turn(party), self._processes.taken() as process:
+                await process.ask(question.parts(), limit_s)
+                answer: dict[str, Any] = json.loads(await process.receive(limit_s))
+        except ProcessEnded as fault:
+            raise RegistryError("invalid_schema", f"the schema cannot be checked: {fault}") from None
         if "invalid" in answer:
             raise RegistryError("invalid_schema", answer["invalid"])
         return Checked(answer["canonical"], answer["formatted"], answer["messages"])
 
     async def close(self) -> None:
-        for process in self._idle:
-            await _end(process)
-        self._idle.clear()
-
-    @asynccontextmanager
-    async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A process that is ready. It is kept if the request was answered, and ended otherwise."""
-        process = self._idle.pop() if self._idle else await self._start()
-        try:
-            yield process
-        except BaseException:
-            await _end(process)
-            raise
-        self._idle.append(process)
-
-    @staticmethod
-    async def _start() -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            __name__,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=LINE_BYTES_MAX,
-        )
-        assert process.stdout is not None
-        async with asyncio.timeout(START_S_MAX):
-            await process.stdout.readline()
-        return process
-
-    @staticmethod
-    async def _ask(process: asyncio.subprocess.Process, question: Question, limit_s: float) -> dict[str, Any]:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            async with asyncio.timeout(limit_s):
-                for part in question.lines():
-                    process.stdin.write(part)
-                    await process.stdin.drain()
-                    await asyncio.sleep(0)  # other requests have their turn between two texts
-                line = await process.stdout.readline()
-        except TimeoutError:
-            raise RegistryError("invalid_schema", f"the schema takes more than {limit_s:g} s to be checked") from None
-        except (OSError, ValueError):
-            line = b""
-        if not line:
-            raise RegistryError("invalid_schema", "the schema takes too much memory to be checked")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
+        await self._processes.close()
 
 
 # -- In a process of its own ---------------------------------------------------------------------------------------------
@@ -270,32 +216,21 @@ def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"canonical": canonical, "formatted": formatted, "messages": messages}
 
 
-def _with_texts(request: dict[str, Any], lines: Iterator[str]) -> dict[str, Any]:
-    """Return a request with the texts of the next lines in place of their numbers."""
-    texts = [json.loads(next(lines)) for _ in range(request["texts"])]
+def answers_to(parts: list[bytes]) -> Iterator[bytes]:
+    try:
+        answer = answer_to(_with_texts(*map(json.loads, parts)))
+    except Exception as fault:  # of five libraries: what they raise for a wrong schema is the user's to see
+        answer = {"invalid": f"{type(fault).__name__}: {fault}"[:1000]}
+    yield json.dumps(answer).encode()
+
+
+def _with_texts(request: dict[str, Any], *texts: str) -> dict[str, Any]:
+    """Return a request with texts in place of their numbers."""
     for row in (request, *request["earlier"]):
         row["text"] = texts[row["text"]]
         row["dependencies"] = {name: texts[number] for name, number in row["dependencies"].items()}
     return request
 
 
-def main() -> None:
-    """Answer requests from standard input until it ends."""
-    with suppress(ImportError):  # not on Windows
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    out = sys.stdout
-    # What libraries print must not come between the answers.
-    sys.stdout = sys.stderr
-    print("ready", file=out, flush=True)
-    for line in sys.stdin:
-        try:
-            answer = answer_to(_with_texts(json.loads(line), sys.stdin))
-        except Exception as fault:  # of five libraries: what they raise for a wrong schema is the user's to see
-            answer = {"invalid": f"{type(fault).__name__}: {fault}"[:1000]}
-        print(json.dumps(answer), file=out, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(answers_to)

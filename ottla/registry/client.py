@@ -1,7 +1,7 @@
 """A client of a schema registry: Confluent's REST API by the standard library, with a cache of what never changes.
 
     client = RegistryClient("http://localhost:8081")
-    decoder = Decoder(client)                     # ottla/registry/values.py
+    decoder = Decoder(client)                     # ottla/registry/decoder.py
     decoded = await decoder.decode(record.value)
 
 A schema of an id, and a version of a subject, are the same for ever; they are asked for once. All calls block: an event loop

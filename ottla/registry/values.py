@@ -1,132 +1,34 @@
-"""Values in the wire format of registries: a magic byte, the id of a schema, and the value's bytes in Avro, JSON or Protobuf.
-
-    0x00  int32 id    payload          Confluent's format; Protobuf's payload begins with the indexes of its message
-    0x01  16 bytes    payload          the same with the GUID of the schema, of newer serializers in a header of the record
+"""Payloads of registry values, decoded by the schemas that they name: what the decoder's process runs (decoder.py).
 
 What is decoded is plain JSON: bytes are text of one character per byte, as in Avro's own JSON, times are ISO 8601, and numbers
 that JSON has no type for are text.
+
+    a question of the process:    JSON {"forget", "schemas": {id: schema}, "values": [[id, bytes], ...], "chars_max", "cut"},
+                                  and the payloads of the values, one after the other
+    its answers:                  one for each schema and then one for each value: "+" and its JSON, or "-" and the reason
 """
 
 from __future__ import annotations
 
-import asyncio
-import datetime
-import decimal
 import json
-import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.protocol.records.record import Record
-from ottla.registry.client import AVRO, JSON_SCHEMA, RegistryClient, RegistryFailed, Schema
+from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
+from ottla.registry.guarded_process import serve
 
-MAGIC_ID = 0
-MAGIC_GUID = 1
-ID_BYTES = 5
-GUID_BYTES = 17
-KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 #: More indexes than a message can be nested deep are no value of Protobuf.
 INDEXES_MAX = 100
-READERS_MAX = 1_024
 MISSING = "decoding {} needs `pip install 'ottla[registry]'`"
+GOOD, BAD = b"+", b"-"
+#: A reason is cut here: libraries quote the bytes.
+REASON_CHARS_MAX = 300
 
 Read = Callable[[bytes], Any]
 
 
 class DecodeFailed(Exception):
     """The bytes are no value of their schema, or their schema cannot be had. The text is for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A value as plain JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
-
-    value: Any
-    kind: str
-    schema_id: int
-
-    def text(self) -> str:
-        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
-
-
-class Decoder:
-    """Decodes values whose schemas a registry has. Schemas are read once."""
-
-    def __init__(self, client: RegistryClient) -> None:
-        self.client = client
-        self._readers: dict[int, tuple[str, Read]] = {}
-        self._guids: dict[bytes, int] = {}
-
-    async def decode(
-        self, data: bytes | None, headers: Sequence[tuple[str, bytes | None]] = (), *, is_key: bool = False
-    ) -> Decoded | None:
-        """Decode the key or value of a record; None if it is not in the wire format.
-
-        Raises:
-            DecodeFailed: it has the format, but not its schema's bytes, or the registry does not answer.
-        """
-        if data is None:
-            return None
-        schema_id, payload = await self._split(data, dict(headers).get(KEY_HEADER if is_key else VALUE_HEADER))
-        if schema_id is None:
-            return None
-        reader = self._readers.get(schema_id)
-        if reader is None:
-            reader = await asyncio.to_thread(self._reader, schema_id)
-            while len(self._readers) >= READERS_MAX:
-                del self._readers[next(iter(self._readers))]
-            self._readers[schema_id] = reader
-        kind, read = reader
-        try:
-            return Decoded(read(payload), kind, schema_id)
-        except DecodeFailed:
-            raise
-        except Exception as fault:  # of three libraries, each with its own
-            raise DecodeFailed(
-                f"the bytes are no value of schema {schema_id}: {fault or type(fault).__name__}"
-            ) from None
-
-    async def record(self, record: Record) -> Record:
-        """Return the record with JSON in place of a key and value that are in the wire format.
-
-        Raises:
-            DecodeFailed: as `decode`.
-        """
-        key = await self.decode(record.key, record.headers, is_key=True)
-        value = await self.decode(record.value, record.headers)
-        if key is None and value is None:
-            return record
-        return record._replace(
-            key=record.key if key is None else key.text().encode("utf-8", "surrogatepass"),
-            value=record.value if value is None else value.text().encode("utf-8", "surrogatepass"),
-        )
-
-    async def _split(self, data: bytes, header: bytes | None) -> tuple[int | None, bytes]:
-        if header is not None:
-            if header[:1] == b"\0" and len(header) == ID_BYTES:
-                return int.from_bytes(header[1:], "big"), data
-            if header[:1] == b"\1" and len(header) == GUID_BYTES:
-                return await self._id_of(header[1:]), data
-        if len(data) >= ID_BYTES and data[0] == MAGIC_ID:
-            return int.from_bytes(data[1:ID_BYTES], "big"), data[ID_BYTES:]
-        return None, data
-
-    async def _id_of(self, guid: bytes) -> int:
-        if guid not in self._guids:
-            try:
-                rows = await asyncio.to_thread(self.client.get, f"/schemas/guids/{uuid.UUID(bytes=guid)}/ids")
-                self._guids[guid] = int(rows[0]["id"])
-            except (RegistryFailed, LookupError, TypeError) as fault:
-                raise DecodeFailed(str(fault)) from None
-        return self._guids[guid]
-
-    def _reader(self, schema_id: int) -> tuple[str, Read]:
-        try:
-            schema = self.client.schema(schema_id)
-        except RegistryFailed as fault:
-            raise DecodeFailed(fault.message) from None
-        return schema.kind, reader_of(schema)
 
 
 def reader_of(schema: Schema) -> Read:
@@ -137,7 +39,9 @@ def reader_of(schema: Schema) -> Read:
     """
     try:
         if schema.kind == AVRO:
-            return _avro_reader(schema)
+            from ottla.registry.avro_values import avro_reader
+
+            return avro_reader(schema.text, schema.dependencies)
         if schema.kind == JSON_SCHEMA:
             return json.loads
         return _protobuf_reader(schema)
@@ -147,22 +51,6 @@ def reader_of(schema: Schema) -> Read:
         raise
     except Exception as fault:  # of two libraries, each with its own
         raise DecodeFailed(f"the schema is not valid: {fault or type(fault).__name__}") from None
-
-
-def _avro_reader(schema: Schema) -> Read:
-    import io
-
-    import fastavro
-
-    named: dict[str, Any] = {}
-    for text in schema.dependencies.values():
-        fastavro.parse_schema(json.loads(text), named_schemas=named)
-    parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-
-    def read(payload: bytes) -> Any:
-        return plain(fastavro.schemaless_reader(io.BytesIO(payload), parsed, None))
-
-    return read
 
 
 def _protobuf_reader(schema: Schema) -> Read:
@@ -214,17 +102,50 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
 
 
-def plain(value: Any) -> Any:
-    """Return a value of Avro's library as plain JSON."""
-    match value:
-        case dict():
-            return {key: plain(row) for key, row in value.items()}
-        case list():
-            return [plain(row) for row in value]
-        case bytes():
-            return value.decode("latin-1")
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case decimal.Decimal() | uuid.UUID():
-            return str(value)
-    return value
+# -- In a process of its own ---------------------------------------------------------------------------------------------
+
+
+class Answers:
+    """The answers to the questions of one process, with the schemas that it knows."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, Read | DecodeFailed] = {}
+
+    def __call__(self, parts: list[bytes]) -> Iterator[bytes]:
+        asked, payloads, at = json.loads(parts[0]), b"".join(parts[1:]), 0
+        if asked["forget"]:
+            self._readers.clear()
+        for schema_id, row in asked["schemas"].items():
+            try:
+                self._readers[int(schema_id)] = reader_of(Schema(row["text"], row["kind"], (), row["dependencies"]))
+                yield GOOD
+            except DecodeFailed as fault:
+                self._readers[int(schema_id)] = fault
+                yield BAD + _reason(fault)
+        for schema_id, size in asked["values"]:
+            yield self._value(schema_id, payloads[at : at + size], asked["chars_max"], asked["cut"])
+            at += size
+
+    def _value(self, schema_id: int, payload: bytes, chars_max: int, cut: bool) -> bytes:
+        read = self._readers[schema_id]
+        if isinstance(read, DecodeFailed):
+            return BAD + _reason(read)
+        try:
+            text = json.dumps(read(payload), ensure_ascii=False, separators=(",", ":"))
+        except DecodeFailed as fault:
+            return BAD + _reason(fault)
+        except Exception as fault:  # of three libraries, each with its own
+            return BAD + b"the bytes are no value of schema %d: " % schema_id + _reason(fault)
+        if len(text) > chars_max and not cut:
+            return BAD + b"its JSON has %d characters, more than %d" % (len(text), chars_max)
+        return GOOD + text[:chars_max].encode("utf-8", "surrogatepass")
+
+
+def _reason(fault: Exception) -> bytes:
+    if isinstance(fault, MemoryError):
+        return b"it takes too much memory"
+    return (str(fault) or type(fault).__name__)[:REASON_CHARS_MAX].encode("utf-8", "backslashreplace")
+
+
+if __name__ == "__main__":
+    serve(Answers())

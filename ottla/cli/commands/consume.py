@@ -25,6 +25,9 @@ from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
 from ottla.cli.record_json import to_line
 from ottla.protocol.records.record import Record
 
+#: Keys and values that could not be decoded are named so often; then they are counted.
+FAILURES_SHOWN = 10
+
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 
 main = partial(run, app)
@@ -142,22 +145,26 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config:
             yield each
         return
     # By their names: the registry is built on this package, and its client is HTTP and TLS, only for this.
-    values = import_module("ottla.registry.values")
+    client, decoder = import_module("ottla.registry.client"), import_module("ottla.registry.decoder")
     try:
-        decoder = values.Decoder(import_module("ottla.registry.client").RegistryClient.of(registry, config))
+        decoding = decoder.Decoder(client.RegistryClient.of(registry, config))
     except (OSError, ValueError) as fault:
         raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None
-    async for topic, index, records, _ in consumed:
-        offset = -1
-        try:
-            rows = []
-            for record in records:
-                offset = record.offset
-                rows.append(await decoder.record(record))
-        except values.DecodeFailed as fault:
-            hint = "without --registry the bytes are shown as they are"
-            raise CommandFailed(f"{topic}-{index} offset {offset}: {fault}", hint) from None
-        yield Consumed(topic, index, rows)
+    failed = 0
+    try:
+        async for topic, index, records, is_append_time in consumed:
+            async for record, reasons in decoding.records(records):
+                for reason in reasons:
+                    failed += 1
+                    if failed <= FAILURES_SHOWN:
+                        note(f"{topic}-{index} offset {record.offset} is shown as its bytes: {reason}")
+                yield Consumed(topic, index, [record], is_append_time)
+    except client.RegistryFailed as fault:
+        raise CommandFailed(fault.message, "without --registry the bytes are shown as they are") from None
+    finally:
+        await decoding.close()
+        if failed > FAILURES_SHOWN:
+            note(f"{failed} keys and values were shown as their bytes")
 
 
 async def _consumer(

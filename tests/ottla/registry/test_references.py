@@ -84,7 +84,7 @@ def test_a_circle_that_a_topic_has_ends() -> None:
 def test_a_question_sends_each_text_once() -> None:
     long = "x" * 100_000
     rows = tuple((Version("s", number, number, long), {"a": long, "b": long}) for number in range(1, 50))
-    lines = list(Question("AVRO", long, {"a": long}, earlier=rows).lines())
+    lines = list(Question("AVRO", long, {"a": long}, earlier=rows).parts())
     assert len(lines) == 2
     assert sum(map(len, lines)) < 2 * len(long)
 

@@ -13,9 +13,10 @@ import pytest
 from google.protobuf import message_factory
 
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
+from ottla.registry.decoder import Decoder
 from ottla.registry.formats.proto_descriptor import DEFAULT_NAME
 from ottla.registry.formats.proto_schema import ProtobufSchema
-from ottla.registry.values import DecodeFailed, Decoder, message_indexes, reader_of
+from ottla.registry.values import DecodeFailed, message_indexes, reader_of
 from tests.ottla.registry.stand_in import registry_of
 
 ADDRESS = {"type": "record", "name": "Address", "namespace": "shop", "fields": [{"name": "city", "type": "string"}]}
@@ -58,10 +59,10 @@ async def test_an_avro_value_with_a_referenced_type_is_decoded_to_plain_json_and
     assert first == again
     assert first is not None
     assert (first.kind, first.schema_id) == ("AVRO", 7)
-    assert first.value["at"] == "2026-01-31T12:00:00+00:00"
-    assert first.value["price"] == "12.50"
-    assert first.value["raw"] == "\xff\x00"
-    assert json.loads(first.text())["to"] == {"city": "Bern"}
+    assert json.loads(first.text)["at"] == "2026-01-31T12:00:00+00:00"
+    assert json.loads(first.text)["price"] == "12.50"
+    assert json.loads(first.text)["raw"] == "\xff\x00"
+    assert json.loads(first.text)["to"] == {"city": "Bern"}
     assert asked == ["/schemas/ids/7", "/subjects/address/versions/1"]
 
 
@@ -74,14 +75,14 @@ async def test_a_protobuf_value_names_its_message_by_indexes() -> None:
         decoder = Decoder(RegistryClient(url))
         nested = await decoder.decode(framed(8, b"\x04\x02\x00" + line.SerializeToString()))
         first = await decoder.decode(framed(8, b"\x00" + other.SerializeToString()))
-    assert nested is not None and nested.value == {"sku": "tea"}
-    assert first is not None and first.value == {"n": 5}
+    assert nested is not None and json.loads(nested.text) == {"sku": "tea"}
+    assert first is not None and json.loads(first.text) == {"n": 5}
 
 
 async def test_a_json_value_is_decoded() -> None:
     with registry_of({"/schemas/ids/9": {"schema": '{"type":"object"}', "schemaType": "JSON"}}) as (url, _):
         decoded = await Decoder(RegistryClient(url)).decode(framed(9, b'{"a": [1, null]}'))
-    assert decoded is not None and decoded.text() == '{"a":[1,null]}'
+    assert decoded is not None and decoded.text == '{"a":[1,null]}'
 
 
 async def test_the_guid_of_a_header_names_the_schema() -> None:
@@ -93,7 +94,7 @@ async def test_the_guid_of_a_header_names_the_schema() -> None:
     with registry_of(rows) as (url, _):
         headers = [("__value_schema_id", b"\x01" + guid.bytes)]
         decoded = await Decoder(RegistryClient(url)).decode(b'{"a":1}', headers)
-    assert decoded is not None and decoded.value == {"a": 1}
+    assert decoded is not None and json.loads(decoded.text) == {"a": 1}
 
 
 async def test_bytes_without_the_magic_byte_are_no_value_of_a_registry() -> None:

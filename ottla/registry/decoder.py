@@ -1,0 +1,274 @@
+"""Decodes values in the wire format of registries: a magic byte, the id of a schema, and the value's bytes in Avro, JSON or Protobuf.
+
+    0x00  int32 id    payload          Confluent's format; Protobuf's payload begins with the indexes of its message
+    0x01  16 bytes    payload          the same with the GUID of the schema, of newer serializers in a header of the record
+
+Whoever may write a record chooses its bytes, and the schema too. So the bytes are decoded in a process of its own, whose time and
+memory are bounded; a value that takes more is not decoded, and the ones after it are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.protocol.records.record import Record, RecordHeaders
+from ottla.registry import values
+from ottla.registry.client import RegistryClient, RegistryFailed, Schema
+from ottla.registry.guarded_process import GuardedProcess, GuardedProcesses, ProcessEnded
+from ottla.registry.values import GOOD, DecodeFailed
+
+MAGIC_ID = 0
+MAGIC_GUID = 1
+ID_BYTES = 5
+GUID_BYTES = 17
+KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
+#: What one value, or one schema, may take in the process.
+VALUE_S_MAX = 5.0
+#: A value whose JSON has more characters is not decoded. Kafka's records are at most 1 MiB by default.
+CHARS_MAX = 64 * 1024 * 1024
+#: Questions that processes are at work on at one time.
+PROCESSES = 2
+#: One question of a process has so many values, or bytes, at most.
+VALUES_MAX = 500
+BYTES_MAX = 4 * 1024 * 1024
+#: Schemas that a process keeps.
+SCHEMAS_MAX = 1_024
+#: The code of a schema that the registry does not have, and the first one of its own failures.
+NO_SUCH_THING, OWN_FAILURE = 40400, 50000
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A value as the text of its JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
+
+    text: str
+    kind: str
+    schema_id: int
+
+
+class Encoded(NamedTuple):
+    """The key or the value of a record, and the record's headers, which may name its schema."""
+
+    data: bytes | None
+    headers: RecordHeaders = ()
+    is_key: bool = False
+
+
+class _Value(NamedTuple):
+    schema_id: int
+    schema: Schema
+    payload: bytes
+
+
+#: None: it is not in the wire format.
+Answer = Decoded | DecodeFailed | None
+
+
+class Decoder:
+    """Decodes values whose schemas a registry has. Schemas are read once. `close` ends its processes."""
+
+    def __init__(
+        self, client: RegistryClient, *, value_s: float = VALUE_S_MAX, chars_max: int = CHARS_MAX, cut: bool = False
+    ) -> None:
+        """With `cut` a longer JSON is cut after `chars_max` characters; without, it is a failure."""
+        self.client = client
+        self._chars_max = chars_max
+        self._cut = cut
+        self._processes = GuardedProcesses(values.__name__, value_s)
+        self._slots = asyncio.Semaphore(PROCESSES)
+        self._guids: dict[bytes, int] = {}
+        #: Schemas that have ended a process, and why.
+        self._unusable: dict[int, str] = {}
+
+    async def close(self) -> None:
+        await self._processes.close()
+
+    async def decode(self, data: bytes | None, headers: RecordHeaders = (), *, is_key: bool = False) -> Decoded | None:
+        """Decode the key or value of a record; None if it is not in the wire format.
+
+        Raises:
+            DecodeFailed: it has the format, but not its schema's bytes, or there is no such schema.
+            RegistryFailed: the registry does not answer.
+        """
+        async with aclosing(self.decode_all([Encoded(data, headers, is_key)])) as answers:
+            answer = await anext(answers)
+        if isinstance(answer, DecodeFailed):
+            raise answer
+        return answer
+
+    async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncIterator[Answer]:
+        """Give out an answer for each value, in their order.
+
+        Raises:
+            RegistryFailed: the registry does not answer, or no process can be started.
+        """
+        schemas: dict[int, Schema | DecodeFailed] = {}
+        batch: list[_Value | DecodeFailed | None] = []
+        size = 0
+        for each in encoded:
+            found = await self._found(each, schemas)
+            batch.append(found)
+            size += len(found.payload) if isinstance(found, _Value) else 0
+            if len(batch) >= VALUES_MAX or size >= BYTES_MAX:
+                async for answer in self._answers(batch):
+                    yield answer
+                batch, size = [], 0
+        async for answer in self._answers(batch):
+            yield answer
+
+    async def records(self, records: Sequence[Record]) -> AsyncIterator[tuple[Record, list[str]]]:
+        """Give out the records with JSON in place of keys and values in the wire format, and why one was not decoded and has its bytes.
+
+        Raises:
+            RegistryFailed: as `decode_all`.
+        """
+        wanted = (
+            part for row in records for part in (Encoded(row.key, row.headers, True), Encoded(row.value, row.headers))
+        )
+        async with aclosing(self.decode_all(wanted)) as answers:
+            for record in records:
+                key, value = await anext(answers), await anext(answers)
+                reasons = [str(each) for each in (key, value) if isinstance(each, DecodeFailed)]
+                yield record._replace(key=_shown(key, record.key), value=_shown(value, record.value)), reasons
+
+    # -- Schemas
+
+    async def _found(self, each: Encoded, schemas: dict[int, Schema | DecodeFailed]) -> _Value | DecodeFailed | None:
+        if each.data is None:
+            return None
+        try:
+            schema_id, payload = await self._split(each.data, each.headers, each.is_key)
+        except DecodeFailed as fault:
+            return fault
+        if schema_id is None:
+            return None
+        if schema_id not in schemas:
+            schemas[schema_id] = await asyncio.to_thread(self._schema, schema_id)
+        schema = schemas[schema_id]
+        if isinstance(schema, DecodeFailed):
+            return schema
+        if schema_id in self._unusable:
+            return DecodeFailed(self._unusable[schema_id])
+        return _Value(schema_id, schema, payload)
+
+    async def _split(self, data: bytes, headers: RecordHeaders, is_key: bool) -> tuple[int | None, bytes]:
+        header = dict(headers).get(KEY_HEADER if is_key else VALUE_HEADER) if headers else None
+        if header is not None:
+            if header[:1] == b"\0" and len(header) == ID_BYTES:
+                return int.from_bytes(header[1:], "big"), data
+            if header[:1] == b"\1" and len(header) == GUID_BYTES:
+                return await self._id_of(header[1:]), data
+        if len(data) >= ID_BYTES and data[0] == MAGIC_ID:
+            return int.from_bytes(data[1:ID_BYTES], "big"), data[ID_BYTES:]
+        return None, data
+
+    async def _id_of(self, guid: bytes) -> int:
+        if guid not in self._guids:
+            try:
+                rows = await asyncio.to_thread(self.client.get, f"/schemas/guids/{uuid.UUID(bytes=guid)}/ids")
+                found = int(rows[0]["id"])
+            except RegistryFailed as fault:
+                raise _of_the_value(fault) from None
+            except (LookupError, TypeError, ValueError) as fault:
+                raise DecodeFailed(f"the registry knows no schema {uuid.UUID(bytes=guid)}: {fault}") from None
+            while len(self._guids) >= SCHEMAS_MAX:
+                del self._guids[next(iter(self._guids))]
+            self._guids[guid] = found
+        return self._guids[guid]
+
+    def _schema(self, schema_id: int) -> Schema | DecodeFailed:
+        try:
+            return self.client.schema(schema_id)
+        except RegistryFailed as fault:
+            return _of_the_value(fault)
+        except (LookupError, TypeError, ValueError, RecursionError) as fault:
+            return DecodeFailed(f"schema {schema_id} of the registry cannot be used: {fault}")
+
+    # -- Values
+
+    async def _answers(self, batch: Sequence[_Value | DecodeFailed | None]) -> AsyncIterator[Answer]:
+        decoding = self._decoded([each for each in batch if isinstance(each, _Value)])
+        async with aclosing(decoding):
+            for each in batch:
+                yield await anext(decoding) if isinstance(each, _Value) else each
+
+    async def _decoded(self, batch: Sequence[_Value]) -> AsyncIterator[Decoded | DecodeFailed]:
+        """Give out the answers of processes. One that ends has said all before the value that it ended at."""
+        at = 0
+        while at < len(batch):
+            if (known := self._unusable.get(batch[at].schema_id)) is not None:
+                yield DecodeFailed(known)
+                at += 1
+                continue
+            async with self._slots:
+                at_schema, asked = -1, False
+                try:
+                    async with self._processes.taken() as process:
+                        asked = True
+                        for schema_id in await self._ask(process, batch[at:]):
+                            at_schema = schema_id
+                            await process.receive(self._processes.answer_s)
+                        at_schema = -1
+                        while at < len(batch):
+                            answer = await process.receive(self._processes.answer_s)
+                            at += 1
+                            yield _answer(batch[at - 1], answer)
+                except ProcessEnded as fault:
+                    if not asked:
+                        raise RegistryFailed(f"the process that decodes has not started: {fault}") from None
+                    if at_schema >= 0:
+                        self._unusable[at_schema] = f"schema {at_schema} cannot be used: {fault}"
+                        while len(self._unusable) > SCHEMAS_MAX:
+                            del self._unusable[next(iter(self._unusable))]
+                        continue
+                    yield DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")
+                    at += 1
+
+    async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
+        """Ask a process for these values. Returns the schemas that it is told, for each of which it answers first."""
+        wanted = {each.schema_id: each.schema for each in batch}
+        forget = len(process.told | wanted.keys()) > SCHEMAS_MAX
+        if forget:
+            process.told.clear()
+        new = [number for number in wanted if number not in process.told]
+        process.told.update(new)
+        question = {
+            "forget": forget,
+            "schemas": {
+                number: {"text": row.text, "kind": row.kind, "dependencies": row.dependencies}
+                for number in new
+                for row in (wanted[number],)
+            },
+            "values": [(each.schema_id, len(each.payload)) for each in batch],
+            "chars_max": self._chars_max,
+            "cut": self._cut,
+        }
+        parts = (json.dumps(question).encode(), b"".join(each.payload for each in batch))
+        await process.ask(filter(None, parts), self._processes.answer_s)
+        return new
+
+
+def _shown(answer: Answer, data: bytes | None) -> bytes | None:
+    return answer.text.encode("utf-8", "surrogatepass") if isinstance(answer, Decoded) else data
+
+
+def _answer(value: _Value, answer: bytes) -> Decoded | DecodeFailed:
+    text = answer[1:].decode("utf-8", "surrogatepass")
+    return Decoded(text, value.schema.kind, value.schema_id) if answer[:1] == GOOD else DecodeFailed(text)
+
+
+def _of_the_value(fault: RegistryFailed) -> DecodeFailed:
+    """Return the failure of one value if the registry has answered that it has no such schema.
+
+    Raises:
+        RegistryFailed: no value can be decoded.
+    """
+    if not NO_SUCH_THING <= fault.code < OWN_FAILURE and fault.code != 404:
+        raise fault
+    return DecodeFailed(fault.message)

@@ -1,0 +1,190 @@
+"""Processes for work on bytes of others: the time and the memory of each are bounded, and one that needs more is ended.
+
+    question    parts, each u32 length, bytes, and a length of 0 after the last one      to its standard input
+    answer      u32 length, bytes                                                        from its standard output
+
+How many answers a question has is agreed on by its two sides.
+
+A library of C can make a billion objects of ten bytes, or recurse until the process dies; no exception is raised then, and no
+limit of the event loop is looked at. Here such bytes cost one process, and its end says which bytes it was at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+
+START_S_MAX = 30.0
+#: What a process may allocate.
+MEMORY_BYTES_MAX = 1 << 30
+#: A process whose owner has died ends itself so much later than the owner would have ended it.
+ORPHAN_S = 1.0
+LENGTH_BYTES = 4
+_READ_AHEAD_BYTES = 1 << 20
+
+
+class ProcessEnded(Exception):
+    """The process took longer than it may, or has ended; the text says which, for the user."""
+
+
+# -- In the owner --------------------------------------------------------------------------------------------------------
+
+
+class GuardedProcess:
+    """One process, which takes one question at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process = process
+        self._input, self._output = process.stdin, process.stdout
+        #: What the owner has told it, by keys of the owner's: a schema is sent once.
+        self.told: set[int] = set()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, parts: Iterable[bytes], limit_s: float) -> None:
+        """Send one question, whose parts are not empty. Other tasks have their turn between two parts.
+
+        Raises:
+            ProcessEnded: the process does not take it within `limit_s`. If it has ended, `receive` says so.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                with suppress(OSError):
+                    for part in parts:
+                        self._input.writelines((len(part).to_bytes(LENGTH_BYTES, "big"), part))
+                        await self._input.drain()
+                        await asyncio.sleep(0)
+                    self._input.write(bytes(LENGTH_BYTES))
+        except TimeoutError:
+            raise ProcessEnded(f"it takes more than {limit_s:g} s") from None
+
+    async def receive(self, limit_s: float) -> bytes:
+        """Return the next answer.
+
+        Raises:
+            ProcessEnded: there is none within `limit_s`, or the process has ended. It cannot be asked again.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._input.drain()
+                length = int.from_bytes(await self._output.readexactly(LENGTH_BYTES), "big")
+                return await self._output.readexactly(length)
+        except TimeoutError:
+            raise ProcessEnded(f"it takes more than {limit_s:g} s") from None
+        except (OSError, asyncio.IncompleteReadError):
+            code = await self._process.wait()
+            if code == -signal.SIGALRM:
+                raise ProcessEnded(f"it takes more than {limit_s:g} s") from None
+            raise ProcessEnded(f"it takes too much memory, or is nested too deeply ({_name_of(code)})") from None
+
+    async def end(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+class GuardedProcesses:
+    """Processes of one module, which are started when they are needed and kept for the next question."""
+
+    def __init__(self, module: str, answer_s: float, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
+        """`module` calls `serve` when it is run. One answer may take `answer_s`."""
+        self.answer_s = answer_s
+        self._command = (sys.executable, "-m", module, str(answer_s + ORPHAN_S), str(memory_bytes_max))
+        self._idle: list[GuardedProcess] = []
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[GuardedProcess]:
+        """A process for one question. It is kept if the block ends well, and ended otherwise: a question may be half answered.
+
+        Raises:
+            ProcessEnded: it has not started.
+        """
+        process = next((each for each in self._taken_out() if each.is_running), None) or await self._start()
+        try:
+            yield process
+        except BaseException:
+            await process.end()
+            raise
+        self._idle.append(process)
+
+    async def close(self) -> None:
+        for process in self._idle:
+            await process.end()
+        self._idle.clear()
+
+    def _taken_out(self) -> Iterator[GuardedProcess]:
+        while self._idle:
+            yield self._idle.pop()
+
+    async def _start(self) -> GuardedProcess:
+        process = GuardedProcess(
+            await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_READ_AHEAD_BYTES,
+            )
+        )
+        try:
+            await process.receive(START_S_MAX)
+        except BaseException:
+            await process.end()
+            raise
+        return process
+
+
+def _name_of(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+# -- In the process ------------------------------------------------------------------------------------------------------
+
+
+def serve(answers_to: Callable[[list[bytes]], Iterable[bytes]]) -> None:
+    """Answer questions from standard input, by their parts, until it ends. The module's command line has the limits."""
+    answer_s, memory_bytes_max = float(sys.argv[1]), int(sys.argv[2])
+    _limit(memory_bytes_max)
+    answers = sys.stdout.buffer
+    # What libraries print must not come between the answers.
+    sys.stdout = sys.stderr
+
+    def say(answer: bytes) -> None:
+        answers.write(len(answer).to_bytes(LENGTH_BYTES, "big"))
+        answers.write(answer)
+        answers.flush()
+
+    say(b"")
+    while parts := _question():
+        # The timer's signal ends the process also in the middle of a function of C.
+        signal.setitimer(signal.ITIMER_REAL, answer_s)
+        for answer in answers_to(parts):
+            say(answer)
+            signal.setitimer(signal.ITIMER_REAL, answer_s)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _question() -> list[bytes]:
+    """Returns nothing at the end of the input."""
+    parts: list[bytes] = []
+    while length := int.from_bytes(sys.stdin.buffer.read(LENGTH_BYTES), "big"):
+        parts.append(sys.stdin.buffer.read(length))
+    return parts
+
+
+def _limit(memory_bytes_max: int) -> None:
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes_max, memory_bytes_max))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Where memory is short, the kernel is to end this process and not its owner.
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")

@@ -1,0 +1,100 @@
+"""Values and schemas that would end a reader, or keep it for ever: they cost a process at most, and the values around them are decoded."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import aclosing
+
+import pytest
+
+from ottla.registry.avro_values import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_ITEMS_MAX
+from ottla.registry.client import RegistryClient, RegistryFailed, Schema
+from ottla.registry.decoder import Decoded, Decoder, Encoded
+from ottla.registry.values import DecodeFailed, reader_of
+from tests.ottla.registry.stand_in import registry_of
+
+LIST = json.dumps({"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]})
+#: A value of one byte has ten million items: no list without bytes, and no depth.
+WIDE = json.dumps(
+    {
+        "type": "array",
+        "items": {
+            "type": "record",
+            "name": "Wide",
+            "fields": [{"name": f"f{n}", "type": "null"} for n in range(2_000)] + [{"name": "b", "type": "boolean"}],
+        },
+    }
+)
+DECIMAL = '{"type":"bytes","logicalType":"decimal","precision":1000000000,"scale":2}'
+MESSAGE = 'syntax = "proto3"; message M { M m = 1; repeated int32 n = 2; }'
+
+
+def zigzag(number: int) -> bytes:
+    number, out = (number << 1) ^ (number >> 63), bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+HOSTILE = {
+    "an array of 2^40 nulls": ("AVRO", '{"type":"array","items":"null"}', zigzag(1 << 40) + b"\0"),
+    "a negative count": ("AVRO", '{"type":"array","items":"null"}', zigzag(-(1 << 40)) + zigzag(0) + b"\0"),
+    "empty records": (
+        "AVRO",
+        '{"type":"array","items":{"type":"record","name":"E","fields":[]}}',
+        zigzag(1 << 40) + b"\0",
+    ),
+    "no bytes in fixed": (
+        "AVRO",
+        '{"type":"array","items":{"type":"fixed","name":"F","size":0}}',
+        zigzag(1 << 40) + b"\0",
+    ),
+    "a string of 2^40 bytes": ("AVRO", '"string"', zigzag(1 << 40) + b"x"),
+    "a record 100,000 deep": ("AVRO", LIST, zigzag(1) * 100_000 + b"\0"),
+    "a long decimal": ("AVRO", DECIMAL, zigzag(400_000) + b"\x7f" * 400_000),
+    "digits": ("JSON", "{}", b"9" * 900_000),
+    "brackets": ("JSON", "{}", b"[" * 900_000),
+    "a deep message": ("PROTOBUF", MESSAGE, b"\0" + b"\x0b" * 10_000),
+    "a truncated message": ("PROTOBUF", MESSAGE, b"\0\x0a\xff\xff\xff\xff\x0f"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_value_without_a_bound_is_refused_before_its_library_sees_it(case: str) -> None:
+    kind, text, payload = HOSTILE[case]
+    began = time.process_time()
+    with pytest.raises(Exception):  # noqa: B017 each library has its own
+        reader_of(Schema(text, kind))(payload)
+    assert time.process_time() - began < 2
+
+
+def test_what_is_within_the_bounds_is_read() -> None:
+    items = reader_of(Schema('{"type":"array","items":"null"}'))
+    assert items(zigzag(EMPTY_ITEMS_MAX) + b"\0") == [None] * EMPTY_ITEMS_MAX
+    chain = reader_of(Schema(LIST))(zigzag(1) * (DEPTH_MAX // 3) + b"\0")
+    assert chain["n"]["n"]["n"] is not None
+    assert len(reader_of(Schema(DECIMAL))(zigzag(DECIMAL_BYTES_MAX) + b"\x7f" * DECIMAL_BYTES_MAX)) > 1_000
+
+
+async def test_a_value_that_ends_its_process_is_named_and_those_around_it_are_decoded() -> None:
+    rows = {"/schemas/ids/1": {"schema": WIDE}, "/schemas/ids/2": {"schema": '"long"'}}
+    good, poison = b"\0\0\0\0\2\x0e", b"\0\0\0\0\1" + zigzag(1 << 18) + b"\1" * (1 << 18) + b"\0"
+    with registry_of(rows) as (url, _):
+        decoder = Decoder(RegistryClient(url), value_s=2.0)
+        values = [good, poison, good, b"\0\0\0\0\2", b"plain"]
+        try:
+            async with aclosing(decoder.decode_all([Encoded(data) for data in values])) as answers:
+                found = [answer async for answer in answers]
+        finally:
+            await decoder.close()
+    assert found[0] == found[2] == Decoded("7", "AVRO", 2)
+    assert isinstance(found[1], DecodeFailed) and "schema 1" in str(found[1])
+    assert isinstance(found[3], DecodeFailed) and found[4] is None
+
+
+async def test_a_registry_that_is_away_is_no_fault_of_a_value() -> None:
+    decoder = Decoder(RegistryClient("http://127.0.0.1:1"))
+    with pytest.raises(RegistryFailed, match="cannot be reached"):
+        await decoder.decode(b"\0\0\0\0\1x")
