@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from importlib import import_module
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ _MAGIC = (b"\x00", b"\x01")
 class Decode(Protocol):
     """The decoder of `ottla.registry.decoder`."""
 
-    def decode_all(self, encoded: Iterable[object]) -> AsyncIterator[Any]:
+    def decode_all(self, encoded: Iterable[object]) -> AsyncGenerator[Any, None]:
         """Give out for each key or value its JSON, why it has none, or None if it has no schema's format."""
 
     async def close(self) -> None: ...

@@ -9,14 +9,13 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.access import Access
 from ottla.console.guard import App, Guard
 from ottla.console.options import Options
@@ -24,10 +23,10 @@ from ottla.console.pages import access, credentials, groups, overview, reassignm
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 from ottla.server.listening import bound_sockets, of_every_family
+from ottla.web.server import HttpServer
 
-#: Connections that are served at once; more are answered 503.
+#: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 256
-HEADER_BYTES_MAX = 16 * 1024
 STOP_S_MAX = 2
 #: The first page waits so long for the first sample.
 FIRST_SAMPLE_S = 1.5
@@ -107,22 +106,12 @@ async def serve(options: Options, ready: Callable[[str], None]) -> None:
         host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
         url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
         async with application(options) as app:
-            config = uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=CONNECTIONS_MAX,
-                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-                timeout_graceful_shutdown=STOP_S_MAX,
-                ssl_certfile=options.tls_cert,
-                ssl_keyfile=options.tls_key,
-            )
-            server = uvicorn.Server(config)
+            try:
+                server = HttpServer(
+                    app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX
+                )
+            except OSError as fault:
+                raise CommandFailed(f"--tls-cert and --tls-key cannot be used: {fault}", None, USAGE) from None
             loop = asyncio.get_running_loop()
             serving = asyncio.create_task(server.serve(sockets))
             await asyncio.sleep(
@@ -134,7 +123,7 @@ async def serve(options: Options, ready: Callable[[str], None]) -> None:
             await serving
 
 
-def _stop(server: uvicorn.Server) -> None:
+def _stop(server: HttpServer) -> None:
     if server.should_exit:  # the second time: without waiting for streams
         server.force_exit = True
         sys.stderr.write("ottla console: stopping now\n")

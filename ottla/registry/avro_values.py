@@ -126,9 +126,9 @@ class _Skim:
                     raise ValueError(f"a union has no branch {index}")
                 self.value(node[index], depth + 1)
             case "array":
-                self._blocks(lambda: self.value(node["items"], depth + 1))
+                self._blocks(node["items"], depth)
             case "map":
-                self._blocks(lambda: (self._skip(self._long()), self.value(node["values"], depth + 1)))
+                self._blocks(node["values"], depth, keyed=True)
             case "bytes" | "string":
                 self._skip(self._long())
             case "int" | "long" | "enum":
@@ -138,14 +138,16 @@ class _Skim:
             case _:
                 self._skip(_SIZES[kind])
 
-    def _blocks(self, item: Callable[[], object]) -> None:
+    def _blocks(self, node: Node, depth: int, *, keyed: bool = False) -> None:
         while count := self._long():
             if count < 0:
                 count = -count
                 self._long()  # bytes of the block, which fastavro does not look at either
             for _ in range(count):
                 before = self._at
-                item()
+                if keyed:
+                    self._skip(self._long())
+                self.value(node, depth + 1)
                 if self._at == before:
                     self._empty_items += 1
                     if self._empty_items > EMPTY_ITEMS_MAX:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.protocol.records.record import Record, RecordHeaders
 from ottla.registry import values
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 from ottla.registry.guarded_process import GuardedProcess, GuardedProcesses, ProcessEnded
-from ottla.registry.values import GOOD, DecodeFailed
+from ottla.registry.values import GOOD, Decoded, DecodeFailed
 
 MAGIC_ID = 0
 MAGIC_GUID = 1
@@ -41,15 +40,6 @@ BYTES_MAX = 4 * 1024 * 1024
 SCHEMAS_MAX = 1_024
 #: The code of a schema that the registry does not have, and the first one of its own failures.
 NO_SUCH_THING, OWN_FAILURE = 40400, 50000
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A value as the text of its JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
-
-    text: str
-    kind: str
-    schema_id: int
 
 
 class Encoded(NamedTuple):
@@ -102,7 +92,7 @@ class Decoder:
             raise answer
         return answer
 
-    async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncIterator[Answer]:
+    async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncGenerator[Answer, None]:
         """Give out an answer for each value, in their order.
 
         Raises:
@@ -122,7 +112,7 @@ class Decoder:
         async for answer in self._answers(batch):
             yield answer
 
-    async def records(self, records: Sequence[Record]) -> AsyncIterator[tuple[Record, list[str]]]:
+    async def records(self, records: Sequence[Record]) -> AsyncGenerator[tuple[Record, list[str]], None]:
         """Give out the records with JSON in place of keys and values in the wire format, and why one was not decoded and has its bytes.
 
         Raises:
@@ -192,13 +182,13 @@ class Decoder:
 
     # -- Values
 
-    async def _answers(self, batch: Sequence[_Value | DecodeFailed | None]) -> AsyncIterator[Answer]:
+    async def _answers(self, batch: Sequence[_Value | DecodeFailed | None]) -> AsyncGenerator[Answer, None]:
         decoding = self._decoded([each for each in batch if isinstance(each, _Value)])
         async with aclosing(decoding):
             for each in batch:
                 yield await anext(decoding) if isinstance(each, _Value) else each
 
-    async def _decoded(self, batch: Sequence[_Value]) -> AsyncIterator[Decoded | DecodeFailed]:
+    async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[Decoded | DecodeFailed, None]:
         """Give out the answers of processes. One that ends has said all before the value that it ended at."""
         at = 0
         while at < len(batch):

@@ -8,15 +8,12 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import uvicorn
-
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Election, Identity
@@ -26,10 +23,11 @@ from ottla.registry.registry import Registry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
 from ottla.server.listening import bound_sockets, of_every_family
+from ottla.web.server import HttpServer
 
 logger = logging.getLogger(__name__)
 
-#: Connections at one time; those above it are answered 503.
+#: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 1_000
 KEEP_ALIVE_S = 30
 STOP_S = 5
@@ -69,7 +67,7 @@ async def serve(
     checker = Checker()
     registry = Registry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
-    server = uvicorn.Server(_config(settings, Application(registry, access, Link(tls, settings.members))))
+    server = _server(settings, Application(registry, access, Link(tls, settings.members)))
     listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
@@ -101,19 +99,18 @@ async def _announce(registry: Registry, ready: Callable[[], None]) -> None:
     ready()
 
 
-def _config(settings: Settings, application: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        application,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-        server_header=False,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
-    )
+def _server(settings: Settings, application: Any) -> HttpServer:
+    try:
+        return HttpServer(
+            application,
+            CONNECTIONS_MAX,
+            certificate=settings.certificate,
+            key=settings.key,
+            keep_alive_s=KEEP_ALIVE_S,
+            stop_s=STOP_S,
+        )
+    except OSError as fault:
+        raise CommandFailed(f"--cert and --key cannot be used: {fault}", None, USAGE) from None
 
 
 def _listen(settings: Settings) -> list[socket.socket]:
@@ -129,6 +126,5 @@ def _listen(settings: Settings) -> list[socket.socket]:
     return made
 
 
-def _stop(server: uvicorn.Server) -> None:
-    with suppress(AttributeError):
-        server.should_exit = True
+def _stop(server: HttpServer) -> None:
+    server.should_exit = True

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
@@ -29,6 +30,15 @@ Read = Callable[[bytes], Any]
 
 class DecodeFailed(Exception):
     """The bytes are no value of their schema, or their schema cannot be had. The text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A value as the text of its JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
+
+    text: str
+    kind: str
+    schema_id: int
 
 
 def reader_of(schema: Schema) -> Read:

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.registry.avro_values import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_ITEMS_MAX
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
-from ottla.registry.decoder import Decoded, Decoder, Encoded
-from ottla.registry.values import DecodeFailed, reader_of
+from ottla.registry.decoder import Decoder, Encoded
+from ottla.registry.values import Decoded, DecodeFailed, reader_of
 from tests.ottla.registry.stand_in import registry_of
 
 LIST = json.dumps({"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]})

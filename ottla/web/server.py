@@ -1,0 +1,73 @@
+"""One HTTP server: uvicorn with bounded connections, TLS, and the watch of its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import uvicorn
+
+from ottla.node.loop_watch import LoopWatch
+from ottla.web.connections import HEAD_BYTES_MAX, Connections
+
+#: uvicorn calls `on_tick` ten times a second.
+LOOK_TICKS = 10
+
+
+class HttpServer(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types for us
+    """Serves an ASGI application at sockets that listen. `serve(sockets)` runs until `should_exit`."""
+
+    def __init__(
+        self,
+        application: Any,
+        connections_max: int,
+        *,
+        certificate: str | None = None,
+        key: str | None = None,
+        keep_alive_s: int = 5,
+        stop_s: int = 5,
+    ) -> None:
+        """`certificate` and `key` name files of PEM.
+
+        Raises:
+            OSError: they cannot be read, or do not belong together.
+        """
+        tls = None
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate, key)
+        self.connections = Connections(connections_max, tls)
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=self.connections.protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                # One more: the newest connection is counted before a waiting one makes room for it.
+                limit_concurrency=connections_max + 1,
+                h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+                timeout_keep_alive=keep_alive_s,
+                timeout_graceful_shutdown=stop_s,
+            )
+        )
+
+    async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        try:
+            await super().serve(list(sockets or ()))
+        finally:
+            watch.stop()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % LOOK_TICKS == 0:
+            self.connections.look(time.monotonic())
+        return bool(await super().on_tick(counter))

@@ -1,0 +1,163 @@
+"""Connections that say nothing, say it slowly or do not read: they are closed in seconds, and make room for those who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ottla.cli.certificates import Authority
+from ottla.web import connections
+from ottla.web.server import HttpServer
+
+ANSWER = b"HTTP/1.1 200"
+LARGE = 8 * 1024 * 1024
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Reads the body, and answers; `/large` has more than the sockets' buffers take."""
+    while (await receive()).get("more_body"):
+        pass
+    body = b"x" * LARGE if scope["path"] == "/large" else b"hello"
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Watched(HttpServer):
+    """Says when it has no connection any more."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.emptied = asyncio.Event()
+
+    async def on_tick(self, counter: int) -> bool:
+        if len(self.connections):
+            self.emptied.clear()
+        else:
+            self.emptied.set()
+        return bool(await super().on_tick(counter))
+
+
+@asynccontextmanager
+async def serving(connections_max: int, **options: Any) -> AsyncIterator[tuple[Watched, int]]:
+    server = Watched(application, connections_max, stop_s=1, **options)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        task = asyncio.create_task(server.serve([listening]))
+        try:
+            yield server, port
+        finally:
+            server.should_exit = server.force_exit = True
+            async with asyncio.timeout(20):
+                await task
+
+
+async def connected(port: int, data: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            except OSError:  # it is starting
+                await asyncio.sleep(0.01)
+    writer.write(data)
+    return reader, writer
+
+
+async def asked(port: int, path: str = "/") -> bytes:
+    reader, writer = await connected(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        found = await reader.read(len(ANSWER))
+    writer.close()
+    return found
+
+
+async def is_closed(reader: asyncio.StreamReader, seconds: float = 20) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            while await reader.read(65536):
+                pass
+            return True
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+SLOW = {
+    "nothing": b"",
+    "half a head": b"GET / HTTP/1.1\r\nHost: x\r\nX-A: ",
+    "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
+    "half a chunk": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    "a second head": b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nX: ",
+}
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = dict.fromkeys(connections.LIMITS_S, 0.5)
+    monkeypatch.setattr(connections, "LIMITS_S", limits)
+    monkeypatch.setattr(connections, "UNREAD_S", 0.5)
+
+
+@pytest.mark.parametrize("what", SLOW)
+async def test_one_that_does_not_finish_its_request_is_closed(short: None, what: str) -> None:
+    async with serving(10) as (_, port):
+        reader, writer = await connected(port, SLOW[what])
+        assert await is_closed(reader)
+        writer.close()
+        assert await asked(port) == ANSWER
+
+
+async def test_one_that_does_not_read_its_answer_is_closed_and_one_that_reads_gets_all(short: None) -> None:
+    async with serving(10) as (server, port):
+        stuck = socket.create_connection(("127.0.0.1", port))
+        stuck.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        reader, writer = await connected(port, b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert len(await reader.read(-1)) > LARGE
+            server.emptied.clear()
+            writer.close()
+            await server.emptied.wait()
+        stuck.close()
+
+
+async def test_silent_ones_make_room_for_one_that_asks() -> None:
+    async with serving(5) as (server, port):
+        kept, writer = await connected(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await kept.readexactly(len(ANSWER)) == ANSWER
+        silent = [await connected(port, SLOW["half a head"]) for _ in range(12)]
+        assert await asked(port) == ANSWER
+        assert len(server.connections) <= 5
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(20):
+            await kept.readuntil(b"hello")
+            await kept.readuntil(b"hello")
+        assert await is_closed(silent[0][0]), "the first one has waited longest"
+        for _, each in silent:
+            each.close()
+        writer.close()
+
+
+async def test_a_silent_tls_handshake_makes_room_too(tmp_path: Any) -> None:
+    issued = Authority.create("test").issue("localhost", ["localhost"])
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    certificate.write_text(issued.chain_pem)
+    key.write_text(issued.key_pem)
+    async with serving(5, certificate=str(certificate), key=str(key)) as (server, port):
+        silent = [await connected(port) for _ in range(12)]
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        async with asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await reader.readexactly(len(ANSWER)) == ANSWER
+        assert len(server.connections) <= 5
+        for _, each in (*silent, (reader, writer)):
+            each.close()
