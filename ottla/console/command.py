@@ -39,6 +39,9 @@ async def console(
     allowed_host: Annotated[
         list[str] | None, Parameter(negative="", help="A further name by which browsers reach the console.")
     ] = None,
+    url: Annotated[
+        str | None, Parameter(help="How browsers reach it through a proxy, such as https://console.example.com.")
+    ] = None,
     admin: Annotated[
         list[str] | None,
         Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
@@ -76,6 +79,7 @@ async def console(
         allow_changes=allow_changes,
         login=read_login(login_file, token_file),
         allowed_hosts=tuple(allowed_host or ()),
+        url=url,
         tls_cert=tls_cert,
         tls_key=tls_key,
         admin=dict(map(parse_admin, admin or ())),

@@ -1,8 +1,8 @@
 """What stands before each page: the Host header, the login, requests of other sites, and the headers that keep a browser safe.
 
-400  a Host header of another name: DNS rebinding
-401  no login, or a wrong one
-403  a request that another site has made, or a change without the token of its form
+400, 403, 415    a request of another site (ottla/web/rules.py)
+401              no login, or a wrong one
+403              a change without the token of its form
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from ottla.console.options import Options
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from ottla.web.rules import App, Receive, Rules, Scope, Send, headers_of
 
 #: Scripts, styles and pictures are files of the console; no page may frame it, and forms go nowhere else.
 POLICY = (
@@ -41,8 +37,8 @@ COOKIE = "ottla_console"
 FIELD = "csrf"
 #: A wrong login is answered after this time, so that guessing takes long.
 WRONG_LOGIN_S = 0.5
-#: Links and bookmarks of other sites may lead to a page; nothing else may be asked for from there.
-NAVIGATION = "navigate"
+#: The body of a posted form, by its media type.
+FORMS = frozenset({"application/x-www-form-urlencoded"})
 
 
 class Guard:
@@ -51,14 +47,14 @@ class Guard:
     def __init__(self, app: App, options: Options) -> None:
         self._app = app
         self._options = options
-        self._hosts = options.host_names()
+        self._rules = Rules(options.host_names(), FORMS, is_tls=bool(options.tls_cert), url=options.url)
         self._key = secrets.token_bytes(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         cookie = self._session(headers.get("cookie", ""))
         scope["ottla.session"] = session = cookie or secrets.token_urlsafe(24)
         scope["ottla.csrf"] = self.token(session)
@@ -67,7 +63,7 @@ class Guard:
         if not scope["path"].startswith("/static/"):
             added.append((b"cache-control", b"no-store"))
         if cookie is None and problem is None:
-            secure = "; Secure" if self._options.tls_cert else ""
+            secure = "; Secure" if self._options.is_reached_by_tls else ""
             added.append((b"set-cookie", f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}".encode()))
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
@@ -92,16 +88,9 @@ class Guard:
         return None
 
     async def _problem(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        host = headers.get("host", "")
-        if host_name(host) not in self._hosts:
-            return 400, f"this console does not answer to the name {host[:80]!r}: start it with --allowed-host NAME"
-        site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", NAVIGATION)
-        is_change = scope["method"] not in ("GET", "HEAD")
-        if site not in ("none", "same-origin") and (is_change or mode != NAVIGATION):
-            return 403, "another site has made this request"
-        origin = headers.get("origin")
-        if is_change and origin is not None and origin != f"{self._options.scheme}://{host}":
-            return 403, "a form of another site has made this request"
+        problem = self._rules.problem(scope["method"], headers)
+        if problem is not None:
+            return problem
         if self._options.login.required and not self._is_logged_in(headers.get("authorization", "")):
             if "authorization" in headers:
                 await asyncio.sleep(WRONG_LOGIN_S)
@@ -119,13 +108,6 @@ class Guard:
         except ValueError:
             return False
         return self._options.login.accepts(user, password)
-
-
-def host_name(host: str) -> str:
-    """Return the name of a Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
 def is_right_token(given: str, scope: Scope) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.server.hosts import LOOPBACK, is_loopback
 
 HOST = "127.0.0.1"
 PORT = 9490
@@ -46,6 +47,8 @@ class Options:
     allow_changes: bool = False
     login: Login = Login()
     allowed_hosts: tuple[str, ...] = ()
+    #: How browsers reach it through a proxy.
+    url: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     registry: str | None = None
@@ -61,11 +64,17 @@ class Options:
     def scheme(self) -> str:
         return "https" if self.tls_cert else "http"
 
+    @property
+    def is_reached_by_tls(self) -> bool:
+        return bool(self.tls_cert) or (self.url or "").startswith("https:")
+
     def host_names(self) -> frozenset[str]:
         """Return the names that a browser may use for this console: another one is a page elsewhere that points its name here."""
         own = set() if is_wildcard(self.host) else {self.host.lower()}
         if is_wildcard(self.host) or is_loopback(self.host):
-            own |= {"localhost", "127.0.0.1", "::1"}
+            own |= LOOPBACK
+        if self.url is not None:
+            own.add(urlsplit(self.url).hostname or "")
         return frozenset(own | {name.lower().strip("[]") for name in self.allowed_hosts})
 
     def check(self, no_login: bool) -> None:
@@ -80,23 +89,24 @@ class Options:
                 "pass --login-file or --token-file, or --no-login if a proxy asks for one",
                 USAGE,
             )
+        if self.url is not None and not is_url(self.url):
+            raise CommandFailed(f"--url {self.url!r} is no URL", "for example https://console.example.com", USAGE)
         if bool(self.tls_cert) != bool(self.tls_key):
             raise CommandFailed("--tls-cert and --tls-key belong together", None, USAGE)
         if not 0 <= self.port < 65536:
             raise CommandFailed(f"--port {self.port} is no port", None, USAGE)
 
 
-def is_wildcard(host: str) -> bool:
-    return host in ("", "0.0.0.0", "::", "[::]")
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
+def is_url(text: str) -> bool:
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def is_wildcard(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::", "[::]")
 
 
 def read_login(login_file: str | None, token_file: str | None) -> Login:

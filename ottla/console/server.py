@@ -17,12 +17,13 @@ from starlette.staticfiles import StaticFiles
 
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.console.access import Access
-from ottla.console.guard import App, Guard
+from ottla.console.guard import Guard
 from ottla.console.options import Options
 from ottla.console.pages import access, credentials, groups, overview, reassignments, records, topics, transactions
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 from ottla.server.listening import bound_sockets, of_every_family
+from ottla.web.rules import App
 from ottla.web.server import HttpServer
 
 #: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.

@@ -20,6 +20,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import Members
+from ottla.server.hosts import is_loopback
 
 app = App(
     name="registry", version_flags=[], help="Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API)."
@@ -38,6 +39,13 @@ async def registry(
     ] = "localhost:8081",
     advertise: Annotated[
         str | None, Parameter(help="HOST:PORT by which the other instances reach this one. Default: that of --listen.")
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A name by which clients reach it: others are refused, as at localhost, where any web page could point its name.",
+        ),
     ] = None,
     topic: Annotated[str, Parameter(help="The compacted topic that holds the schemas.")] = "_schemas",
     group: Annotated[str, Parameter(help="Instances of one group elect a leader, which writes.")] = "schema-registry",
@@ -89,6 +97,9 @@ async def registry(
     settings = server.Settings(
         host, port, identity, topic, group, compatibility.upper(), session_timeout_ms, cert, key, ca
     )
+    settings = replace(settings, allowed_hosts=tuple(allowed_host or ()))
+    if users is None and not is_loopback(host):
+        note(f"whoever reaches {listen} may register and delete schemas: --users names a file of logins")
     try:
         if secret_file is not None:
             settings = replace(settings, members=Members(_read("--secret-file", secret_file).strip().encode()))

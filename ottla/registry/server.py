@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from starlette.responses import JSONResponse
+
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
+from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.election import Election, Identity
 from ottla.registry.log import SchemaLog
 from ottla.registry.members import Members
 from ottla.registry.registry import Registry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
+from ottla.server.hosts import LOOPBACK, is_loopback
 from ottla.server.listening import bound_sockets, of_every_family
+from ottla.web.rules import App, Ruled, Rules
 from ottla.web.server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -30,6 +35,8 @@ logger = logging.getLogger(__name__)
 #: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 1_000
 KEEP_ALIVE_S = 30
+#: What Confluent's registry takes. It also takes a body without a type, as this one does.
+BODIES = frozenset({MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream"})
 STOP_S = 5
 
 
@@ -48,6 +55,14 @@ class Settings:
     key: str | None = None
     ca: str | None = None
     members: Members | None = None
+    allowed_hosts: tuple[str, ...] = ()
+
+    def rules(self) -> Rules:
+        """Return which requests it takes. At an address of this machine alone, where no login is needed, pages of browsers are the danger."""
+        hosts = None
+        if self.allowed_hosts or is_loopback(self.host):
+            hosts = frozenset(name.lower() for name in (*LOOPBACK, self.host, self.identity.host, *self.allowed_hosts))
+        return Rules(hosts, BODIES)
 
 
 async def serve(
@@ -67,7 +82,8 @@ async def serve(
     checker = Checker()
     registry = Registry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
-    server = _server(settings, Application(registry, access, Link(tls, settings.members)))
+    app = Ruled(Application(registry, access, Link(tls, settings.members)), settings.rules(), _refusal)
+    server = _server(settings, app)
     listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
@@ -97,6 +113,11 @@ async def _announce(registry: Registry, ready: Callable[[], None]) -> None:
     """Say that the instance serves once there is a leader: before that it cannot write."""
     await registry.elected.wait()
     ready()
+
+
+def _refusal(status: int, text: str) -> App:
+    answer: App = JSONResponse({"error_code": status, "message": text}, status, media_type=MEDIA_TYPE)
+    return answer
 
 
 def _server(settings: Settings, application: Any) -> HttpServer:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from ottla.server.clock import TimerHandle
+from ottla.server.hosts import is_loopback, is_of_this_network
 from ottla.server.listening import of_every_family
 from ottla.server.metrics import CONTENT_TYPE, Registry, scrape
 from ottla.server.transport import Server
@@ -91,6 +92,10 @@ class AdminServer:
             await self._server.close()
         for connection in list(self.connections):
             connection.close()
+
+    def knows(self, host: str | None) -> bool:
+        """False for the name of another site, which a page points at a listener that only this machine reaches. A probe may have no Host."""
+        return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)
 
     async def answer(self, path: str) -> Answer:
         if path == "/healthz":
@@ -189,6 +194,8 @@ class AdminConnection(asyncio.Protocol):
         head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         request = read_request(head)
+        if isinstance(request, HttpRequest) and not self._server.knows(request.host):
+            request = Answer(400, b"this listener is not known by that name\n")
         if isinstance(request, Answer):
             self._write(request, head=False, keep=False)
             return
@@ -227,6 +234,7 @@ class HttpRequest(NamedTuple):
     path: str
     head: bool
     keep: bool
+    host: str | None = None
 
 
 def read_request(head: bytes) -> HttpRequest | Answer:
@@ -244,7 +252,7 @@ def read_request(head: bytes) -> HttpRequest | Answer:
         return Answer(400, b"no body is expected\n")
     connection = headers.get("connection", "")
     keep = connection != "close" if words[2] == "HTTP/1.1" else connection == "keep-alive"
-    return HttpRequest(words[1].partition("?")[0], words[0] == "HEAD", keep)
+    return HttpRequest(words[1].partition("?")[0], words[0] == "HEAD", keep, headers.get("host"))
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -116,6 +116,7 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
     ("sent", "status"),
     [
         (b"POST / HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example:9644\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
         (b"hello\r\n\r\n", b"400"),
         (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", b"400"),

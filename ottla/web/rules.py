@@ -1,0 +1,88 @@
+"""Which requests an HTTP server takes: those of its own pages and of programs, and none that a page of another site has made.
+
+400  a Host header of another name: DNS rebinding
+403  another site has made the request: by Sec-Fetch-Site, or by Origin
+415  a body of a type that pages of other sites may send without asking, such as text/plain
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from ottla.server.hosts import is_known
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Links and bookmarks of other sites may lead to a page; nothing else may be asked for from there.
+NAVIGATION = "navigate"
+PORTS = {"http": 80, "https": 443}
+
+
+class Rules:
+    """The rules of one server."""
+
+    def __init__(
+        self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
+    ) -> None:
+        """`hosts` are its names, None if it takes each; `bodies` the media types of requests; `url` how browsers reach it through a proxy."""
+        self._hosts = hosts
+        self._bodies = bodies
+        self._schemes = ("https",) if is_tls else ("http", "https")
+        self._own = None if url is None else _origin(url)
+
+    def problem(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        """Return the status and the reason of a request that is not taken; `headers` by their names in lower case."""
+        host = headers.get("host", "")
+        if self._hosts is not None and not is_known(host, self._hosts):
+            return 400, f"the name {host[:80]!r} is not one of this server: start it with --allowed-host NAME"
+        site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", NAVIGATION)
+        is_change = method not in ("GET", "HEAD")
+        if site not in ("none", "same-origin") and (is_change or mode != NAVIGATION):
+            return 403, "another site has made this request"
+        origin = headers.get("origin")
+        if origin is not None and not self._is_own(origin, host):
+            return 403, "a page of another site has made this request"
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if is_change and kind and kind not in self._bodies:
+            return 415, "HTTP 415 Unsupported Media Type"
+        return None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Behind a proxy that ends TLS the scheme of the origin is not that of the connection: the name and the port have to be those of Host."""
+        found = _origin(origin)
+        if found is None:
+            return False
+        return found == self._own or (found[0] in self._schemes and found == _origin(f"{found[0]}://{host}"))
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, name and port; None for what has none, such as the origin "null"."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in PORTS or not parts.hostname:
+            return None
+        return parts.scheme, parts.hostname, parts.port or PORTS[parts.scheme]
+    except ValueError:
+        return None
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+class Ruled:
+    """An application behind rules. `refusal` makes the answer to what they refuse."""
+
+    def __init__(self, app: App, rules: Rules, refusal: Callable[[int, str], App]) -> None:
+        self._app = app
+        self._rules = rules
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._rules.problem(scope["method"], headers_of(scope)) if scope["type"] == "http" else None
+        await (self._app if problem is None else self._refusal(*problem))(scope, receive, send)
