@@ -6,13 +6,25 @@ A file of its own, because the command imports nothing else before its arguments
 from __future__ import annotations
 
 import os
+import stat
 
 PROGRAM = "ottla start"
+#: Whoever comes first makes it.
+SHARED = "/tmp/ottla-logs"
 
 
 def default_log_dir() -> str:
     """Returns ./data if it can be created, else a directory below /tmp as in Kafka."""
-    return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else "/tmp/ottla-logs"
+    return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else SHARED
+
+
+def is_of_another(directory: str) -> bool:
+    """Return whether another user has made the directory, who can read and change what lies there, or it leads elsewhere."""
+    try:
+        found = os.lstat(directory)
+    except FileNotFoundError:
+        return False
+    return found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode)
 
 
 def default_properties() -> dict[str, str]:

@@ -58,8 +58,10 @@ class Panels:
         self._panels_max = panels_max
         self._panels: OrderedDict[object, _Panel] = OrderedDict()
 
-    async def show(self, key: object, load: Callable[[], Awaitable[T]], limit_s: float | None = None) -> Shown[T]:
-        """Return the panel `key`, loaded now if it is not fresh."""
+    async def show(
+        self, key: object, load: Callable[[], Awaitable[T]], limit_s: float | None = None, *, kept: bool = True
+    ) -> Shown[T]:
+        """Return the panel `key`, loaded now if it is not fresh. One that is not `kept` is for those alone who wait for it."""
         panel = self._panel(key)
         now = time.monotonic()
         if panel.loaded_s is not None and now - panel.loaded_s < FRESH_S and panel.problem is None:
@@ -67,7 +69,7 @@ class Panels:
         if panel.task is None:
             if sum(each.task is not None for each in self._panels.values()) >= ASKED_MAX:
                 return Shown(panel.value, self._age(panel), "the cluster has not answered too many questions")
-            panel.task = asyncio.create_task(self._load(panel, load))
+            panel.task = asyncio.create_task(self._load(key, panel, load, kept))
         await asyncio.wait([panel.task], timeout=self._limit_s if limit_s is None else limit_s)
         if panel.task is not None and not panel.task.done():
             waited = f"no answer within {self._limit_s if limit_s is None else limit_s:g} s"
@@ -96,7 +98,7 @@ class Panels:
     def _age(self, panel: _Panel) -> float:
         return 0.0 if panel.loaded_s is None else time.monotonic() - panel.loaded_s
 
-    async def _load(self, panel: _Panel, load: Callable[[], Awaitable[Any]]) -> None:
+    async def _load(self, key: object, panel: _Panel, load: Callable[[], Awaitable[Any]], kept: bool) -> None:
         try:
             panel.value = await load()
         except CommandFailed as fault:
@@ -110,3 +112,5 @@ class Panels:
             panel.loaded_s = time.monotonic()
         finally:
             panel.task = None
+            if not kept:
+                self._panels.pop(key, None)

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumer
+from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
 from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT64_MAX, number_in
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
@@ -32,7 +33,10 @@ WINDOW_OFFSETS = 20_000
 STARTS = ("newest", "oldest", "offset", "time", "live")
 #: A live tail that gets more at once leaves the rest out, and says how many.
 TAIL_ROWS_MAX = 200
-_CURSOR = re.compile(r"\d+\.\d+(-\d+\.\d+)*")
+#: Places that a link can have: partitions below 10^10 and offsets of int64.
+_CURSOR = re.compile(r"[0-9]{1,10}\.[0-9]{1,19}(-[0-9]{1,10}\.[0-9]{1,19})*")
+#: Records that are compared with a filter in one turn of the event loop.
+COMPARED_AT_ONCE = 5_000
 
 Matches = Callable[[Record], bool]
 
@@ -118,8 +122,8 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
         begin = {index: min(max(query.after.get(index, end), first[index]), end) for index, end in ends.items()}
         return begin, ends
     if query.start in ("offset", "time"):
-        if query.start == "offset" and not query.at.isdecimal():
-            raise CommandFailed(f"{query.at!r} is no offset", "an offset is a number", USAGE)
+        if query.start == "offset" and number_in(query.at, 0, INT64_MAX) is None:
+            raise CommandFailed(f"{query.at[:80]!r} is no offset", "an offset is a number", USAGE)
         at = f"{query.at}T00:00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", query.at) else query.at
         if query.start == "time" and at.isdecimal():
             at = f"@{at}"
@@ -164,7 +168,7 @@ async def _read(
         async with asyncio.timeout(SCREEN_S_MAX):
             async for consumed in consumer.fetch():
                 found += [Found(consumed.partition, record) for record in consumed.records]
-                size += sum(len(record.value or b"") + len(record.key or b"") for record in consumed.records)
+                size += sum(map(size_of, consumed.records))
                 if size > SCREEN_BYTES_MAX:
                     return found, True
     except TimeoutError:
@@ -183,7 +187,7 @@ async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
     for starts, stops in windows(begin, ends, query.goes_back):
         kept: list[Found] = []
         async for consumed in _consumer(cluster, query.topic, starts, stops).fetch():
-            hits = [Found(consumed.partition, record) for record in consumed.records if matches(record)]
+            hits = await _hits(consumed, matches)
             if query.goes_back:
                 # The newest of a window are wanted, which come last.
                 kept = (kept + hits)[-LIMIT_MAX:]
@@ -232,9 +236,7 @@ async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
         polled = await consumer.poll()
         for text in recreated_texts(consumer.recreated):
             yield text
-        hits = [
-            Found(consumed.partition, record) for consumed in polled for record in consumed.records if matches(record)
-        ]
+        hits = [hit for consumed in polled for hit in await _hits(consumed, matches)]
         hits.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
         yield hits[:TAIL_ROWS_MAX]
         if len(hits) > TAIL_ROWS_MAX:
@@ -255,6 +257,22 @@ async def export(cluster: ClusterClient, query: Query, records_max: int) -> Asyn
                 given += 1
                 if given >= records_max:
                     return
+
+
+async def _hits(consumed: Consumed, matches: Matches) -> list[Found]:
+    hits = []
+    for number, record in enumerate(consumed.records, 1):
+        if matches(record):
+            hits.append(Found(consumed.partition, record))
+        if not number % COMPARED_AT_ONCE:
+            await asyncio.sleep(0)
+    return hits
+
+
+def size_of(record: Record) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
 
 
 def cursor(edges: Mapping[int, int] | None) -> str:

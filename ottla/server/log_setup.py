@@ -38,7 +38,15 @@ FILES_KEPT = 10
 FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: Names from clients (client ids, topics) must not look like further lines.
-UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n", 13: "\\r"}
+UNPRINTABLE = (
+    {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
+    | {10: "\\n", 13: "\\r"}
+    # What ends a line, or turns its direction round, for whoever reads it.
+    | {
+        code: f"\\u{code:04x}"
+        for code in (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+    }
+)
 
 
 class Stream(Protocol):

@@ -200,3 +200,12 @@ def test_a_full_log_file_is_renamed_and_the_oldest_goes(tmp_path: Path) -> None:
         " 2",
         " 3",
     ]
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_character_that_turns_the_direction_of_a_line_round_is_shown_as_its_number() -> None:
+    out = io.StringIO()
+    writer = begin(out)
+    logging.getLogger("a").warning("client %s", "\u202egnihton\u2066\u200f\u2028\x85\ufeff J\u00fcrgen")
+    writer.close()
+    assert r"client \u202egnihton\u2066\u200f\u2028\x85\ufeff J" + "\u00fcrgen" in out.getvalue()

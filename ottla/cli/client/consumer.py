@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.decoding import records_between
 from ottla.cli.client.failures import NO_SUCH_TOPIC, code_of, failure
 from ottla.cli.client.fetched import At, Batches, Recreated, Trouble
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
@@ -370,21 +371,16 @@ class Consumer(BatchConsumer):
             CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
         """
         decoded = [
-            Consumed(*row[:2], self._decode(row._replace(batches=list(batches))), is_append_time)
+            Consumed(*row[:2], await self._decoded(row._replace(batches=list(batches))), is_append_time)
             for row in await self.poll_batches()
             for is_append_time, batches in groupby(row.batches, key=lambda batch: batch.append_time is not None)
         ]
         return [row for row in decoded if row.records]
 
-    def _decode(self, fetched: Batches) -> list[Record]:
+    async def _decoded(self, fetched: Batches) -> list[Record]:
         """Return the records between the position and the end: a fetch starts at the batch that holds the offset."""
         end = None if self.ends is None else self.ends[fetched.topic, fetched.partition]
-        return [
-            row
-            for batch in fetched.batches
-            for row in batch.records()
-            if row.offset >= fetched.position and (end is None or row.offset < end)
-        ]
+        return [row for batch in fetched.batches for row in await records_between(batch, fetched.position, end)]
 
 
 def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

@@ -10,6 +10,7 @@ from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT64_MAX, number_in
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -147,8 +148,8 @@ async def offsets_at(
     """
     if text in ("earliest", "latest"):
         return dict(first if text == "earliest" else ends)
-    if text.lstrip("-").isdecimal():
-        number = int(text)
+    number = number_in(text, -INT64_MAX, INT64_MAX)
+    if number is not None:
         found = {index: ends[index] + number if text.startswith("-") else number for index in ends}
     else:
         since = await list_offsets(cluster, name, time_ms(option, text), ends)
@@ -207,8 +208,8 @@ async def ask_leaders(
 
 def time_ms(option: str, text: str) -> int:
     """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
-    if text.startswith("@") and text[1:].isdecimal():
-        return int(text[1:])
+    if text.startswith("@") and (epoch_ms := number_in(text[1:], 0, INT64_MAX)) is not None:
+        return epoch_ms
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -10,7 +10,7 @@ import argparse
 import gc
 import sys
 
-from ottla.cli.default_node import PROGRAM, default_properties
+from ottla.cli.default_node import PROGRAM, SHARED, default_properties, is_of_another
 from ottla.processes.plan import process_count
 
 
@@ -62,6 +62,10 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
         except OSError as failure:
             raise SystemExit(f"{PROGRAM}: cannot read {arguments.properties}: {failure.strerror}") from None
     properties.update(overrides(arguments.override))
+    if properties.get("log.dirs") == SHARED and is_of_another(SHARED):
+        raise SystemExit(
+            f"{PROGRAM}: {SHARED} is of another user: start in a folder that you can write to, or pass a file"
+        )
     return properties
 
 

@@ -13,6 +13,7 @@ from ottla.cli.client import acls, quotas
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ANY, OPERATIONS
@@ -141,8 +142,10 @@ async def remove_entry(request: Request) -> Response:
     site: Site = request.app.state.site
     try:
         kind, name, pattern, principal, host, operation, permission = (request.query_params[field] for field in LINK)
-        entry = AccessControlEntry(int(kind), name, int(pattern), principal, host, int(operation), int(permission))
-    except (KeyError, ValueError):
+        numbers = [number_in(each, 0, INT8_MAX) for each in (kind, pattern, operation, permission)]
+        codes = [each for each in numbers if each is not None]
+        entry = AccessControlEntry(codes[0], name, codes[1], principal, host, codes[2], codes[3])
+    except (KeyError, IndexError):
         raise CommandFailed("this link names no entry", "load the page again", USAGE) from None
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:

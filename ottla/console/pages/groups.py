@@ -18,6 +18,7 @@ from ottla.cli.client.group_resets import reset_targets
 from ottla.cli.client.groups import GroupDescription, kind_of
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT32_MAX, INT64_MAX
 from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 
@@ -215,9 +216,14 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
     try:
         rows = json.loads(text)
         found = {(str(topic), int(index)): int(offset) for topic, index, offset in rows}
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE) from None
-    if not found or len(found) > RESET_MAX or min(found.values()) < 0:
+    if (
+        not found
+        or len(found) > RESET_MAX
+        or not all(0 <= offset <= INT64_MAX for offset in found.values())
+        or not all(0 <= index <= INT32_MAX for _, index in found)
+    ):
         raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE)
     return found
 

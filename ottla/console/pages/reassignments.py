@@ -21,6 +21,7 @@ from ottla.cli.client.throttles import throttled_brokers, throttled_topics
 from ottla.cli.commands.partition import places_of
 from ottla.cli.commands.reassign import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT32_MAX, INT64_MAX, number_in
 from ottla.console.site import Site
 from ottla.protocol.errors import ErrorCode
 
@@ -151,9 +152,9 @@ def name_of(places: Iterable[TopicPartition]) -> str:
 
 async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
     text = fields.get("throttle", "").strip()
-    if text and not (text.isdecimal() and len(text) < 20):
-        raise CommandFailed(f"{text!r} is no number of bytes a second", "leave it empty for no throttle", USAGE)
-    throttle = int(text) if text else None
+    throttle = number_in(text, 0, INT64_MAX)
+    if text and throttle is None:
+        raise CommandFailed(f"{text[:80]!r} is no number of bytes a second", "leave it empty for no throttle", USAGE)
     check_throttle(throttle)
     moves = await moves_to(cluster, target_of(fields))
     if not moves:
@@ -166,11 +167,12 @@ async def cancel(request: Request) -> Response:
     """Cancel the move of the partition in the link, or all moves."""
     site: Site = request.app.state.site
     topic, partition = (request.query_params.get(name, "") for name in ("topic", "partition"))
-    if topic and not (partition.isdecimal() and len(partition) < 11):
+    index = number_in(partition, 0, INT32_MAX)
+    if topic and index is None:
         raise CommandFailed("this link names no partition", "load the page again", USAGE)
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        ongoing = await list_reassignments(cluster, [(topic, int(partition))] if topic else None)
+        ongoing = await list_reassignments(cluster, [(topic, index)] if topic and index is not None else None)
         if not ongoing:
             raise CommandFailed("nothing moves there any more", "it has moved, or was cancelled")
         await cancel_moves(cluster, ongoing)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from ottla.cli.errors import CommandFailed
+from ottla.cli.numbers import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.reading import Found, Progress, Query, Screen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, View, csv_line, json_line, view_of
@@ -23,6 +26,8 @@ DOWNLOAD_MAX = 1_000_000
 DOWNLOAD_DEFAULT = 10_000
 #: A download is sent in pieces of so many bytes.
 PIECE_BYTES = 64 * 1024
+#: Records are made ready for a page for so long in one turn of the event loop.
+VIEWED_S = 0.01
 #: A screen waits longer than a panel: it reads from the leaders of all partitions.
 SCREEN_LIMIT_S = 8.0
 
@@ -34,7 +39,7 @@ def query_of(request: Request) -> Query:
     partition = fields.get("partition", "")
     return Query(
         request.path_params["name"],
-        int(partition) if partition.isdecimal() and len(partition) < 10 else None,
+        number_in(partition, 0, INT32_MAX),
         start if start in reading.STARTS else "newest",
         fields.get("at", "").strip(),
         number(request, "limit", 50, 1, reading.LIMIT_MAX),
@@ -69,7 +74,9 @@ async def records(request: Request) -> Response:
                 return await reading.screen(cluster, query)
 
         began = time.monotonic()
-        shown = await site.panels.show(("records", request.url.query, query.topic), load, SCREEN_LIMIT_S)
+        # By what it asks for and not by its link. It is not kept: 128 screens of 16 MB would be.
+        key = ("records", replace(query, after=_places(query.after), before=_places(query.before)))
+        shown = await site.panels.show(key, load, SCREEN_LIMIT_S, kept=False)
         took_s = time.monotonic() - began
         views = await viewed(site, query.topic, shown.value.found if shown.value else (), form)
     return site.render(
@@ -91,13 +98,25 @@ async def records(request: Request) -> Response:
     )
 
 
+def _places(edges: Mapping[int, int] | None) -> Any:
+    """Return places that a key can have."""
+    return None if edges is None else tuple(sorted(edges.items()))
+
+
 async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> list[View]:
     """Return records as the page shows them; values of a schema registry are decoded if there is one."""
     found = list(found)
     decoded = {}
     if form == "auto" and site.decoder is not None:
         decoded = await site.decoder.decode(each.record for each in found)
-    return [view_of(topic, each.partition, each.record, form, decoded) for each in found]
+    views = []
+    turn_s = time.monotonic()
+    for each in found:
+        views.append(view_of(topic, each.partition, each.record, form, decoded))
+        if time.monotonic() - turn_s > VIEWED_S:  # a value may take milliseconds, and a screen has 500
+            await asyncio.sleep(0)
+            turn_s = time.monotonic()
+    return views
 
 
 async def stream(request: Request) -> Response:

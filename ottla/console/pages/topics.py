@@ -12,6 +12,7 @@ from starlette.routing import Route
 from ottla.cli.client import configs, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.numbers import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.site import Site, number
 from ottla.console.snapshot import Partition, Snapshot
@@ -216,12 +217,13 @@ async def create_topic(request: Request) -> Response:
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         name = fields.get("confirm", "")
-        counts = [fields.get(field, "").strip() or "-1" for field in ("partitions", "replicas")]
-        if not all(count.removeprefix("-").isdecimal() for count in counts):
+        partitions = number_in(fields.get("partitions", "").strip() or "-1", -1, INT32_MAX)
+        replicas = number_in(fields.get("replicas", "").strip() or "-1", -1, INT16_MAX)
+        if partitions is None or replicas is None:
             raise CommandFailed(
                 "partitions and replicas are numbers", "leave them empty for the broker's defaults", USAGE
             )
-        await topics.create_topic(cluster, name, int(counts[0]), int(counts[1]), {})
+        await topics.create_topic(cluster, name, partitions, replicas, {})
         return f"topic {name} was created"
 
     return await site.change(request, lambda fields: fields.get("confirm", ""), make, "/topics")

@@ -204,9 +204,13 @@ class BatchView:
         """Decodes the records one by one: beside the decompressed payload, one record is in memory at a time."""
         if self.count == 0:
             return iter(())
-        codec = self.attributes & CODEC_MASK
-        payload = bytes(self.payload) if codec == NO_COMPRESSION else decompress(codec, self.payload, max_bytes)
+        payload = self.expand(max_bytes)
         return iter_records(payload, self.count, self.base_offset, self.base_timestamp, self.append_time)
+
+    def expand(self, max_bytes: int | None = None) -> bytes:
+        """Returns the records' bytes, decompressed. Raises KafkaError as `decompress` does."""
+        codec = self.attributes & CODEC_MASK
+        return bytes(self.payload) if codec == NO_COMPRESSION else decompress(codec, self.payload, max_bytes)
 
     @property
     def append_time(self) -> int | None:

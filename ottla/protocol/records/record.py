@@ -61,11 +61,17 @@ class RecordFacts(NamedTuple):
 
 
 def iter_records(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+    data: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None = None,
+    *,
+    start: int = 0,
 ) -> Iterator[Record]:
-    """Yields the `count` records that fill `data` exactly. Raises INVALID_RECORD, as Kafka does, if they do not."""
+    """Yields the `count` records that fill `data` from `start` on exactly. Raises INVALID_RECORD, as Kafka does, if they do not."""
     _check_count(count, data)
-    pos = index = 0
+    pos, index = start, 0
     size = len(data)
     wild = not -_TAME_TIMESTAMP <= base_timestamp <= _TAME_TIMESTAMP
     try:
@@ -101,6 +107,25 @@ def iter_records(
     except (IndexError, MalformedMessage) as fault:
         raise _invalid(f"record {index} of {count} is malformed: {fault}") from None
     _check_end(pos, data, count)
+
+
+def skip_records(data: bytes, count: int, start: int) -> int:
+    """Returns the position after `count` records, of which the lengths alone are read. Raises INVALID_RECORD if they are not there."""
+    pos, size = start, len(data)
+    try:
+        for _ in range(count):
+            byte = data[pos]
+            if byte < 128:
+                length = (byte >> 1) ^ -(byte & 1)
+                pos += 1
+            else:
+                length, pos = _varint(data, pos)
+            pos += length
+            if length < 0 or pos > size:
+                raise _invalid(f"a record of {length} bytes ends at byte {pos} of {size}")
+    except (IndexError, MalformedMessage) as fault:
+        raise _invalid(f"a record is malformed: {fault}") from None
+    return pos
 
 
 def skim_records(

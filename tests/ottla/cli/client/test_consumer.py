@@ -39,23 +39,25 @@ def marker(offset: int, pid: int, *, committed: bool) -> bytes:
     )
 
 
-def taken(consumer: Consumer, *batches: bytes, aborted: list[tuple[int, int]] | None = None) -> list[bytes | None]:
+async def taken(
+    consumer: Consumer, *batches: bytes, aborted: list[tuple[int, int]] | None = None
+) -> list[bytes | None]:
     rows = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or []]
     part = PartitionData(partition_index=0, records=b"".join(batches), aborted_transactions=rows)
     position = consumer.positions[PLACE]
     fetched = Batches(*PLACE, position, consumer._take(PLACE, part), consumer.positions[PLACE], b"t" * 16, 0)
-    return [record.value for record in consumer._decode(fetched)]
+    return [record.value for record in await consumer._decoded(fetched)]
 
 
-def test_records_before_the_position_and_after_the_end_stay_out() -> None:
+async def test_records_before_the_position_and_after_the_end_stay_out() -> None:
     consumer = Consumer(NO_CLUSTER, {PLACE: 2}, {PLACE: 5})
-    assert taken(consumer, data(0, b"0", b"1", b"2"), data(3, b"3", b"4", b"5", b"6")) == [b"2", b"3", b"4"]
+    assert await taken(consumer, data(0, b"0", b"1", b"2"), data(3, b"3", b"4", b"5", b"6")) == [b"2", b"3", b"4"]
     assert consumer.positions == {PLACE: 7}
 
 
-def test_aborted_records_stay_out_until_their_marker() -> None:
+async def test_aborted_records_stay_out_until_their_marker() -> None:
     consumer = Consumer(NO_CLUSTER, {PLACE: 0}, isolation_level=READ_COMMITTED)
-    values = taken(
+    values = await taken(
         consumer,
         data(0, b"aborted", pid=1),
         data(1, b"committed", pid=2),
@@ -71,7 +73,7 @@ def test_aborted_records_stay_out_until_their_marker() -> None:
     assert consumer.positions == {PLACE: 8}
 
 
-def test_a_batch_cut_by_the_fetch_is_left_for_the_next() -> None:
+async def test_a_batch_cut_by_the_fetch_is_left_for_the_next() -> None:
     consumer = Consumer(NO_CLUSTER, {PLACE: 0})
-    assert taken(consumer, data(0, b"0"), data(1, b"1")[:-1]) == [b"0"]
+    assert await taken(consumer, data(0, b"0"), data(1, b"1")[:-1]) == [b"0"]
     assert consumer.positions == {PLACE: 1}

@@ -123,3 +123,22 @@ async def test_markup_in_keys_values_and_headers_stays_text(open_console: Open, 
     for text in (page, streamed):
         assert "&lt;script&gt;alert" in text and "<script>alert" not in text
     assert streamed.count("event: end\n") == 1, "a value ends no event of the stream"
+
+
+async def test_numbers_without_a_bound_are_refused_or_as_if_they_were_not_there(open_console: Open, cli: Cli) -> None:
+    name = filled(cli)
+    client = await opened(open_console, name)
+    digits = "9" * 5_000
+    for fields in (
+        f"after={digits}.1",
+        f"before=0.{digits}",
+        "after=99999999999.1",
+        f"from=offset&at={digits}",
+        f"from=time&at={digits}",
+        f"partition={digits}",
+        f"limit={digits}",
+        f"from=offset&at={2**64}",
+    ):
+        assert (await client.get(f"/topics/{name}/records?{fields}")).status_code < 500, fields
+        assert (await client.get(f"/topics/{name}/download?{fields}")).status_code < 500, fields
+        assert "event: end" in (await client.get(f"/topics/{name}/stream?key=none&{fields}")).text, fields
