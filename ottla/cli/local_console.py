@@ -6,9 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.local_nodes import HOST, Node, bootstrap
+
+if TYPE_CHECKING:
+    from ottla.cli.secure_files import SecureFiles
 
 #: The console's port is this much above the first node's: 9490 beside 9092.
 PORT_OFFSET = 398
@@ -19,8 +23,8 @@ STOP_TIMEOUT_S = 5.0
 
 
 @contextmanager
-def running_console(nodes: Sequence[Node], port: int, mode: str, config: str | None) -> Iterator[str]:
-    """Run a console of these nodes; its URL, once a browser can connect. `config`: a file of client properties.
+def running_console(nodes: Sequence[Node], port: int, mode: str, files: SecureFiles | None) -> Iterator[str]:
+    """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
 
     Raises:
         CommandFailed: its packages are not installed, or its port is in use. It has written why to standard error.
@@ -30,22 +34,23 @@ def running_console(nodes: Sequence[Node], port: int, mode: str, config: str | N
         command += ["--admin", f"{node.id}@{HOST}:{node.admin_port}"]
     if mode == CHANGES:
         command.append("--allow-changes")
-    if config is not None:
-        command += ["--config", config]
+    if files is not None:
+        # Its port is for each user and each process of the machine.
+        command += ["--config", files.client_file(), "--token-file", files.console_token()]
     with _running(command, "console") as url:
         yield url
 
 
 @contextmanager
-def running_registry(nodes: Sequence[Node], port: int, config: str | None) -> Iterator[str]:
-    """Run a schema registry over these nodes; its URL, once it can write. `config`: a file of client properties.
+def running_registry(nodes: Sequence[Node], port: int, files: SecureFiles | None) -> Iterator[str]:
+    """Run a schema registry over these nodes; its URL, once it can write. With `files` it has the logins of the cluster.
 
     Raises:
         CommandFailed: as `running_console`.
     """
     command = [sys.executable, "-m", "ottla", "registry", "--bootstrap", bootstrap(nodes), "--listen", f"{HOST}:{port}"]
-    if config is not None:
-        command += ["--config", config]
+    if files is not None:
+        command += ["--config", files.client_file(), "--users", files.registry_users()]
     with _running(command, "registry") as line:
         yield line.split()[-1]
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,32 @@ class SecureFiles:
 
     def librdkafka_file(self, user: str = ADMIN) -> str:
         return os.path.join(self.directory, "clients", f"{user}.librdkafka")
+
+    def console_token(self) -> str:
+        """Return a file with a token of the console, made when it is first asked for: who can read it is the one who runs the cluster.
+
+        Raises:
+            CommandFailed: it cannot be written.
+        """
+        return self._made("console-token", secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
+
+    def registry_users(self) -> str:
+        """Return a file of the registry's logins, which are those of the cluster. Raises CommandFailed as `console_token`."""
+        return self._made("registry-users", "".join(f"{user}: {text}\n" for user, text in self.passwords.items()))
+
+    def registry_client(self, user: str = ADMIN) -> str:
+        """Return a file for --registry-config. Raises CommandFailed as `console_token`."""
+        login = property_lines({"basic.auth.user.info": f"{user}:{self.passwords[user]}"})
+        return self._made(os.path.join("clients", f"{user}.registry"), login)
+
+    def _made(self, name: str, text: str) -> str:
+        path = os.path.join(self.directory, name)
+        try:
+            with suppress(FileExistsError):
+                write_new(path, text)
+        except OSError as failure:
+            raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from None
+        return path
 
     def librdkafka(self, user: str = ADMIN) -> dict[str, str]:
         """Settings of confluent-kafka."""

@@ -111,6 +111,10 @@ def print_nodes(
             for n in nodes
         ]
         config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
+        if secure is not None and "console" in services:
+            config["console_token"] = secure.console_token()
+        if secure is not None and "registry" in services:
+            config["registry_config"] = secure.registry_client()
         print(json.dumps({"bootstrap": servers, "nodes": described} | config | dict(services)), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
@@ -123,7 +127,11 @@ def print_nodes(
         at += f" --config {secure.client_file()}"
     ottla = _command()
     lines = [f"\nIn a browser: {services['console']}"] if "console" in services else []
+    if secure is not None and "console" in services:
+        lines.append(f"  any user, with the password in {secure.console_token()}")
     lines += [f"\nSchema registry: {services['registry']}"] if "registry" in services else []
+    if secure is not None and "registry" in services:
+        lines.append(f"  with the login in {secure.registry_client()} (--registry-config)")
     lines += [
         "\nNext, in another terminal:",
         f"  {ottla} topic create hello{at}",
@@ -215,13 +223,12 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
             raise CommandFailed(failure)
         with ExitStack() as stack:
             services = {}
-            config = None if files is None else files.client_file()
             if arguments.console:
                 port = arguments.base_port and arguments.base_port + PORT_OFFSET
-                services["console"] = stack.enter_context(running_console(nodes, port, arguments.console, config))
+                services["console"] = stack.enter_context(running_console(nodes, port, arguments.console, files))
             if arguments.registry:
                 port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
-                services["registry"] = stack.enter_context(running_registry(nodes, port, config))
+                services["registry"] = stack.enter_context(running_registry(nodes, port, files))
             print_nodes(nodes, arguments.json, time.monotonic() - began, files, services)
             return watch(nodes)
     except Stopped:

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from ottla.cli.local_nodes import ADMIN_PORT_STEP, HOST
+from ottla.registry.client import RegistryClient
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
 from tests.ports import free_base_port, free_ports
@@ -61,6 +64,21 @@ def test_a_secure_cluster_names_files_with_which_a_client_logs_in_also_after_a_r
             settings = dict(line.split("=", 1) for line in lines) | {"bootstrap.servers": status["bootstrap"]}
             assert len(AdminClient(settings).list_topics(timeout=30).brokers) == 1
             assert Path(status["config"]).exists()
+
+
+def test_the_console_and_the_registry_of_a_secure_cluster_are_for_who_can_read_its_files(tmp_path: Path) -> None:
+    arguments = ("--base-port", "0", "--nodes", "1", "--secure", "--console", "changes", "--registry")
+    with dev(*arguments, "--dir", str(tmp_path)) as (_, status):
+        for name, page in {"console": "access/users", "registry": "/subjects"}.items():
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(status[name] + page, timeout=30)
+            assert caught.value.code == 401
+        files = (status["console_token"], status["registry_config"], str(tmp_path / "secure" / "registry-users"))
+        assert [os.stat(path).st_mode & 0o777 for path in files] == [0o600] * 3
+        token = Path(status["console_token"]).read_text().strip()
+        request = urllib.request.Request(status["console"] + "topics", headers={"Authorization": f"Bearer {token}"})
+        assert urllib.request.urlopen(request, timeout=30).status == 200
+        assert RegistryClient.of(status["registry"], status["registry_config"]).subjects() == []
 
 
 def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_path: Path) -> None:
