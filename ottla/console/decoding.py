@@ -53,8 +53,9 @@ class RegistryValues:
         ]
         try:
             async with asyncio.timeout(LIMIT_S), aclosing(self._decoder.decode_all(row for _, row in parts)) as answers:
-                for data, _ in parts:
-                    answer = await anext(answers)
+                places = iter(parts)
+                async for answer in answers:
+                    data, _ = next(places)
                     if isinstance(answer, Exception):
                         found[data] = f"not decoded: {answer}", None
                     elif answer is not None:

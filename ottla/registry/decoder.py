@@ -86,8 +86,7 @@ class Decoder:
             DecodeFailed: it has the format, but not its schema's bytes, or there is no such schema.
             RegistryFailed: the registry does not answer.
         """
-        async with aclosing(self.decode_all([Encoded(data, headers, is_key)])) as answers:
-            answer = await anext(answers)
+        (answer,) = [each async for each in self.decode_all([Encoded(data, headers, is_key)])]
         if isinstance(answer, DecodeFailed):
             raise answer
         return answer
@@ -106,11 +105,13 @@ class Decoder:
             batch.append(found)
             size += len(found.payload) if isinstance(found, _Value) else 0
             if len(batch) >= VALUES_MAX or size >= BYTES_MAX:
-                async for answer in self._answers(batch):
-                    yield answer
+                async with aclosing(self._answers(batch)) as answers:
+                    async for answer in answers:
+                        yield answer
                 batch, size = [], 0
-        async for answer in self._answers(batch):
-            yield answer
+        async with aclosing(self._answers(batch)) as answers:
+            async for answer in answers:
+                yield answer
 
     async def records(self, records: Sequence[Record]) -> AsyncGenerator[tuple[Record, list[str]], None]:
         """Give out the records with JSON in place of keys and values in the wire format, and why one was not decoded and has its bytes.
@@ -121,11 +122,17 @@ class Decoder:
         wanted = (
             part for row in records for part in (Encoded(row.key, row.headers, True), Encoded(row.value, row.headers))
         )
+        pair: list[Answer] = []
+        left = iter(records)
         async with aclosing(self.decode_all(wanted)) as answers:
-            for record in records:
-                key, value = await anext(answers), await anext(answers)
-                reasons = [str(each) for each in (key, value) if isinstance(each, DecodeFailed)]
-                yield record._replace(key=_shown(key, record.key), value=_shown(value, record.value)), reasons
+            # To its end: a process is kept if it was left after all its answers.
+            async for answer in answers:
+                pair.append(answer)
+                if len(pair) == 2:
+                    record, (key, value) = next(left), pair
+                    reasons = [str(each) for each in pair if isinstance(each, DecodeFailed)]
+                    yield record._replace(key=_shown(key, record.key), value=_shown(value, record.value)), reasons
+                    pair = []
 
     # -- Schemas
 
@@ -187,25 +194,27 @@ class Decoder:
         async with aclosing(decoding):
             for each in batch:
                 yield await anext(decoding) if isinstance(each, _Value) else each
+            async for _ in decoding:  # none is left, and its process is given back
+                raise AssertionError("an answer more than there are values")
 
     async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[Decoded | DecodeFailed, None]:
         """Give out the answers of processes. One that ends has said all before the value that it ended at."""
-        at = 0
+        at, step = 0, len(batch)
         while at < len(batch):
             if (known := self._unusable.get(batch[at].schema_id)) is not None:
                 yield DecodeFailed(known)
                 at += 1
                 continue
             async with self._slots:
-                at_schema, asked = -1, False
+                at_schema, asked, end = -1, False, min(len(batch), at + step)
                 try:
                     async with self._processes.taken() as process:
                         asked = True
-                        for schema_id in await self._ask(process, batch[at:]):
+                        for schema_id in await self._ask(process, batch[at:end]):
                             at_schema = schema_id
                             await process.receive(self._processes.answer_s)
                         at_schema = -1
-                        while at < len(batch):
+                        while at < end:
                             answer = await process.receive(self._processes.answer_s)
                             at += 1
                             yield _answer(batch[at - 1], answer)
@@ -216,9 +225,11 @@ class Decoder:
                         self._unusable[at_schema] = f"schema {at_schema} cannot be used: {fault}"
                         while len(self._unusable) > SCHEMAS_MAX:
                             del self._unusable[next(iter(self._unusable))]
-                        continue
-                    yield DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")
-                    at += 1
+                    elif end - at > 1:
+                        step = 1  # it has not said all that it had done, so from here on one by one
+                    else:
+                        yield DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")
+                        at += 1
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
         """Ask a process for these values. Returns the schemas that it is told, for each of which it answers first."""

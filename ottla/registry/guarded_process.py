@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 
@@ -22,6 +23,8 @@ START_S_MAX = 30.0
 MEMORY_BYTES_MAX = 1 << 30
 #: A process whose owner has died ends itself so much later than the owner would have ended it.
 ORPHAN_S = 1.0
+#: Answers are written after this time: the owner of a process that ends does not have those of the last moment, and asks again.
+SAID_AFTER_S = 0.005
 LENGTH_BYTES = 4
 _READ_AHEAD_BYTES = 1 << 20
 
@@ -148,26 +151,40 @@ def _name_of(code: int) -> str:
 # -- In the process ------------------------------------------------------------------------------------------------------
 
 
-def serve(answers_to: Callable[[list[bytes]], Iterable[bytes]]) -> None:
-    """Answer questions from standard input, by their parts, until it ends. The module's command line has the limits."""
+def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
+    """Answer questions from standard input, by their parts, until it ends. None writes the answers so far at once.
+
+    The module's command line has the limits.
+    """
     answer_s, memory_bytes_max = float(sys.argv[1]), int(sys.argv[2])
     _limit(memory_bytes_max)
     answers = sys.stdout.buffer
     # What libraries print must not come between the answers.
     sys.stdout = sys.stderr
 
+    said_s = 0.0
+
     def say(answer: bytes) -> None:
+        nonlocal said_s
         answers.write(len(answer).to_bytes(LENGTH_BYTES, "big"))
         answers.write(answer)
-        answers.flush()
+        # An owner that wakes up for each of 10,000 answers takes as long for that as the answers take.
+        if time.monotonic() - said_s > SAID_AFTER_S:
+            answers.flush()
+            said_s = time.monotonic()
 
     say(b"")
+    answers.flush()
     while parts := _question():
         # The timer's signal ends the process also in the middle of a function of C.
         signal.setitimer(signal.ITIMER_REAL, answer_s)
         for answer in answers_to(parts):
+            if answer is None:
+                answers.flush()
+                continue
             say(answer)
             signal.setitimer(signal.ITIMER_REAL, answer_s)
+        answers.flush()
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

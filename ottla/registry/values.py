@@ -121,7 +121,7 @@ class Answers:
     def __init__(self) -> None:
         self._readers: dict[int, Read | DecodeFailed] = {}
 
-    def __call__(self, parts: list[bytes]) -> Iterator[bytes]:
+    def __call__(self, parts: list[bytes]) -> Iterator[bytes | None]:
         asked, payloads, at = json.loads(parts[0]), b"".join(parts[1:]), 0
         if asked["forget"]:
             self._readers.clear()
@@ -132,6 +132,7 @@ class Answers:
             except DecodeFailed as fault:
                 self._readers[int(schema_id)] = fault
                 yield BAD + _reason(fault)
+            yield None  # the next one may end the process
         for schema_id, size in asked["values"]:
             yield self._value(schema_id, payloads[at : at + size], asked["chars_max"], asked["cut"])
             at += size

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
+from ottla.protocol.records.record import Record
 from ottla.registry.avro_values import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_ITEMS_MAX
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 from ottla.registry.decoder import Decoder, Encoded
@@ -98,3 +99,37 @@ async def test_a_registry_that_is_away_is_no_fault_of_a_value() -> None:
     decoder = Decoder(RegistryClient("http://127.0.0.1:1"))
     with pytest.raises(RegistryFailed, match="cannot be reached"):
         await decoder.decode(b"\0\0\0\0\1x")
+
+
+async def test_a_process_is_kept_from_one_question_to_the_next() -> None:
+    with registry_of({"/schemas/ids/2": {"schema": '"long"'}}) as (url, _):
+        decoder = Decoder(RegistryClient(url))
+        try:
+            for _ in range(3):
+                rows = [row async for row in decoder.records([Record(0, 0, None, b"\0\0\0\0\2\x0e")])]
+                assert [(record.value, reasons) for record, reasons in rows] == [(b"7", [])]
+                (process,) = decoder._processes._idle
+                assert process.told == {2}
+        finally:
+            await decoder.close()
+
+
+async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None:
+    """A chain of records has no depth of text, and ends fastavro's parser or its reader."""
+    names = [{"type": "record", "name": "R0", "fields": []}] + [
+        {"type": "record", "name": f"R{n}", "fields": [{"name": "f", "type": f"R{n - 1}"}]} for n in range(1, 20_000)
+    ]
+    rows = {
+        "/schemas/ids/1": {"schema": '"long"'},
+        "/schemas/ids/2": {"schema": json.dumps(names)},
+        "/schemas/ids/3": {"schema": '"int"'},
+    }
+    with registry_of(rows) as (url, _):
+        decoder = Decoder(RegistryClient(url))
+        try:
+            values = [b"\0\0\0\0" + bytes([number]) + b"\x0e" for number in (1, 2, 3)]
+            found = [each async for each in decoder.decode_all(map(Encoded, values))]
+        finally:
+            await decoder.close()
+    assert isinstance(found[1], DecodeFailed)
+    assert [each.text for each in found if isinstance(each, Decoded)] == ["7", "7"]
