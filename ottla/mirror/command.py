@@ -24,6 +24,7 @@ from ottla.mirror.options import Clusters, Options
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
+from ottla.node.loop_watch import watched
 from ottla.server.admin import AdminServer, Check
 from ottla.server.metrics import Registry
 from ottla.server.world import World
@@ -292,7 +293,8 @@ def _policy(source: str, target: str, kind: str) -> Policy:
 @asynccontextmanager
 async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIterator[None]:
     if address is None:
-        yield
+        with watched():
+            yield
         return
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
@@ -308,7 +310,9 @@ async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIt
     await server.start()
     note(f"metrics at http://{host or 'localhost'}:{server.port}/metrics")
     try:
-        yield
+        with watched() as watch:
+            registry.add(watch)
+            yield
     finally:
         await server.stop()
 

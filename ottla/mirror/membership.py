@@ -152,7 +152,7 @@ def _said(data: bytes) -> dict[str, object]:
     """Return what a member's metadata or assignment says; nothing where it is another program's."""
     try:
         row = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 
@@ -165,5 +165,5 @@ def _lanes(data: bytes) -> list[int]:
     """
     try:
         return [lane for lane in map(int, json.loads(data or b'{"lanes": []}')["lanes"]) if 0 <= lane < LANES]
-    except (TypeError, KeyError, ValueError) as fault:
+    except (TypeError, KeyError, ValueError, RecursionError) as fault:
         raise ValueError(f"another program is a member of the group: {fault!r}") from None

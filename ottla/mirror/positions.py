@@ -150,7 +150,7 @@ def read_position(source: str, key: bytes | None, value: bytes | None) -> tuple[
         row = json.loads(value)
         topic_id = uuid_from_str(row["topicId"]) if "topicId" in row else None
         return place, Position(int(row["offset"]) + 1, topic_id, int(row.get("leaderEpoch", -1)))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
@@ -163,7 +163,7 @@ def _read_begun(source: str, key: bytes | None) -> int | None:
     try:
         kind, name = json.loads(key or b"null")
         return int(name["lane"]) if kind == BEGUN and name["cluster"] == source else None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

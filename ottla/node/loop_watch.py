@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -150,6 +151,17 @@ def is_ours(frame: FrameType) -> bool:
 def short_name(path: str) -> str:
     """Return the last two parts of a path, as in `api/metadata.py`."""
     return "/".join(path.rsplit("/", 2)[-2:])
+
+
+@contextmanager
+def watched() -> Iterator[LoopWatch]:
+    """Watch the running loop."""
+    watch = LoopWatch(asyncio.get_running_loop())
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.stop()
 
 
 # Kafka's threads have an idle ratio: the one loop does the work of all, so it is under the names of each.

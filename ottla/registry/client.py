@@ -264,5 +264,5 @@ def _failure_of(fault: urllib.error.HTTPError) -> RegistryFailed:
     try:
         row = json.loads(fault.read(ANSWER_BYTES_MAX))
         return RegistryFailed(str(row["message"]), int(row["error_code"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return RegistryFailed(f"the schema registry answers {fault.code} {fault.reason}", fault.code)

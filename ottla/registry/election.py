@@ -90,7 +90,7 @@ def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
         eligible, leads = bool(row.get("master_eligibility", True)), bool(row.get("leader", False))
         proof = str(row.get("proof") or "")
         return Identity(row.get("scheme") or "http", str(row["host"]), int(row["port"]), eligible, leads, proof)
-    except (KeyError, TypeError, AttributeError) as fault:
+    except (KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise ValueError(f"no identity of a registry: {fault!r}") from None
 
 
@@ -116,7 +116,10 @@ def assigned_from(data: bytes, secret: Members | None = None) -> tuple[str | Non
     Raises:
         ValueError: the leader does not know the members' secret, or it is no assignment.
     """
-    row = json.loads(data)
+    try:
+        row = json.loads(data)
+    except RecursionError:
+        raise ValueError("the assignment is nested too deeply") from None
     if row.get("error"):
         raise ValueError("two instances advertise the same address: each needs its own --advertise")
     if row.get("master_identity") is None:

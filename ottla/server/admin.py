@@ -187,9 +187,10 @@ class AdminConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Begins the next complete request in the buffer, if there is one."""
         end = self._buffer.find(b"\r\n\r\n")
+        if max(end, len(self._buffer) if end < 0 else 0) > REQUEST_BYTES_MAX:
+            self._write(Answer(431, b"too long\n"), head=False, keep=False)
+            return
         if end < 0:
-            if len(self._buffer) > REQUEST_BYTES_MAX:
-                self._write(Answer(431, b"too long\n"), head=False, keep=False)
             return
         head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]

@@ -170,14 +170,16 @@ class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn has no types for
             self.abort()
             return
         super().connection_made(made)
-        if self._early:
-            super().data_received(self._early)
+        self.data_received(self._early)
 
     def data_received(self, data: bytes) -> None:
         if self.flow is None:  # it came with the end of the handshake, whose task has not run yet
             self._early += data
-        else:
-            super().data_received(data)
+            return
+        # h11 looks at the length of a head that is not whole: one that came at once would have none.
+        for at in range(0, len(data), HEAD_BYTES_MAX):
+            if not self.transport.is_closing():
+                super().data_received(data[at : at + HEAD_BYTES_MAX])
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import time
@@ -11,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from ottla.node.loop_watch import LoopWatch
+from ottla.node.loop_watch import watched
 from ottla.web.connections import HEAD_BYTES_MAX, Connections
 
 #: uvicorn calls `on_tick` ten times a second.
@@ -60,12 +59,8 @@ class HttpServer(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types 
         )
 
     async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        watch = LoopWatch(asyncio.get_running_loop())
-        watch.start()
-        try:
+        with watched():
             await super().serve(list(sockets or ()))
-        finally:
-            watch.stop()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % LOOK_TICKS == 0:

@@ -192,7 +192,7 @@ class JwtBearer(EndpointTokens):
                 template = json.loads(data)
                 header |= template.get("header", {})
                 payload |= template.get("payload", {})
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, RecursionError):
                 raise ValueError(f'{path} is not of the form {{"header": {{...}}, "payload": {{...}}}}') from None
         header |= {"alg": values["sasl.oauthbearer.assertion.algorithm"].upper(), "typ": "JWT"}
         payload["iat"] = now_s

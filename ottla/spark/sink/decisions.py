@@ -50,7 +50,7 @@ def decision_of(data: bytes | None) -> Decision:
         row = json.loads(data or b"")
         prepared = {int(number): Transaction(*each) for number, each in row["transactions"].items()}
         return Decision(int(row["batch"]), str(row["run"]), prepared)
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise ConnectorError(
             f"the topic of batches has a record that this sink did not write: {fault!r}",
             "give another one: batchesTopic",

@@ -125,7 +125,7 @@ async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None
         "/schemas/ids/3": {"schema": '"int"'},
     }
     with registry_of(rows) as (url, _):
-        decoder = Decoder(RegistryClient(url))
+        decoder = Decoder(RegistryClient(url), value_s=2.0)
         try:
             values = [b"\0\0\0\0" + bytes([number]) + b"\x0e" for number in (1, 2, 3)]
             found = [each async for each in decoder.decode_all(map(Encoded, values))]

@@ -1,0 +1,149 @@
+"""Each HTTP server and each decoder of bytes that others wrote stands in a table here, with the tests of its hostile inputs or the reason
+why it needs none. A new one without a row fails."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.rules.sources import ROOT, Source, dotted, nodes_of, pipeline_sources, sources
+
+SERVER = re.compile(
+    r"(.*\.)?(start_server|start_unix_server|create_server|create_unix_server|HTTPServer|ThreadingHTTPServer|BaseHTTPRequestHandler|"
+    r"HttpServer|AdminServer|MachineAdmin|Server)|.*network\.listen"
+)
+DECODER = re.compile(
+    r"(json|pickle|marshal|tomllib)\.loads?|yaml\.\w*load\w*|fastavro\.(schemaless_)?reader|csv\.reader|"
+    r".*\.(ParseFromString|FromString|MergeFromString)"
+)
+
+#: Files with an HTTP server or another one, and the tests with its slow and malformed clients.
+SERVERS = {
+    "ottla/console/server.py": "tests/ottla/web/test_hostile_http.py",
+    "ottla/mirror/command.py": "tests/server/test_admin.py",
+    "ottla/node/admin.py": "tests/server/test_admin.py",
+    "ottla/processes/admin.py": "tests/server/test_admin.py",
+    "ottla/processes/supervisor.py": "tests/server/test_admin.py",
+    "ottla/registry/server.py": "tests/ottla/web/test_hostile_http.py",
+    "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
+    "ottla/web/server.py": "tests/ottla/web/test_connections.py",
+    "server/admin.py": "tests/ottla/web/test_hostile_http.py",
+    "server/network/listener.py": "tests/fuzz/wire.py",
+    "server/transport.py": "tests/fuzz/wire.py",
+}
+
+#: Bytes that whoever runs the program has written: its files, its options, its other processes.
+OWN = "own"
+#: Bytes of others that are decoded in a process with limits (registry/guarded_process.py).
+GUARDED = "guarded"
+#: Bytes of others in JSON: its parser is linear and ends with RecursionError or ValueError, which the file has to take.
+JSON_OF_OTHERS = "json of others"
+#: Bytes of others of a schema that is looked at first: neither recursive nor with items of no bytes.
+SCHEMA_LOOKED_AT = "schema looked at"
+
+DECODERS = {
+    "controller/raft/election_store.py": OWN,
+    "ottla/cli/client/move_file.py": OWN,
+    "ottla/cli/contexts.py": OWN,
+    "ottla/cli/declared.py": OWN,
+    "ottla/cli/former_addresses.py": OWN,
+    "ottla/cli/output.py": OWN,
+    "ottla/cli/record_json.py": OWN,
+    "ottla/cli/shims/json_files.py": OWN,
+    "ottla/cli/shims/offset_resets.py": OWN,
+    "ottla/cli/snapshots/layout.py": OWN,
+    "ottla/cli/snapshots/rewinding.py": OWN,
+    "ottla/console/pages/groups.py": JSON_OF_OTHERS,
+    "ottla/console/record_view.py": JSON_OF_OTHERS,
+    "ottla/mirror/membership.py": JSON_OF_OTHERS,
+    "ottla/mirror/opposite.py": JSON_OF_OTHERS,
+    "ottla/mirror/positions.py": JSON_OF_OTHERS,
+    "ottla/registry/avro_values.py": GUARDED,
+    "ottla/registry/checking.py": GUARDED,
+    "ottla/registry/client.py": JSON_OF_OTHERS,
+    "ottla/registry/decoder.py": GUARDED,
+    "ottla/registry/election.py": JSON_OF_OTHERS,
+    "ottla/registry/formats/avro_schema.py": GUARDED,
+    "ottla/registry/formats/avro_text.py": GUARDED,
+    "ottla/registry/formats/json_schema.py": GUARDED,
+    "ottla/registry/formats/proto_from_descriptor.py": GUARDED,
+    "ottla/registry/formats/proto_pool.py": GUARDED,
+    "ottla/registry/members.py": OWN,  # it is signed by an instance
+    "ottla/registry/numbers.py": "its callers: tests/ottla/registry/test_numbers.py",
+    "ottla/registry/registry_state.py": JSON_OF_OTHERS,
+    "ottla/registry/values.py": GUARDED,
+    "ottla/spark/options.py": OWN,
+    "ottla/spark/schema/decode.py": SCHEMA_LOOKED_AT,
+    "ottla/spark/schema/tree.py": SCHEMA_LOOKED_AT,
+    "ottla/spark/sink/decisions.py": JSON_OF_OTHERS,
+    "ottla/testing/inside/faults.py": OWN,
+    "ottla/testing/inside/nursery.py": OWN,
+    "pipeline/config.py": OWN,
+    "pipeline/delta.py": OWN,
+    "pipeline/demo.py": OWN,
+    "pipeline/events.py": JSON_OF_OTHERS,  # its Avro has the shipped schemas alone
+    "pipeline/gold.py": OWN,
+    "pipeline/progress.py": OWN,
+    "pipeline/report.py": OWN,
+    "pipeline/tables.py": OWN,
+    "pipeline/topics.py": OWN,
+    "pipeline/truth.py": OWN,
+    "pipeline/upsert.py": OWN,
+    "pipeline/verify.py": OWN,
+    "server/sasl/identity_provider.py": JSON_OF_OTHERS,
+    "server/sasl/oauthbearer.py": JSON_OF_OTHERS,
+    "server/worker_process.py": OWN,
+    "storage/directories/log_dirs.py": OWN,
+}
+
+
+def used(source: Source, wanted: re.Pattern[str]) -> bool:
+    names = (dotted(node) for node in nodes_of(source.tree) if isinstance(node, ast.Attribute | ast.Name))
+    return any(wanted.fullmatch(name) for name in names)
+
+
+def all_sources() -> tuple[Source, ...]:
+    return (*sources(), *pipeline_sources())
+
+
+def has_server(source: Source) -> bool:
+    """A server is made, or a class of one: its name alone is also a type."""
+    made = [node.func for node in nodes_of(source.tree) if isinstance(node, ast.Call)]
+    made += [base for node in nodes_of(source.tree) if isinstance(node, ast.ClassDef) for base in node.bases]
+    names = [dotted(each) for each in made]
+    return any(SERVER.fullmatch(name) and not name.endswith("logging.Server") for name in names)
+
+
+def test_each_server_has_tests_of_hostile_clients() -> None:
+    found = {source.path for source in all_sources() if has_server(source)}
+    assert found == set(SERVERS), "a row of SERVERS is missing, or one too many"
+    for path in SERVERS.values():
+        assert (ROOT / path).exists(), path
+
+
+def test_each_decoder_says_whose_bytes_it_reads_and_what_bounds_them() -> None:
+    found = {source.path for source in all_sources() if used(source, DECODER)}
+    assert found | {"ottla/registry/decoder.py"} == set(DECODERS), "a row of DECODERS is missing, or one too many"
+
+
+def test_who_reads_json_of_others_takes_what_its_parser_raises_for_depth() -> None:
+    wrong = [
+        source.path
+        for source in all_sources()
+        if DECODERS.get(source.path) == JSON_OF_OTHERS
+        and not any(isinstance(node, ast.Name) and node.id == "RecursionError" for node in nodes_of(source.tree))
+    ]
+    assert not wrong, f"RecursionError is no ValueError, and ends the task: {wrong}"
+
+
+def test_a_module_of_guarded_decoders_is_imported_in_the_process_alone() -> None:
+    """Nothing of the console and of the command line calls a decoder of values by itself."""
+    wrong = [
+        source.path
+        for source in sources()
+        if not source.path.startswith(("ottla/registry/", "ottla/spark/"))
+        for node in nodes_of(source.tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and dotted(node).rpartition(".")[2] in ("reader_of", "avro_reader")
+    ]
+    assert not wrong, wrong
