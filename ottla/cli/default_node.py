@@ -9,7 +9,7 @@ import os
 import stat
 
 PROGRAM = "ottla start"
-#: Whoever comes first makes it.
+#: The first user who needs it makes it.
 SHARED = "/tmp/ottla-logs"
 
 

@@ -17,8 +17,8 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
 from ottla.cli.client.fetched import recreated_texts
 from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.topics import INT64_MAX, number_in
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.numbers import INT64_MAX, number_in
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500

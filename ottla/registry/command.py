@@ -99,7 +99,7 @@ async def registry(
     )
     settings = replace(settings, allowed_hosts=tuple(allowed_host or ()))
     if users is None and not is_loopback(host):
-        note(f"whoever reaches {listen} may register and delete schemas: --users names a file of logins")
+        note(f"everybody who reaches {listen} may register and delete schemas: --users names a file of logins")
     try:
         if secret_file is not None:
             settings = replace(settings, members=Members(_read("--secret-file", secret_file).strip().encode()))

@@ -3,7 +3,7 @@
     0x00  int32 id    payload          Confluent's format; Protobuf's payload begins with the indexes of its message
     0x01  16 bytes    payload          the same with the GUID of the schema, of newer serializers in a header of the record
 
-Whoever may write a record chooses its bytes, and the schema too. So the bytes are decoded in a process of its own, whose time and
+A producer chooses the bytes of a record, and the schema too. So the bytes are decoded in a process of its own, whose time and
 memory are bounded; a value that takes more is not decoded, and the ones after it are.
 """
 
@@ -232,13 +232,13 @@ class Decoder:
                         at += 1
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
-        """Ask a process for these values. Returns the schemas that it is told, for each of which it answers first."""
+        """Ask a process for these values. Returns the schemas that are new to it, for each of which it answers first."""
         wanted = {each.schema_id: each.schema for each in batch}
-        forget = len(process.told | wanted.keys()) > SCHEMAS_MAX
+        forget = len(process.known | wanted.keys()) > SCHEMAS_MAX
         if forget:
-            process.told.clear()
-        new = [number for number in wanted if number not in process.told]
-        process.told.update(new)
+            process.known.clear()
+        new = [number for number in wanted if number not in process.known]
+        process.known.update(new)
         question = {
             "forget": forget,
             "schemas": {

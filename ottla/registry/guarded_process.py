@@ -43,8 +43,8 @@ class GuardedProcess:
         assert process.stdin is not None and process.stdout is not None
         self._process = process
         self._input, self._output = process.stdin, process.stdout
-        #: What the owner has told it, by keys of the owner's: a schema is sent once.
-        self.told: set[int] = set()
+        #: What the owner has sent it, by keys of the owner's: a schema is sent once.
+        self.known: set[int] = set()
 
     @property
     def is_running(self) -> bool:
@@ -96,14 +96,14 @@ class GuardedProcesses:
     """Processes of one module, which are started when they are needed and kept for the next question."""
 
     def __init__(self, module: str, answer_s: float, memory_bytes_max: int = MEMORY_BYTES_MAX) -> None:
-        """`module` calls `serve` when it is run. One answer may take `answer_s`."""
+        """Take the name of a module that calls `serve` when it is run. One answer may take `answer_s`."""
         self.answer_s = answer_s
         self._command = (sys.executable, "-m", module, str(answer_s + ORPHAN_S), str(memory_bytes_max))
         self._idle: list[GuardedProcess] = []
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[GuardedProcess]:
-        """A process for one question. It is kept if the block ends well, and ended otherwise: a question may be half answered.
+        """Yield a process for one question. It is kept if the block ends well, and ended otherwise: a question may be half answered.
 
         Raises:
             ProcessEnded: it has not started.

@@ -1,7 +1,7 @@
 """The Host header of HTTP: who asks by a name that an HTTP server does not know is a page of another site.
 
 A page whose name points at this machine for a moment (DNS rebinding) is of the same site as a server here, for the browser: only the
-name in the Host header tells it. A number is no name that can point elsewhere, so addresses are always taken.
+name in the Host header shows it. A number is no name that can point elsewhere, so addresses are always taken.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from ipaddress import ip_address
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-#: Nobody can own a name that ends so (RFC 6761, RFC 6762, and .internal, which ICANN keeps free): Docker's host.docker.internal is one.
+#: No one can own a name that ends so (RFC 6761, RFC 6762, and .internal, which ICANN keeps free): Docker's host.docker.internal is one.
 _RESERVED = (".localhost", ".local", ".internal")
 
 
@@ -48,6 +48,6 @@ def is_known(header: str, names: Collection[str]) -> bool:
 
 def is_of_this_network(header: str, host: str) -> bool:
     """Return whether a Host header can be that of a monitoring system: an address, the listener's host, a name of this machine, or one
-    that nobody elsewhere can own."""
+    that no one elsewhere can own."""
     name = host_name(header)
     return is_known(header, {host.lower(), socket.gethostname().lower()}) or "." not in name or name.endswith(_RESERVED)

@@ -41,7 +41,7 @@ DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 UNPRINTABLE = (
     {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
     | {10: "\\n", 13: "\\r"}
-    # What ends a line, or turns its direction round, for whoever reads it.
+    # What ends a line, or turns its direction round, for a reader.
     | {
         code: f"\\u{code:04x}"
         for code in (0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)

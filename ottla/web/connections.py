@@ -86,7 +86,7 @@ class Connections:
             most.abort()
 
 
-class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn has no types for us
+class Connection(H11Protocol):
     """uvicorn's connection, which says in which phase it is. A TLS handshake is a phase of it too."""
 
     def __init__(

@@ -24,12 +24,12 @@ PORTS = {"http": 80, "https": 443}
 
 
 class Rules:
-    """The rules of one server."""
+    """What one server takes, by the headers of a request."""
 
     def __init__(
         self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
     ) -> None:
-        """`hosts` are its names, None if it takes each; `bodies` the media types of requests; `url` how browsers reach it through a proxy."""
+        """Take its names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it through a proxy."""
         self._hosts = hosts
         self._bodies = bodies
         self._schemes = ("https",) if is_tls else ("http", "https")

@@ -17,7 +17,7 @@ from ottla.web.connections import HEAD_BYTES_MAX, Connections
 LOOK_TICKS = 10
 
 
-class HttpServer(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types for us
+class HttpServer(uvicorn.Server):
     """Serves an ASGI application at sockets that listen. `serve(sockets)` runs until `should_exit`."""
 
     def __init__(
@@ -30,7 +30,7 @@ class HttpServer(uvicorn.Server):  # type: ignore[misc]  # uvicorn has no types 
         keep_alive_s: int = 5,
         stop_s: int = 5,
     ) -> None:
-        """`certificate` and `key` name files of PEM.
+        """Take an application, and where TLS is served files of PEM.
 
         Raises:
             OSError: they cannot be read, or do not belong together.

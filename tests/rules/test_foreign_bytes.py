@@ -32,7 +32,7 @@ SERVERS = {
     "server/transport.py": "tests/fuzz/wire.py",
 }
 
-#: Bytes that whoever runs the program has written: its files, its options, its other processes.
+#: Bytes of the one who runs the program: its files, its options, its other processes.
 OWN = "own"
 #: Bytes of others that are decoded in a process with limits (registry/guarded_process.py).
 GUARDED = "guarded"

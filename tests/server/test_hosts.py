@@ -20,7 +20,7 @@ FOREIGN = ("evil.example:9644", "127.0.0.1.evil.example", "localhost.evil.exampl
 
 
 @pytest.mark.parametrize("host", KNOWN)
-def test_a_name_that_nobody_elsewhere_can_own_is_taken(host: str) -> None:
+def test_a_name_that_no_one_elsewhere_can_own_is_taken(host: str) -> None:
     assert is_of_this_network(host, "localhost")
 
 

@@ -13,9 +13,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.cli.client.decoding import records_between
 from ottla.cli.client.failures import NO_SUCH_TOPIC, code_of, failure
-from ottla.cli.client.fetched import At, Batches, Recreated, Trouble
+from ottla.cli.client.fetched import At, Batches, Recreated, Trouble, records_between
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.cli.client.topics import EARLIEST, list_offsets
 from ottla.cli.errors import CommandFailed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,6 @@ from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.numbers import INT64_MAX, number_in
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -28,6 +28,10 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
+#: Numbers of Python have no bound, those of the protocol have.
+INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
+INT64_MAX = 2**63 - 1
+_DIGITS = re.compile(r"-?[0-9]{1,19}")
 LATEST = -1
 EARLIEST = -2
 # DeleteRecords takes this offset for the high watermark: all committed records are deleted.
@@ -204,6 +208,12 @@ async def ask_leaders(
     _, code = await cluster.retry(ask)
     check(f"topic {name}", code)
     return dict(sorted(results.items()))
+
+
+def number_in(text: str, low: int, high: int) -> int | None:
+    """Return the number that a text is in ASCII digits, None if it is none or not within the bounds."""
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    return number if number is not None and low <= number <= high else None
 
 
 def time_ms(option: str, text: str) -> int:

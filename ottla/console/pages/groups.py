@@ -17,8 +17,8 @@ from ottla.cli.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.cli.client.group_resets import reset_targets
 from ottla.cli.client.groups import GroupDescription, kind_of
 from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.topics import INT32_MAX, INT64_MAX
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.numbers import INT32_MAX, INT64_MAX
 from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ottla.cli.client import decoding
-from ottla.cli.client.decoding import records_between
+from ottla.cli.client import fetched
+from ottla.cli.client.fetched import records_between
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
@@ -29,7 +29,7 @@ async def test_it_is_what_decoding_all_of_them_gives(first: int, end: int | None
 
 
 async def test_other_tasks_run_while_a_large_batch_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "SKIPPED_AT_ONCE", MANY // 20)
+    monkeypatch.setattr(fetched, "SKIPPED_AT_ONCE", MANY // 20)
     batch = batch_of(MANY)
     turns, done = 0, False
 

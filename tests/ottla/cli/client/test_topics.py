@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.client.topics import time_ms
+from ottla.cli.client.topics import INT64_MAX, number_in, time_ms
 from ottla.cli.default_node import is_of_another
 from ottla.cli.errors import CommandFailed
-from ottla.cli.numbers import INT64_MAX, number_in
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ def test_a_time_of_5_000_digits_is_refused() -> None:
         time_ms("--from", "@" + "9" * 5_000)
 
 
-def test_a_directory_that_another_one_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_another_one_made_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, link = tmp_path / "made", tmp_path / "link"
     made.mkdir()
     link.symlink_to(made)
