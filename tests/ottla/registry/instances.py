@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import pytest
 
-from ottla.registry.client import RegistryClient, RegistryFailed
+from ottla.registry.client import MEDIA_TYPE, RegistryClient, RegistryFailed
 from ottla.registry.rest.forwarding import FORWARDED
 from tests.ottla.conftest import ROOT
 
@@ -133,7 +133,8 @@ class Registries:
 def _leads(url: str) -> bool:
     body = json.dumps({"compatibility": "NONE"}).encode()
     try:
-        request = urllib.request.Request(f"{url}/config/probe", body, {FORWARDED: "true"}, method="PUT")
+        headers = {FORWARDED: "true", "Content-Type": MEDIA_TYPE}
+        request = urllib.request.Request(f"{url}/config/probe", body, headers, method="PUT")
         urllib.request.urlopen(request, timeout=60).close()
     except urllib.error.HTTPError as fault:
         assert json.loads(fault.read())["error_code"] // 100 == FOR_A_MOMENT
