@@ -164,7 +164,7 @@ async def test_what_is_for_a_topic_of_an_id_goes_to_no_other_of_its_name(pinned:
     await producer.start()
     brokers.topic_id = b"u" * 16
     if pinned:
-        with pytest.raises(CommandFailed, match="topic t as it was.*UNKNOWN_TOPIC_ID"):
+        with pytest.raises(CommandFailed, match=r"topic t as it was.*UNKNOWN_TOPIC_ID"):
             await send(producer, b"v")
         assert (len(brokers.received), producer.unacknowledged) == (1, [1])
     else:
