@@ -13,7 +13,7 @@ SERVER = re.compile(
     r"HttpServer|AdminServer|MachineAdmin|Server)|.*network\.listen"
 )
 DECODER = re.compile(
-    r"(json|pickle|marshal|tomllib)\.loads?|yaml\.\w*load\w*|fastavro\.(schemaless_)?reader|csv\.reader|"
+    r"(json|pickle|marshal|tomllib)\.loads?|json\.JSONDecoder|yaml\.\w*load\w*|fastavro\.(schemaless_)?reader|csv\.reader|"
     r".*\.(ParseFromString|FromString|MergeFromString)"
 )
 
@@ -63,9 +63,7 @@ DECODERS = {
     "ottla/registry/client.py": JSON_OF_OTHERS,
     "ottla/registry/decoder.py": GUARDED,
     "ottla/registry/election.py": JSON_OF_OTHERS,
-    "ottla/registry/formats/avro_schema.py": GUARDED,
-    "ottla/registry/formats/avro_text.py": GUARDED,
-    "ottla/registry/formats/json_schema.py": GUARDED,
+    "ottla/registry/formats/java_json.py": GUARDED,
     "ottla/registry/formats/proto_from_descriptor.py": GUARDED,
     "ottla/registry/formats/proto_pool.py": GUARDED,
     "ottla/registry/members.py": OWN,  # it is signed by an instance

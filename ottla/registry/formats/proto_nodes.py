@@ -68,7 +68,7 @@ class Package:
 
 @dataclass(slots=True)
 class Import:
-    """`kind` is "", public, weak or option."""
+    """An import, whose `kind` is "", public, weak or option."""
 
     name: str
     kind: str = ""
@@ -113,7 +113,7 @@ class OneOf:
 
 @dataclass(slots=True)
 class Reserved:
-    """Of a message or an enum. Names are words in editions, and strings before."""
+    """The reserved numbers and names of a message or an enum. Names are words in editions, and strings before."""
 
     ranges: list[Range]
     names: list[str]
@@ -134,7 +134,7 @@ class EnumValue:
 
 @dataclass(slots=True)
 class Enum:
-    """`visibility` is "", export or local (edition 2024); so of a message."""
+    """An enum, whose `visibility` is "", export or local (edition 2024), as that of a message."""
 
     name: str
     elements: list[Element] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Service:
 
 @dataclass(slots=True)
 class File:
-    """`syntax` is "", proto2 or proto3; a file with an `edition` has none."""
+    """A file, whose `syntax` is "", proto2 or proto3; a file with an `edition` has none."""
 
     syntax: str = ""
     edition: str = ""

@@ -24,7 +24,7 @@ _ESCAPED = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92
 
 
 class Token(NamedTuple):
-    """`kind` is word, int, float, string, sign or end."""
+    """A token, whose `kind` is word, int, float, string, sign or end."""
 
     kind: str
     text: str
