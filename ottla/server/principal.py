@@ -20,8 +20,8 @@ class Principal(NamedTuple):
 ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
-#: A backslash takes the next character as it is, $ refers to a group.
-REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+#: A backslash takes the next character as it is, $ refers to a group, by its number or its name.
+REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{([a-zA-Z][a-zA-Z0-9]*)\}", re.DOTALL)
 
 
 def expand(match: re.Match[str], replacement: str) -> str:
@@ -30,6 +30,10 @@ def expand(match: re.Match[str], replacement: str) -> str:
     def referred(reference: re.Match[str]) -> str:
         if reference[1] is not None:
             return reference[1]
+        if reference[3] is not None:
+            if reference[3] not in match.re.groupindex:
+                raise ValueError(f"no group of the pattern has the name {reference[3]}")
+            return match[reference[3]] or ""
         # A reference has as many digits as there are groups; further digits are text.
         digits = reference[2]
         for end in range(len(digits), 0, -1):

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ottla.server.config.key import ConfigError
+from ottla.server.java_pattern import check_length, compiled
 from ottla.server.principal import expand
 
 
@@ -209,10 +210,10 @@ def _rule(text: str) -> KerberosRule:
         raise _invalid(text, f"Invalid rule: {text}")
     components, form, match, source, target, repeat, case = found.groups()
     try:
-        compiled = [None if pattern is None else re.compile(pattern) for pattern in (match, source)]
-    except re.error as error:
+        patterns = [None if pattern is None else compiled(pattern) for pattern in (match, source)]
+    except ValueError as error:
         raise _invalid(text, f"Invalid pattern: {error}") from None
-    return KerberosRule(int(components), form, compiled[0], compiled[1], target or "", repeat is not None, case)
+    return KerberosRule(int(components), form, patterns[0], patterns[1], target or "", repeat is not None, case)
 
 
 def _invalid(text: str, why: str) -> ConfigError:
@@ -246,6 +247,7 @@ def _apply(rule: KerberosRule, parts: Sequence[str]) -> str | None:
     if len(parts) - 1 != rule.components:
         return None
     name = _PARAMETER.sub(lambda parameter: _part(rule.format, parts, parameter[1]), rule.format)
+    check_length(name, LOCAL_RULES)
     if rule.match is not None and rule.match.fullmatch(name) is None:
         return None
     if rule.source is not None:

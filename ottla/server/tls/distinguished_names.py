@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.server.config.key import ConfigError
+from ottla.server.java_pattern import check_length, compiled
 from ottla.server.principal import expand
 
 KEYWORDS = {
@@ -129,8 +130,8 @@ def read_rules(text: str) -> tuple[MappingRule, ...]:
 
 def _rule(text: str, pattern: str, replacement: str, case: str) -> MappingRule:
     try:
-        return MappingRule(re.compile(pattern), replacement, case)
-    except re.error as error:
+        return MappingRule(compiled(pattern), replacement, case)
+    except ValueError as error:
         raise _invalid(text, f"Invalid pattern {pattern}: {error}") from None
 
 
@@ -139,8 +140,10 @@ def _invalid(text: str, why: str) -> ConfigError:
 
 
 def mapped_name(rules: Sequence[MappingRule], name: str) -> str:
-    """Returns the mapped name. Raises ValueError if no rule matches; the client is then rejected."""
+    """Returns the mapped name. Raises ValueError if no rule matches, or the name is too long; the client is then rejected."""
     for rule in rules:
+        if rule.pattern is not None:
+            check_length(name, NAME)
         mapped = rule.apply(name)
         if mapped is not None:
             return mapped
