@@ -116,7 +116,7 @@ def test_a_replacement_refers_to_a_group_by_number_or_name(replacement: str, nam
     assert distinguished_names.mapped_name(rules, "CN=alice,O=x") == name
 
 
-def test_a_replacement_by_a_name_that_no_group_has_lets_nobody_in() -> None:
+def test_a_replacement_by_a_name_that_no_group_has_lets_no_client_in() -> None:
     with pytest.raises(ValueError, match="no group of the pattern has the name who"):
         distinguished_names.mapped_name(distinguished_names.read_rules("RULE:CN=(.*)/${who}/"), "CN=a")
 
