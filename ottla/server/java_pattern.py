@@ -28,7 +28,7 @@ _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
 #: Outside of a set, and inside.
 _ANYWHERE = {each: f"\\{each}" for each in "dDwWsS"}
 _IN_TEXT = _ANYWHERE | {
-    "b": r"\b", "B": r"\B", "A": r"\A", "z": r"\Z", "Z": _END, "h": f"[{_BLANKS}]", "H": f"[^{_BLANKS}]", "v": f"[{_VERTICAL}]",
+    "b": r"(?u:\b)", "B": r"(?u:\B)", "A": r"\A", "z": r"\Z", "Z": _END, "h": f"[{_BLANKS}]", "H": f"[^{_BLANKS}]", "v": f"[{_VERTICAL}]",
     "V": f"[^{_VERTICAL}]", "R": rf"(?:\r\n|[{_VERTICAL}])",
 }  # fmt: skip
 _IN_SET = _ANYWHERE | {"h": _BLANKS, "v": _VERTICAL}

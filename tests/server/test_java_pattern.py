@@ -27,6 +27,8 @@ JAVA = [
     (r"CN=(\d+)", "CN=78", True, "<78>"),
     (r"\s+", "a\u00a0b", False, "a\u00a0b"),
     (r"(\w+)\s(\w+)", "a b", True, "<a>"),
+    (r"CN=(\S+?)\b.*", "CN=Jürgen", True, "<Jürgen>"),
+    (r"\b\w+\b", "éa", False, "éa"),
     (r"\w+", "éü", False, "éü"),
     (r"(?i)É", "é", False, "é"),
     (r"CN=(?i)AL(ice)", "CN=alice", True, "<ice>"),
