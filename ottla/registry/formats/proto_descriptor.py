@@ -55,7 +55,6 @@ LABELS = {
     "repeated": FieldProto.LABEL_REPEATED,
 }
 EDITIONS = {"2023": descriptor_pb2.EDITION_2023, "2024": descriptor_pb2.EDITION_2024}
-_GROUP = FieldProto.TYPE_GROUP
 #: The file that a schema is in a pool.
 DEFAULT_NAME = "default"
 
@@ -249,19 +248,15 @@ def sorted_descriptor(made: descriptor_pb2.FileDescriptorProto) -> descriptor_pb
         row.oneof_decl.sort(key=lambda each: each.name)
         row.field.sort(key=_place)
         row.extension.sort(key=_place)
-        # Entries of maps and messages of groups are made with their fields. The order of other messages is that of indexes in values.
-        made_by_fields = {
-            each.type_name.rpartition(".")[2] for each in (*row.field, *row.extension) if each.type == _GROUP
-        }
-        made_by_fields |= {each.name for each in row.nested_type if each.options.map_entry}
-        names = {each.name: each.name if each.name in made_by_fields else "" for each in row.nested_type}
-        row.nested_type.sort(key=lambda each, names=names: names[each.name])
+        # Entries of maps are made with their fields. The order of other messages is that of indexes in values.
+        row.nested_type.sort(key=lambda each: each.name if each.options.map_entry else "")
         row.extension_range.sort(key=lambda each: each.start)
         _sort_reserved(row)
         enums += row.enum_type
         waiting += row.nested_type
     for enum in enums:
-        enum.value.sort(key=lambda each: (each.number, each.name))
+        first = enum.value[0].name if enum.value else ""
+        enum.value.sort(key=lambda each, first=first: (each.name != first, each.number, each.name))
         _sort_reserved(enum)
     return copy
 

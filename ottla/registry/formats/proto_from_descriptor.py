@@ -32,7 +32,7 @@ from ottla.registry.formats.proto_nodes import (
     Reserved,
     Service,
 )
-from ottla.registry.formats.proto_options import default_node, option_nodes
+from ottla.registry.formats.proto_options import default_node, json_name, option_nodes
 
 SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 LABEL_NAMES = {number: name for name, number in LABELS.items()}
@@ -74,9 +74,10 @@ class _Reader:
         elements += [Import(name, "option") for name in made.option_dependency]
         elements += option_nodes(made.options)
         groups = _groups(made.extension, made.message_type)
-        elements += [self._message(row) for row in made.message_type if row.name not in groups]
-        elements += [_enum(row) for row in made.enum_type]
         elements += self._extensions(made.extension, groups)
+        elements += [self._message(row) for row in made.message_type if row.name not in groups]
+        _as_declared(elements, made.message_type)
+        elements += [_enum(row) for row in made.enum_type]
         elements += [_service(row) for row in made.service]
         if made.syntax == "editions":
             return File("", EDITION_NAMES[made.edition], elements)
@@ -109,8 +110,9 @@ class _Reader:
         elements += [
             self._message(row) for row in made.nested_type if row.name not in entries and row.name not in groups
         ]
-        elements += [_enum(row) for row in made.enum_type]
-        return elements + self._extensions(made.extension, groups)
+        elements += self._extensions(made.extension, groups)
+        _as_declared(elements, made.nested_type)
+        return elements + [_enum(row) for row in made.enum_type]
 
     def _field(self, made: Any, groups: dict[str, Any], *, labelled: bool = True) -> Field | Group:
         label = LABEL_NAMES[made.label] if labelled and self._has_label(made) else ""
@@ -128,7 +130,7 @@ class _Reader:
         options = option_nodes(made.options)
         if made.HasField("default_value"):
             options.append(Option("default", default_node(SCALAR_NAMES.get(made.type, ""), made.default_value)))
-        if made.HasField("json_name") and made.json_name != _json_name(made.name) and not made.extendee:
+        if made.HasField("json_name") and made.json_name != json_name(made.name) and not made.extendee:
             options.append(Option("json_name", made.json_name.encode()))
         return options
 
@@ -149,10 +151,16 @@ def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
     return {row.name: row for row in messages if row.name in names}
 
 
-def _json_name(name: str) -> str:
-    """Return the name that a field has in JSON if none is said."""
-    head, *rest = name.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+def _as_declared(elements: list[Element], messages: Sequence[Any]) -> None:
+    """Put what declares messages, fields that are groups too, into the order of the messages."""
+    places = {row.name: index for index, row in enumerate(messages)}
+
+    def place(element: Element) -> int:
+        if isinstance(element, OneOf | Extension):
+            return max(map(place, element.elements), default=-1)
+        return places[element.name] if isinstance(element, Message | Group) else -1
+
+    elements.sort(key=place)
 
 
 def _type_of(field: Any) -> str:

@@ -6,6 +6,7 @@ another file: a `Number` keeps its digits, a string is the bytes that its litera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,8 +36,14 @@ class Number(NamedTuple):
     def value(self) -> int | float:
         digits = self.text.removeprefix("-")
         sign = -1 if digits != self.text else 1
-        is_integer = digits.isdecimal() or digits[:2] in ("0x", "0X")
+        # An integer in decimal that has more than 64 bits is one of type double.
+        is_integer = len(digits) <= 20 if digits.isdecimal() else digits[:2] in ("0x", "0X")
         return sign * (integer(digits) if is_integer else float(digits))
+
+    @property
+    def real(self) -> float:
+        """The value as a field of type double has it, with the sign of zero."""
+        return math.copysign(self.value, -1 if self.text.startswith("-") else 1)
 
 
 class Identifier(NamedTuple):

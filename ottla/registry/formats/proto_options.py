@@ -6,6 +6,8 @@ extension's definition, and is in the text only.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -111,7 +113,7 @@ def default_text(kind: str, value: Value) -> str:
             made = str(number)
     elif kind in ("float", "double"):
         if isinstance(value, Number):
-            made = _float_text(float(value.value))
+            made = _float_text(value.real, is_float=kind == "float")
         elif isinstance(value, Identifier) and value.name in _FLOATS:
             made = value.name.replace("-nan", "nan")
     elif kind == "string":
@@ -137,6 +139,12 @@ def string_of(option: Option) -> str:
     return made
 
 
+def json_name(name: str) -> str:
+    """Return the name that a field has in JSON if none is said."""
+    head, *rest = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
 def _decoded(value: Value) -> str | None:
     try:
         return value.decode() if isinstance(value, bytes) else None
@@ -144,9 +152,23 @@ def _decoded(value: Value) -> str | None:
         return None
 
 
-def _float_text(value: float) -> str:
-    text = f"{value:.15g}"  # as protoc: 17 digits only where 15 are another number
-    return text if float(text) == value else f"{value:.17g}"
+def _float_text(value: float, *, is_float: bool) -> str:
+    """Return a number as protoc writes it: with few digits where they are read as the same number."""
+    if not is_float:
+        text = f"{value:.15g}"
+        return text if float(text) == value else f"{value:.17g}"
+    value = _as_float(value)
+    text = f"{value:.6g}"
+    return text if _as_float(float(text)) == value else f"{value:.9g}"
+
+
+def _as_float(value: float) -> float:
+    """Return the nearest number of 32 bits."""
+    try:
+        (made,) = struct.unpack("f", struct.pack("f", value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return float(made)
 
 
 def _c_escaped(byte: int) -> str:

@@ -34,7 +34,7 @@ from ottla.registry.formats.proto_nodes import (
 from ottla.registry.formats.proto_reader import Reader
 
 #: Messages within messages, as in protoc.
-DEPTH_MAX = 32
+DEPTH_MAX = 31
 EDITIONS = ("2023", "2024")
 LABELS = ("optional", "required", "repeated")
 MAX = -1  # stands for `max` until it is known where the range is
@@ -233,11 +233,9 @@ class _Parser(Reader):
     # -- Enums and services --------------------------------------------------------------------------------------------
 
     def _enum_element(self) -> Element:
-        if self._sees("option") and self._tokens[self._at + 1].text != "=":
-            self._expect("option")
+        if self._take("option"):
             return self._option()
-        if self._sees("reserved") and self._tokens[self._at + 1].text != "=":
-            self._expect("reserved")
+        if self._take("reserved"):
             return self._reserved(signed=True)
         name = self._word()
         self._expect("=")

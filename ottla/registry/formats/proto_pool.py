@@ -107,7 +107,7 @@ def make_pool(
                 raise InvalidSchema(f"No dependency found for '{name}'")
             add(needed)
         try:
-            pool.Add(row)
+            pool.Add(_with_any_json_names(row))
             pool.FindFileByName(row.name)
         except (TypeError, KeyError, ValueError) as fault:
             raise InvalidSchema(_reason(fault)) from None
@@ -118,6 +118,18 @@ def make_pool(
     except RecursionError:
         raise InvalidSchema("the imports are nested too deeply") from None
     return pool
+
+
+def _with_any_json_names(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
+    """Return a file with an option by which the library takes fields whose names in JSON are the same: proto_rules knows when."""
+    made = descriptor_pb2.FileDescriptorProto()
+    made.CopyFrom(file)
+    waiting = list(made.message_type)
+    while waiting:
+        row = waiting.pop()
+        row.options.deprecated_legacy_json_field_conflicts = True
+        waiting += row.nested_type
+    return made
 
 
 def _reason(fault: Exception) -> str:

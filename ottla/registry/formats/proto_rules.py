@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from google.protobuf import descriptor_pb2
 
 from ottla.registry.formats.parsed import InvalidSchema
-from ottla.registry.formats.proto_nodes import TAG_MAX
+from ottla.registry.formats.proto_nodes import (
+    TAG_MAX,
+    Element,
+    Extension,
+    Field,
+    File,
+    Group,
+    Identifier,
+    Literal,
+    MapField,
+    Message,
+    OneOf,
+    Option,
+    of_kind,
+)
+from ottla.registry.formats.proto_options import OF_THE_FIELD, json_name, string_of
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
+FieldOptions = descriptor_pb2.FieldOptions
 #: Numbers that the library's own implementation has for itself.
 OWN_NUMBERS = range(19_000, 20_000)
 #: What an extension of proto3 may extend: custom options, by the messages of descriptor.proto.
@@ -19,6 +36,99 @@ OPTIONS = frozenset(
     f".google.protobuf.{name}Options"
     for name in ("File", "Message", "Field", "Oneof", "ExtensionRange", "Enum", "EnumValue", "Service", "Method")
 )
+_LEGACY = Identifier("LEGACY_BEST_EFFORT")
+_MESSAGES = (FieldProto.TYPE_MESSAGE, FieldProto.TYPE_GROUP)
+_NOT_PACKED = (*_MESSAGES, FieldProto.TYPE_STRING, FieldProto.TYPE_BYTES)
+_64_BITS = (
+    FieldProto.TYPE_INT64,
+    FieldProto.TYPE_UINT64,
+    FieldProto.TYPE_SINT64,
+    FieldProto.TYPE_FIXED64,
+    FieldProto.TYPE_SFIXED64,
+)
+
+
+# -- What only the text shows ------------------------------------------------------------------------------------------
+
+
+def check_file(file: File) -> None:
+    """Check the rules that a descriptor has no trace of.
+
+    Raises:
+        InvalidSchema: a label is missing or has no place, or something is said twice.
+    """
+    for name in _twice(file.imports):
+        raise InvalidSchema(f'Import "{name}" was listed twice.')
+    waiting: list[Element] = [*file.elements]
+    is_legacy = (not file.edition and file.syntax != "proto3") or _has_legacy_names(file.elements)
+    while waiting:
+        row = waiting.pop()
+        if isinstance(row, Message | Group | Extension):
+            for field in of_kind(row.elements, Field, Group):
+                _check_label(file, field)
+        if isinstance(row, Message | Group | Extension | OneOf):
+            for field in of_kind(row.elements, Field, MapField, Group):
+                _check_pseudo_options(field, isinstance(row, Extension))
+            waiting += row.elements
+            _check_json_names(row, may_be_same=is_legacy)
+        if isinstance(row, Message | Group) and any(each.name == "map_entry" for each in of_kind(row.elements, Option)):
+            raise InvalidSchema("map_entry should not be set explicitly. Use map<KeyType, ValueType> instead.")
+        if isinstance(row, Group) and file.syntax == "proto3":
+            raise InvalidSchema("Groups are not supported in proto3 syntax.")
+
+
+def _check_json_names(message: Message | Group | Extension | OneOf, *, may_be_same: bool) -> None:
+    """Check that no two fields have one name in JSON. In proto2 only names that were written count."""
+    oneofs = [row.elements for row in of_kind(message.elements, OneOf)]
+    fields = [row for part in (message.elements, *oneofs) for row in of_kind(part, Field, MapField, Group)]
+    written = {row.name: string_of(option) for row in fields for option in row.options if option.name == "json_name"}
+    names = [list(written.values())]
+    if not may_be_same and not _has_legacy_names(message.elements) and not isinstance(message, Extension):
+        usual = {row.name: json_name(row.name) for row in fields}
+        names = [list(usual.values()), list({**usual, **written}.values())]
+    for name in (name for rows in names for name in _twice(rows)):
+        raise InvalidSchema(f'The JSON name "{name}" belongs to two fields.')
+
+
+def _has_legacy_names(elements: Sequence[Element]) -> bool:
+    """Whether an option of a file or a message says that names in JSON need not differ."""
+    return any(
+        (row.name, row.value)
+        in (
+            ("deprecated_legacy_json_field_conflicts", Identifier("true")),
+            ("features.json_format", _LEGACY),
+        )
+        or (row.name == "features" and isinstance(row.value, Literal) and ("json_format", _LEGACY) in row.value.fields)
+        for row in of_kind(elements, Option)
+    )
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _check_label(file: File, field: Field | Group) -> None:
+    if file.edition:
+        if field.label == "required":
+            raise InvalidSchema('Label "required" is not supported in editions, use features.field_presence.')
+    elif not field.label and file.syntax != "proto3":
+        raise InvalidSchema(f'field {field.name}: Expected "required", "optional", or "repeated".')
+
+
+def _check_pseudo_options(field: Field | MapField | Group, is_extension: bool) -> None:
+    for name in OF_THE_FIELD:
+        rows = [row for row in field.options if row.name == name]
+        if len(rows) > 1:
+            raise InvalidSchema(f'Already set option "{name}".')
+        if rows and name == "json_name":
+            if is_extension:
+                raise InvalidSchema("option json_name is not allowed on extension fields.")
+            text = string_of(rows[0])
+            if "\0" in text or (text.startswith("[") and text.endswith("]")):
+                raise InvalidSchema(f'The custom JSON name of field "{field.name}" is invalid.')
+
+
+# -- What descriptors show ---------------------------------------------------------------------------------------------
 
 
 def check_descriptor(made: descriptor_pb2.FileDescriptorProto) -> None:
@@ -28,14 +138,17 @@ def check_descriptor(made: descriptor_pb2.FileDescriptorProto) -> None:
         InvalidSchema: a number or a name is used that is reserved, or the syntax does not have what the file has.
     """
     is_proto3 = made.syntax == "proto3"
-    for message in _messages(made.message_type):
+    messages = list(_messages(made.message_type))
+    for message in messages:
         _check_message(message, is_proto3=is_proto3)
-    for enum in _enums(made):
+    for enum in (*made.enum_type, *(row for each in messages for row in each.enum_type)):
         _check_enum(enum)
-    if is_proto3:
-        for extension in (*made.extension, *(row for each in _messages(made.message_type) for row in each.extension)):
-            if extension.extendee not in OPTIONS:
-                raise InvalidSchema("Extensions in proto3 are only allowed for defining options.")
+    for extension in (*made.extension, *(row for each in messages for row in each.extension)):
+        _check_field(extension)
+        if extension.label == FieldProto.LABEL_REQUIRED:
+            raise InvalidSchema(f"The extension {extension.name} cannot be required.")
+        if is_proto3 and extension.extendee not in OPTIONS:
+            raise InvalidSchema("Extensions in proto3 are only allowed for defining options.")
 
 
 def _messages(rows: Iterable[Any]) -> Iterator[Any]:
@@ -46,23 +159,15 @@ def _messages(rows: Iterable[Any]) -> Iterator[Any]:
         waiting += row.nested_type
 
 
-def _enums(made: descriptor_pb2.FileDescriptorProto) -> Iterator[Any]:
-    yield from made.enum_type
-    for message in _messages(made.message_type):
-        yield from message.enum_type
-
-
 def _check_message(made: Any, *, is_proto3: bool) -> None:
     if is_proto3 and made.extension_range:
         raise InvalidSchema("Extension ranges are not allowed in proto3.")
+    if is_proto3 and made.options.message_set_wire_format:
+        raise InvalidSchema("MessageSet is not supported in proto3.")
     reserved = [range(row.start, row.end) for row in made.reserved_range]
     taken = [range(row.start, row.end) for row in made.extension_range]
     for field in made.field:
-        if field.number in OWN_NUMBERS:
-            last = OWN_NUMBERS.stop - 1
-            raise InvalidSchema(
-                f"Field numbers {OWN_NUMBERS.start} through {last} are reserved for the protobuf library."
-            )
+        _check_field(field)
         if field.number > TAG_MAX:
             raise InvalidSchema(f"Field numbers cannot be greater than {TAG_MAX}.")
         if any(field.number in row for row in reserved):
@@ -74,10 +179,29 @@ def _check_message(made: Any, *, is_proto3: bool) -> None:
     _check_apart([*reserved, *taken], made.name)
 
 
+def _check_field(made: Any) -> None:
+    """Check a field or an extension: its number, and options that belong to fields of other types."""
+    if made.number in OWN_NUMBERS:
+        last = OWN_NUMBERS.stop - 1
+        raise InvalidSchema(f"Field numbers {OWN_NUMBERS.start} through {last} are reserved for the protobuf library.")
+    is_repeated = made.label == FieldProto.LABEL_REPEATED
+    if is_repeated and made.HasField("default_value"):
+        raise InvalidSchema("Repeated fields can't have default values.")
+    options = made.options
+    if options.packed and (not is_repeated or made.type in _NOT_PACKED):
+        raise InvalidSchema("[packed = true] can only be specified for repeated primitive fields.")
+    if (options.lazy or options.unverified_lazy) and made.type not in _MESSAGES:
+        raise InvalidSchema("[lazy = true] can only be specified for submessage fields.")
+    if options.jstype != FieldOptions.JS_NORMAL and made.type not in _64_BITS:
+        raise InvalidSchema("jstype is only allowed on int64, uint64, sint64, fixed64 or sfixed64 fields.")
+
+
 def _check_enum(made: Any) -> None:
     names: dict[int, str] = {}
+    has_aliases = False
     for value in made.value:
         other = names.setdefault(value.number, value.name)
+        has_aliases = has_aliases or other != value.name
         if other != value.name and not made.options.allow_alias:
             raise InvalidSchema(
                 f'"{value.name}" uses the same enum value as "{other}". If this is intended, set '
@@ -87,7 +211,37 @@ def _check_enum(made: Any) -> None:
             raise InvalidSchema(f'Enum value "{value.name}" uses reserved number {value.number}.')
         if value.name in made.reserved_name:
             raise InvalidSchema(f'Enum value "{value.name}" is reserved.')
+    if made.options.HasField("allow_alias") and not has_aliases:
+        raise InvalidSchema(f'"{made.name}" sets allow_alias, and none of its values share a number.')
+    _check_value_names(made)
     _check_apart([range(row.start, row.end + 1) for row in made.reserved_range], made.name)
+
+
+def _check_value_names(made: Any) -> None:
+    """Check that names of values differ in languages in which they have no prefix and another case."""
+    found: dict[str, Any] = {}
+    for value in made.value:
+        short = _without_prefix(made.name, value.name)
+        other = found.setdefault("".join(part.capitalize() for part in short.split("_")), value)
+        if other.number != value.number:
+            raise InvalidSchema(
+                f"Enum name {value.name} has the same name as {other.name} if you ignore case and strip out the enum "
+                "name prefix (if any)."
+            )
+
+
+def _without_prefix(enum: str, value: str) -> str:
+    """Return the name of a value without that of its enum, whatever its case and underscores."""
+    left = enum.replace("_", "").lower()
+    at = 0
+    while left and at < len(value):
+        if value[at] != "_":
+            if value[at].lower() != left[0]:
+                return value
+            left = left[1:]
+        at += 1
+    rest = value[at:].lstrip("_")
+    return value if left or not rest else rest
 
 
 def _check_apart(ranges: list[range], name: str) -> None:

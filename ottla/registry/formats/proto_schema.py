@@ -53,6 +53,7 @@ class ProtobufSchema:
         return [row.text for row in found if row.kind not in proto_compatibility.COMPATIBLE]
 
     def check(self) -> None:
+        proto_rules.check_file(self.file)
         made = self.descriptor()
         proto_rules.check_descriptor(made)
         for text in (self.canonical, self.normalized()):
@@ -76,7 +77,7 @@ class ProtobufSchema:
         """Return the descriptor with all types resolved."""
         made = descriptor_pb2.FileDescriptorProto()
         self.pool().FindFileByName(DEFAULT_NAME).CopyToProto(made)
-        _keep_defaults(made, to_descriptor(self.file, DEFAULT_NAME))
+        _keep_written(made, to_descriptor(self.file, DEFAULT_NAME))
         return made
 
     def _built_in(self) -> dict[str, File]:
@@ -92,14 +93,18 @@ class ProtobufSchema:
         return found
 
 
-def _keep_defaults(made: Any, written: Any) -> None:
-    """Set the defaults as protoc writes them: the library gives 9.9999999999999995e-08 for 1e-07."""
+def _keep_written(made: Any, written: Any) -> None:
+    """Set defaults as protoc writes them, where the library gives 9.9999999999999995e-08 for 1e-07, and options as they were."""
     waiting = [(made, written)]
     while waiting:
         resolved, source = waiting.pop()
         is_file = isinstance(resolved, descriptor_pb2.FileDescriptorProto)
         rows = list(zip(resolved.extension, source.extension, strict=True))
         if not is_file:
+            if source.HasField("options"):
+                resolved.options.CopyFrom(source.options)
+            else:
+                resolved.ClearField("options")
             rows += zip(resolved.field, source.field, strict=True)
         for field, given in rows:
             if given.HasField("default_value"):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ottla.registry.formats.proto_descriptor import SCALARS
 from ottla.registry.formats.proto_nodes import (
     ENUM_MAX,
     TAG_MAX,
@@ -62,8 +63,7 @@ class Printer:
             self._head(file),
             "".join(dict.fromkeys(imports) if self._resolve else imports),
             self._options(elements),
-            self._types(elements),
-            self._extensions(elements),
+            *self._types_and_extensions(elements),
             "".join(map(self._service, of_kind(elements, Service))),
         ]
         return "\n".join(block for block in blocks if block)
@@ -87,6 +87,10 @@ class Printer:
     def _name(self, name: str) -> str:
         return self._resolve(self._scope, name) if self._resolve else name
 
+    def _type(self, name: str) -> str:
+        # A message may have the name of a scalar, which fields cannot say.
+        return name if name in SCALARS else self._name(name)
+
     def _types(self, elements: Sequence[Element]) -> str:
         messages = map(self._message, of_kind(elements, Message))
         return "".join(messages) + "".join(map(self._enum, of_kind(elements, Enum)))
@@ -100,23 +104,45 @@ class Printer:
         self._scope = (*self._scope, name)
         largest = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
         fields = self._ordered(of_kind(elements, Field, MapField), key=lambda row: row.number)
-        oneofs = self._ordered(of_kind(elements, OneOf), key=lambda row: min(part.number for part in _members(row)))
-        groups = self._ordered(of_kind(elements, Group), key=lambda row: row.number)
         blocks = [
             self._reserved(elements, largest),
             self._options(elements),
             "".join(map(self._field, fields)),
-            "".join(map(self._oneof, oneofs)),
-            "".join(map(self._group, groups)),
-            self._extension_ranges(of_kind(elements, ExtensionRange), largest),
-            self._extensions(elements),
-            self._types(elements),
         ]
+        ranges = self._extension_ranges(of_kind(elements, ExtensionRange), largest)
+        if _has_groups(elements):
+            blocks += [ranges, *self._in_order(elements)]
+        else:
+            oneofs = self._ordered(of_kind(elements, OneOf), key=_first_number)
+            blocks += ["".join(map(self._oneof, oneofs)), ranges, self._extensions(elements), self._types(elements)]
         self._scope = self._scope[:-1]
         return blocks
 
+    def _types_and_extensions(self, elements: Sequence[Element]) -> list[str]:
+        """Return the blocks of a file's messages, enums and extensions."""
+        if _has_groups(elements):
+            return self._in_order(elements)
+        return [self._types(elements), self._extensions(elements)]
+
+    def _in_order(self, elements: Sequence[Element]) -> list[str]:
+        """Return what declares messages in its order: a value names its message by its place among messages and groups."""
+        blocks = []
+        for row in elements:
+            match row:
+                case Message():
+                    blocks.append(self._message(row))
+                case Group():
+                    blocks.append(self._group(row))
+                case OneOf():
+                    blocks.append(self._oneof(row))
+                case Extension():
+                    blocks.append(self._extension(self._name(row.type_name), row.elements))
+        return [*blocks, "".join(map(self._enum, of_kind(elements, Enum)))]
+
     def _enum(self, enum: Enum) -> str:
-        values = self._ordered(of_kind(enum.elements, EnumValue), key=lambda row: (row.number, row.name))
+        values = of_kind(enum.elements, EnumValue)
+        # The first one stays the first: it is the default of fields.
+        values[1:] = self._ordered(values[1:], key=lambda row: (row.number, row.name))
         rows = [f"{row.name} = {row.number}{self._in_brackets(row.options)};\n" for row in values]
         visibility = f"{enum.visibility} " if enum.visibility else ""
         block = self._reserved(enum.elements, ENUM_MAX) + self._options(enum.elements) + "".join(rows)
@@ -124,14 +150,14 @@ class Printer:
 
     def _field(self, field: Field | MapField) -> str:
         if isinstance(field, MapField):
-            kind = f"map<{field.key_type}, {self._name(field.value_type)}>"
+            kind = f"map<{field.key_type}, {self._type(field.value_type)}>"
         else:
-            kind = _label(field.label) + self._name(field.type)
+            kind = _label(field.label) + self._type(field.type)
         return f"{kind} {field.name} = {field.number}{self._in_brackets(_special_last(field.options))};\n"
 
     def _oneof(self, oneof: OneOf) -> str:
         rows = self._ordered(of_kind(oneof.elements, Field), key=lambda row: row.number)
-        groups = self._ordered(of_kind(oneof.elements, Group), key=lambda row: row.number)
+        groups = of_kind(oneof.elements, Group)
         blocks = [
             self._options(oneof.elements),
             "".join(map(self._field, rows)),
@@ -154,7 +180,7 @@ class Printer:
 
     def _extension(self, name: str, elements: Sequence[Element]) -> str:
         fields = self._ordered(of_kind(elements, Field), key=lambda row: row.number)
-        groups = self._ordered(of_kind(elements, Group), key=lambda row: row.number)
+        groups = of_kind(elements, Group)
         return _braces(f"extend {name}", ["".join(map(self._field, fields)), "".join(map(self._group, groups))])
 
     def _service(self, service: Service) -> str:
@@ -211,7 +237,7 @@ class Printer:
         if isinstance(value, bytes):
             return quoted(value)
         if isinstance(value, Number):
-            return number_text(value.value) if self._resolve else value.text
+            return number_text(value) if self._resolve else value.text
         if isinstance(value, Identifier):
             return value.name
         if isinstance(value, list):
@@ -234,9 +260,14 @@ def _joined(literal: Literal) -> list[tuple[str, Any]]:
     return list(found.items())
 
 
-def number_text(value: int | float) -> str:
+def number_text(number: Number) -> str:
     """Return a number in the shortest form that is read as the same one."""
-    if isinstance(value, int) or not math.isfinite(value):
+    value = number.value
+    if not math.isfinite(value):  # 1e400 has no other form
+        return number.text
+    if value == 0:
+        return "-0" if number.text.startswith("-") else "0"
+    if isinstance(value, int):
         return str(value)
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
@@ -257,8 +288,16 @@ def _label(label: str) -> str:
     return f"{label} " if label else ""
 
 
-def _members(oneof: OneOf) -> list[Any]:
-    return of_kind(oneof.elements, Field, Group)
+def _first_number(oneof: OneOf) -> int:
+    return int(min(row.number for row in of_kind(oneof.elements, Field, Group)))
+
+
+def _has_groups(elements: Sequence[Element]) -> bool:
+    """Whether a field, also of a oneof or an extension here, is a group, which declares a message with it."""
+    return any(
+        isinstance(row, Group) or (isinstance(row, OneOf | Extension) and of_kind(row.elements, Group))
+        for row in elements
+    )
 
 
 def _listed(rows: Sequence[str]) -> str:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from ottla.registry.formats.parsed import InvalidSchema
 
 _PATTERN = re.compile(
-    r"""(?P<blank>[ \t\n\r\v\f]+|//[^\n]*|/\*(?s:.*?)\*/)
+    r"""(?P<blank>[ \t\n\r\v\f]+|//[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/)
     |(?P<word>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<float>(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+    |(?P<float>(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?:0|[1-9][0-9]*)[eE][+-]?[0-9]+)
     |(?P<int>0[xX][0-9a-fA-F]+|0[0-7]+(?![0-9])|[1-9][0-9]*|0(?![0-9xX]))
     |(?P<string>"(?:[^"\\\n\0]|\\[^\n\0])*"|'(?:[^'\\\n\0]|\\[^\n\0])*')
     |(?P<sign>[{}\[\]()<>=;,.:/+-])""",
@@ -60,7 +60,7 @@ def _end(token: Token) -> int:
 
 def _what_is_wrong(text: str, at: int) -> str:
     if text.startswith("/*", at):
-        return "the comment has no end"
+        return "the comment has no end, or another one within it"
     if text[at] in "\"'":
         return "the string has no end in its line"
     return "wrong number" if text[at].isdigit() else f"unexpected character {text[at]!r}"
@@ -108,7 +108,15 @@ def unescaped(literal: str) -> bytes:
                 raise ValueError(f"no character has the number {code:#x}")
             made += chr(code).encode("utf-8", "surrogatepass")
         at = match.end()
-    return bytes(made + literal[at:end].encode("utf-8", "surrogatepass"))
+    return _PAIR.sub(_paired, bytes(made + literal[at:end].encode("utf-8", "surrogatepass")))
+
+
+#: Two halves of a character, as \\ud83d\\ude00 has them.
+_PAIR = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
+
+
+def _paired(match: re.Match[bytes]) -> bytes:
+    return match.group().decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16").encode()
 
 
 #: What Confluent's registry prints with an escape.

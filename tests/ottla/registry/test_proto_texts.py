@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from google.api import http_pb2
 from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from ottla.registry.client import PROTOBUF
 from ottla.registry.decisions import Asked
 from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_descriptor import sorted_descriptor
+from ottla.registry.formats.proto_parser import parse_proto
 from ottla.registry.formats.proto_schema import ProtobufSchema
 from ottla.registry.formats.proto_text import Printer
 from ottla.registry.registry_state import State
@@ -28,7 +32,7 @@ from tests.effort import seeds
 TEXTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data/protoc.json").read_text())
 VALID = [row for row in TEXTS if row["descriptor"]]
 #: protoc leaves options of a range of extensions out of what it writes (RETENTION_SOURCE).
-NOT_WRITTEN = ("extension-declaration",)
+NOT_WRITTEN = ("extension-declaration", "ext-range-options", "ext-decl-ok")
 
 
 def by_name(row: dict[str, Any]) -> str:
@@ -75,23 +79,23 @@ def test_a_text_that_protoc_refuses_is_refused(row: dict[str, Any]) -> None:
         ProtobufSchema(row["text"], {}).check()
 
 
-def check_kept(text: str) -> None:
+def check_kept(text: str, needed: Mapping[str, str] = MappingProxyType({})) -> None:
     """What is printed is accepted, means the same, prints the same, and is the same schema of the registry."""
-    schema = ProtobufSchema(text, {})
+    schema = ProtobufSchema(text, needed)
     schema.check()
     made = schema.descriptor()
     for printed in (schema.canonical, schema.normalized()):
-        again = ProtobufSchema(printed, {})
+        again = ProtobufSchema(printed, needed)
         again.check()
         assert sorted_descriptor(again.descriptor()) == sorted_descriptor(made)
-    assert ProtobufSchema(schema.canonical, {}).canonical == schema.canonical
-    assert ProtobufSchema(schema.normalized(), {}).normalized() == schema.normalized()
-    serialized = ProtobufSchema(schema.formatted("serialized"), {})
+    assert ProtobufSchema(schema.canonical, needed).canonical == schema.canonical
+    assert ProtobufSchema(schema.normalized(), needed).normalized() == schema.normalized()
+    serialized = ProtobufSchema(schema.formatted("serialized"), needed)
     serialized.check()
     assert sorted_descriptor(serialized.descriptor()) == sorted_descriptor(made)
     state = State()
     ids = set()
-    for kept in (schema.canonical, ProtobufSchema(schema.canonical, {}).canonical):
+    for kept in (schema.canonical, ProtobufSchema(schema.canonical, needed).canonical):
         version, rows = decisions.register(state, "s", Asked(kept, PROTOBUF, ()))
         for record in rows:
             state.replay(*record)
@@ -104,6 +108,27 @@ def check_kept(text: str) -> None:
 @pytest.mark.parametrize("row", VALID, ids=by_name)
 def test_a_schema_is_kept_as_what_was_sent(row: dict[str, Any]) -> None:
     check_kept(row["text"])
+
+
+def test_the_files_of_google_apis_are_kept_as_what_they_are() -> None:
+    root = Path(str(http_pb2.__file__)).parents[2]
+    paths = [
+        path for folder in ("api", "rpc", "type", "longrunning") for path in (root / "google" / folder).glob("*.proto")
+    ]
+    assert len(paths) > 30
+    for path in paths:
+        text = path.read_text()
+        check_kept(text, imported(root, text))
+
+
+def imported(root: Path, text: str) -> dict[str, str]:
+    """What a file needs of these folders, each after what it needs."""
+    found: dict[str, str] = {}
+    for name in parse_proto(text).imports:
+        if (root / name).exists():
+            needed = (root / name).read_text()
+            found |= imported(root, needed) | {name: needed}
+    return found
 
 
 # -- Random files ------------------------------------------------------------------------------------------------------
