@@ -1,6 +1,7 @@
 """What Avro's Java library asks of a schema that Python's does not: names, aliases, the order of fields, and their defaults.
 
-Reference: Apache Avro 1.12.0 with its default validator of names, seen by what it refuses.
+Reference: Apache Avro 1.12.0, seen by what it refuses. Confluent's registry gives it the strict validator of names for schemas that
+are registered, and for those that are read the one that takes letters of any alphabet.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ Node = Any
 class Rules:
     """Checks a schema in Java's form.
 
-    `known` are the definitions of all names. With `has_defaults` each default has to be a value of its field's type.
+    `known` are the definitions of all names. With `is_new` names have ASCII's letters, and each default is a value of its field's
+    type.
     """
 
-    def __init__(self, known: Mapping[str, Node], *, has_defaults: bool) -> None:
+    def __init__(self, known: Mapping[str, Node], *, is_new: bool) -> None:
         self._known = known
-        self._has_defaults = has_defaults
+        self._is_new = is_new
         #: The records whose fields are being checked: no default can be a value of them.
         self._open: set[str] = set()
         #: For one default: what was found of a type and a part of it. Unions of records would ask again and again.
@@ -68,11 +70,11 @@ class Rules:
         if full in PRIMITIVES:
             raise InvalidSchema(f"Schemas may not be named after primitives: {full}")
         for part in full.split("."):
-            _check_name(part)
+            self._name(part)
         for alias in names_of(node, space):
-            _check_name(alias.rpartition(".")[2])
+            self._name(alias.rpartition(".")[2])
         for symbol in node.get("symbols", ()):
-            _check_name(symbol)
+            self._name(symbol)
         if node["type"] == "enum" and node.get("default") not in (None, *node["symbols"]):
             raise InvalidSchema(f"The Enum Default: {node['default']} is not in the enum symbol set")
         if node["type"] == "fixed" and not (type(node["size"]) is int and 0 <= node["size"] <= INT_MAX):
@@ -82,12 +84,22 @@ class Rules:
             self._field(row, space)
         self._open.discard(full)
 
+    def _name(self, name: Node) -> None:
+        """Check a name without its namespace: letters, digits and underscores."""
+        if not isinstance(name, str) or not name:
+            raise InvalidSchema("Empty name" if name == "" else "Null name")
+        last = "\x7f" if self._is_new else "\uffff"
+        if not (name[0].isalpha() or name[0] == "_") or name[0] > last:
+            raise InvalidSchema(f"Illegal initial character: {name}")
+        if not all((letter.isalpha() or letter.isdecimal() or letter == "_") and letter <= last for letter in name):
+            raise InvalidSchema(f"Illegal character in: {name}")
+
     def _field(self, row: Mapping[str, Any], space: str) -> None:
-        _check_name(row["name"])
+        self._name(row["name"])
         self.check(row["type"], space)
         if row.get("order", "ascending") not in ORDERS:
             raise InvalidSchema(f"No order of fields: {row['order']}")
-        if not self._has_defaults or "default" not in row:
+        if not self._is_new or "default" not in row:
             return
         self._answers.clear()
         kind, value = row["type"], row["default"]
@@ -142,16 +154,6 @@ class Rules:
             elif not self._is_value(row["type"], value[row["name"]], space):
                 return False
         return True
-
-
-def _check_name(name: Node) -> None:
-    """Check a name without its namespace: letters and digits of any alphabet, and underscores."""
-    if not isinstance(name, str) or not name:
-        raise InvalidSchema("Empty name" if name == "" else "Null name")
-    if not (name[0].isalpha() or name[0] == "_"):
-        raise InvalidSchema(f"Illegal initial character: {name}")
-    if not all((letter.isalpha() or letter.isdecimal() or letter == "_") and letter < "\U00010000" for letter in name):
-        raise InvalidSchema(f"Illegal character in: {name}")
 
 
 def _check_properties(node: Mapping[str, Any]) -> None:

@@ -86,7 +86,7 @@ class AvroSchema:
             InvalidSchema: it is not valid.
         """
         assert self.checked is not None
-        Rules({**self._referenced, **self._own}, has_defaults=is_new).check(self._form)
+        Rules({**self._referenced, **self._own}, is_new=is_new).check(self._form)
 
     @cached_property
     def checked(self) -> Any:

@@ -121,12 +121,30 @@ def test_a_definition_in_a_schema_may_not_be_one_of_its_references_again() -> No
         schema.check()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"record","name":"größe","fields":[]}',
+        '{"type":"record","name":"R","fields":[{"name":"größe","type":"int"}]}',
+        '{"type":"record","name":"R","namespace":"n.größe","fields":[]}',
+        '{"type":"record","name":"R","aliases":["größe"],"fields":[]}',
+        '{"type":"enum","name":"E","symbols":["grün"]}',
+        '{"type":"record","name":"R","fields":[{"name":"a\u0661","type":"int"}]}',
+    ],
+)
+def test_letters_of_other_alphabets_are_read_and_not_registered_as_confluents_two_validators_have_it(text: str) -> None:
+    schema = parse("AVRO", text, {})
+    schema.check(is_new=False)
+    with pytest.raises(InvalidSchema, match="Illegal"):
+        schema.check(is_new=True)
+
+
 def test_symbols_of_any_alphabet_are_compared_and_named() -> None:
     old, new = (
         parse("AVRO", f'{{"type":"array","items":{{"type":"enum","name":"E","symbols":["x",{symbols}]}}}}', {})
         for symbols in ('"grün","größe"', '"grün"')
     )
-    old.check()
+    old.check(is_new=False)
     assert old.incompatible(new) == []
     (message,) = new.incompatible(old)
     assert "größe" in message and "grün" not in message
