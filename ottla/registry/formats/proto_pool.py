@@ -107,7 +107,7 @@ def make_pool(
                 raise InvalidSchema(f"No dependency found for '{name}'")
             add(needed)
         try:
-            pool.Add(_with_any_json_names(row))
+            _add(pool, row)
             pool.FindFileByName(row.name)
         except (TypeError, KeyError, ValueError) as fault:
             raise InvalidSchema(_reason(fault)) from None
@@ -120,8 +120,17 @@ def make_pool(
     return pool
 
 
-def _with_any_json_names(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """Return a file with an option by which the library takes fields whose names in JSON are the same: proto_rules knows when."""
+def _add(pool: descriptor_pool.DescriptorPool, file: descriptor_pb2.FileDescriptorProto) -> None:
+    """Add a file, also one in which fields have the same name in JSON: proto_rules knows when that is right.
+
+    The library takes them only in messages with an option that says so, which `ProtobufSchema.descriptor` takes away again.
+    """
+    try:
+        pool.Add(file)
+        return
+    except TypeError as fault:
+        if "json_name" not in str(fault):
+            raise
     made = descriptor_pb2.FileDescriptorProto()
     made.CopyFrom(file)
     waiting = list(made.message_type)
@@ -129,7 +138,7 @@ def _with_any_json_names(file: descriptor_pb2.FileDescriptorProto) -> descriptor
         row = waiting.pop()
         row.options.deprecated_legacy_json_field_conflicts = True
         waiting += row.nested_type
-    return made
+    pool.Add(made)
 
 
 def _reason(fault: Exception) -> str:
