@@ -66,17 +66,14 @@ def reader_of(schema: Schema) -> Read:
 def _protobuf_reader(schema: Schema) -> Read:
     from google.protobuf import json_format, message_factory
 
-    from ottla.registry.formats.proto_descriptor import DEFAULT_NAME
     from ottla.registry.formats.proto_schema import ProtobufSchema
 
-    pool = ProtobufSchema(schema.text, schema.dependencies).pool()
-    file = pool.FindFileByName(DEFAULT_NAME)
+    parsed = ProtobufSchema(schema.text, schema.dependencies)
+    pool = parsed.pool()
 
     def read(payload: bytes) -> Any:
         indexes, rest = message_indexes(payload)
-        found = list(file.message_types_by_name.values())[indexes[0]]
-        for index in indexes[1:]:
-            found = found.nested_types[index]
+        found = pool.FindMessageTypeByName(parsed.message_name(indexes))
         message = message_factory.GetMessageClass(found)()
         message.ParseFromString(rest)
         return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)

@@ -23,11 +23,10 @@ from ottla.registry.formats.proto_nodes import (
     Field,
     File,
     Group,
-    Identifier,
     MapField,
     Message,
     OneOf,
-    Option,
+    map_entry,
     of_kind,
 )
 
@@ -151,9 +150,7 @@ def _type(name: str, package: str, node: Any) -> Type:
                 made.members[part.number] = _member(part, row.name)
         elif isinstance(row, Field | MapField | Group):
             made.members[row.number] = _member(row, None)
-    if any(row.name == "map_entry" and row.value == Identifier("true") for row in of_kind(node.elements, Option)):
-        types = {row.name: row.type for row in made.members.values()}
-        made.entry = (types.get("key", "string"), types.get("value", "string"))
+    made.entry = map_entry(node)
     return made
 
 

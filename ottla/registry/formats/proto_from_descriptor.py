@@ -22,7 +22,6 @@ from ottla.registry.formats.proto_nodes import (
     File,
     Group,
     Import,
-    MapField,
     Message,
     Method,
     OneOf,
@@ -87,7 +86,6 @@ class _Reader:
         return Message(made.name, self._elements(made), _visibility(made))
 
     def _elements(self, made: Any) -> list[Element]:
-        entries = {row.name: row for row in made.nested_type if row.options.map_entry}
         groups = _groups((*made.field, *made.extension), made.nested_type)
         elements: list[Element] = list(option_nodes(made.options))
         elements += _reserved(made, 1)
@@ -96,20 +94,15 @@ class _Reader:
         ]
         oneofs = [OneOf(row.name, list(option_nodes(row.options))) for row in made.oneof_decl]
         for field in made.field:
-            entry = entries.get(field.type_name.rpartition(".")[2])
-            if entry is not None and field.label == FieldProto.LABEL_REPEATED:
-                key, value = (_type_of(part) for part in entry.field)
-                elements.append(MapField(field.name, field.number, key, value, self._options(field)))
-            elif field.HasField("oneof_index") and not field.proto3_optional:
+            if field.HasField("oneof_index") and not field.proto3_optional:
                 oneof = oneofs[field.oneof_index]
                 if not any(isinstance(row, Field | Group) for row in oneof.elements):
                     elements.append(oneof)
                 oneof.elements.append(self._field(field, groups, labelled=False))
             else:
                 elements.append(self._field(field, groups))
-        elements += [
-            self._message(row) for row in made.nested_type if row.name not in entries and row.name not in groups
-        ]
+        # The messages of maps' entries too, as in Confluent's registry: they count among those by whose places values name their type.
+        elements += [self._message(row) for row in made.nested_type if row.name not in groups]
         elements += self._extensions(made.extension, groups)
         _as_declared(elements, made.nested_type)
         return elements + [_enum(row) for row in made.enum_type]
@@ -175,9 +168,8 @@ def _enum(made: Any) -> Enum:
 
 def _reserved(made: Any, beyond: int) -> list[Element]:
     """Return the reserved numbers and names. `beyond`: by how much the end of a range is more than its last number."""
-    ranges = [Range(row.start, row.end - beyond) for row in made.reserved_range]
-    rows: list[Element] = [Reserved(ranges, [])] if ranges else []
-    return [*rows, Reserved([], list(made.reserved_name))] if made.reserved_name else rows
+    ranges = [Reserved([Range(row.start, row.end - beyond)], []) for row in made.reserved_range]
+    return [*ranges, *(Reserved([], [name]) for name in made.reserved_name)]
 
 
 def _visibility(made: Any) -> str:

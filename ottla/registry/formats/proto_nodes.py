@@ -199,6 +199,27 @@ def of_kind(elements: Iterable[Element], *kinds: type) -> list[Any]:
     return [element for element in elements if isinstance(element, kinds)]
 
 
+def declared_messages(elements: Iterable[Element]) -> list[Any]:
+    """Return the messages and groups that a file or a message declares, in their order, by which values name their type."""
+    found = []
+    for row in elements:
+        if isinstance(row, Message | Group):
+            found.append(row)
+        elif isinstance(row, OneOf | Extension):
+            found += of_kind(row.elements, Group)
+    return found
+
+
+def map_entry(message: Element) -> tuple[str, str] | None:
+    """Return the types of key and value of a message that stands for the entries of a map; None for another one."""
+    if not any(
+        row.name == "map_entry" and row.value == Identifier("true") for row in of_kind(message.elements, Option)
+    ):
+        return None
+    types = {row.name: row.type for row in of_kind(message.elements, Field)}
+    return types.get("key", "string"), types.get("value", "string")
+
+
 def is_message_set(elements: Sequence[Element]) -> bool:
     """Whether a message has the option message_set_wire_format, with which numbers of extensions end later."""
     return any(

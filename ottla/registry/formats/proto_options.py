@@ -183,7 +183,7 @@ def option_nodes(options: Any) -> list[Option]:
     """Return what stands in a text for the options of a declaration."""
     rows = []
     for field, value in options.ListFields():
-        if not field.is_extension and field.name not in ("map_entry", "uninterpreted_option"):
+        if not field.is_extension and field.name != "uninterpreted_option":
             rows += [Option(field.name, _node(field, part)) for part in (value if field.is_repeated else [value])]
     return rows
 

@@ -71,8 +71,6 @@ def check_file(file: File) -> None:
                 _check_pseudo_options(field, isinstance(row, Extension))
             waiting += row.elements
             _check_json_names(row, may_be_same=is_legacy)
-        if isinstance(row, Message | Group) and any(each.name == "map_entry" for each in of_kind(row.elements, Option)):
-            raise InvalidSchema("map_entry should not be set explicitly. Use map<KeyType, ValueType> instead.")
         if isinstance(row, Group) and file.syntax == "proto3":
             raise InvalidSchema("Groups are not supported in proto3 syntax.")
 

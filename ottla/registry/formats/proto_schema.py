@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from ottla.registry.formats import proto_compatibility, proto_rules
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 from ottla.registry.formats.proto_descriptor import DEFAULT_NAME, sorted_descriptor, to_descriptor
 from ottla.registry.formats.proto_from_descriptor import decode_base64, from_descriptor
-from ottla.registry.formats.proto_nodes import File
+from ottla.registry.formats.proto_nodes import File, declared_messages
 from ottla.registry.formats.proto_parser import parse_proto
 from ottla.registry.formats.proto_pool import built_in, make_pool
 from ottla.registry.formats.proto_text import Printer
@@ -63,6 +63,19 @@ class ProtobufSchema:
                 again.normalized(),
             ):
                 raise InvalidSchema("the schema would be kept as another one than was sent")
+
+    def message_name(self, indexes: Sequence[int]) -> str:
+        """Return the full name of the message at a place: in the file, and then within each message.
+
+        Raises:
+            IndexError: there is none.
+        """
+        elements, names = self.file.elements, [self.file.package] if self.file.package else []
+        for index in indexes:
+            node = declared_messages(elements)[index]
+            elements = node.elements
+            names.append(node.name)
+        return ".".join(names)
 
     def types(self) -> proto_compatibility.Types:
         """Return the types that this file can name: its own, and those of all that it imports."""

@@ -37,6 +37,7 @@ from ottla.registry.formats.proto_nodes import (
     Service,
     Value,
     is_message_set,
+    map_entry,
     of_kind,
 )
 from ottla.registry.formats.proto_tokens import quoted
@@ -101,6 +102,8 @@ class Printer:
 
     def _body(self, name: str, elements: Sequence[Element]) -> list[str]:
         """Return the blocks of a message or a group."""
+        if self._resolve:
+            elements = _with_maps(elements)
         self._scope = (*self._scope, name)
         largest = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
         fields = self._ordered(of_kind(elements, Field, MapField), key=lambda row: row.number)
@@ -246,6 +249,18 @@ class Printer:
             return "[\n" + _indented(",\n".join(map(self._value, value)) + "\n" if value else "") + "]"
         rows = [f"{name}: {self._value(part)}" for name, part in self._ordered(_joined(value), key=lambda row: row[0])]
         return "{\n" + _indented(",\n".join(rows) + "\n" if rows else "") + "}"
+
+
+def _with_maps(elements: Sequence[Element]) -> list[Element]:
+    """Return what a message declares with maps in place of repeated fields of the entries that descriptors have."""
+    entries = {row.name: types for row in of_kind(elements, Message) if (types := map_entry(row)) is not None}
+    made: list[Element] = []
+    for row in elements:
+        if isinstance(row, Field) and row.label == "repeated" and row.type.rpartition(".")[2] in entries:
+            made.append(MapField(row.name, row.number, *entries[row.type.rpartition(".")[2]], row.options))
+        elif not (isinstance(row, Message) and row.name in entries):
+            made.append(row)
+    return made
 
 
 def _joined(literal: Literal) -> list[tuple[str, Any]]:

@@ -82,6 +82,23 @@ def test_a_descriptor_in_base64_is_the_schema_of_its_text() -> None:
     assert again.normalized() == parse("PROTOBUF", PRINTED, {}).normalized()
 
 
+def test_a_map_of_a_descriptor_is_kept_as_confluents_clients_for_java_send_it() -> None:
+    text = 'syntax = "proto3"; package p; message A { map<string, A> rows = 3; reserved 5, 7 to 8; }'
+    made = descriptor_pb2.FileDescriptorProto()
+    parse("PROTOBUF", text, {}).pool().FindFileByName("default").CopyToProto(made)  # type: ignore[attr-defined]
+    sent = parse("PROTOBUF", base64.b64encode(made.SerializeToString()).decode(), {})
+    assert sent.canonical == (
+        'syntax = "proto3";\npackage p;\n\nmessage A {\n  reserved 5;\n  reserved 7 to 8;\n\n'
+        "  repeated .p.A.RowsEntry rows = 3;\n\n  message RowsEntry {\n    option map_entry = true;\n\n"
+        "    string key = 1;\n    .p.A value = 2;\n  }\n}\n"
+    )
+    again = parse("PROTOBUF", sent.canonical, {})
+    again.check()
+    assert again.normalized() == parse("PROTOBUF", text, {}).normalized()
+    assert "map<string, .p.A> rows = 3" in again.normalized()
+    assert again.incompatible(parse("PROTOBUF", text, {})) == parse("PROTOBUF", text, {}).incompatible(again) == []
+
+
 def test_the_descriptor_of_generated_code_is_taken() -> None:
     text = base64.b64encode(timestamp_pb2.DESCRIPTOR.serialized_pb).decode()
     schema = parse("PROTOBUF", text, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import io
@@ -10,7 +11,7 @@ import uuid
 
 import fastavro
 import pytest
-from google.protobuf import message_factory
+from google.protobuf import descriptor_pb2, message_factory
 
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 from ottla.registry.decoder import Decoder
@@ -77,6 +78,29 @@ async def test_a_protobuf_value_names_its_message_by_indexes() -> None:
         first = await decoder.decode(framed(8, b"\x00" + other.SerializeToString()))
     assert nested is not None and json.loads(nested.text) == {"sku": "tea"}
     assert first is not None and json.loads(first.text) == {"n": 5}
+
+
+MAP_AND_MESSAGES = (
+    'syntax = "proto3"; package shop; '
+    "message Order { message Line { string sku = 1; } map<string, int32> stock = 1; message Note { int32 n = 1; } }"
+)
+#: A message of shop.Order, a value of it, and its place where maps count as messages and where they do not.
+PLACES = [("Line", b"\x0a\x03tea", {"sku": "tea"}, 0, 0), ("Note", b"\x08\x07", {"n": 7}, 2, 1)]
+
+
+@pytest.mark.parametrize(("name", "value", "expected", "in_descriptor", "in_text"), PLACES)
+def test_places_count_the_entries_of_maps_where_a_descriptor_was_registered_and_not_where_a_text_was(
+    name: str, value: bytes, expected: object, in_descriptor: int, in_text: int
+) -> None:
+    # A descriptor as protoc makes it, which Java's and Python's generated classes register: entries of maps are among its messages.
+    made = descriptor_pb2.FileDescriptorProto()
+    ProtobufSchema(MAP_AND_MESSAGES, {}).pool().FindFileByName(DEFAULT_NAME).CopyToProto(made)
+    assert [row.name for row in made.message_type[0].nested_type] == ["Line", "StockEntry", "Note"]
+    sent = base64.b64encode(made.SerializeToString()).decode()
+    for text, place in ((sent, in_descriptor), (MAP_AND_MESSAGES, in_text)):
+        kept = ProtobufSchema(text, {}).canonical
+        read = reader_of(Schema(kept, "PROTOBUF", (), {}))
+        assert read(bytes((4, 0, 2 * place)) + value) == expected, kept
 
 
 async def test_a_json_value_is_decoded() -> None:
