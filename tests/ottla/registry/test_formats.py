@@ -9,6 +9,8 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from ottla.registry.checking import parse
 from ottla.registry.formats.parsed import InvalidSchema
+from ottla.registry.formats.proto_descriptor import DEFAULT_NAME
+from ottla.registry.formats.proto_schema import ProtobufSchema
 
 PROTO = """// a comment
 syntax = "proto3"; package shop;
@@ -85,7 +87,7 @@ def test_a_descriptor_in_base64_is_the_schema_of_its_text() -> None:
 def test_a_map_of_a_descriptor_is_kept_as_confluents_clients_for_java_send_it() -> None:
     text = 'syntax = "proto3"; package p; message A { map<string, A> rows = 3; reserved 5, 7 to 8; }'
     made = descriptor_pb2.FileDescriptorProto()
-    parse("PROTOBUF", text, {}).pool().FindFileByName("default").CopyToProto(made)  # type: ignore[attr-defined]
+    ProtobufSchema(text, {}).pool().FindFileByName(DEFAULT_NAME).CopyToProto(made)
     sent = parse("PROTOBUF", base64.b64encode(made.SerializeToString()).decode(), {})
     assert sent.canonical == (
         'syntax = "proto3";\npackage p;\n\nmessage A {\n  reserved 5;\n  reserved 7 to 8;\n\n'
