@@ -19,7 +19,12 @@ from ottla.cli.client.leaders import Leaders, TopicPartition
 from ottla.cli.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say
 from ottla.mirror.positions import Position
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -90,14 +95,17 @@ class Beginnings:
         return begins
 
     async def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Return the ends of partitions that have a leader.
+        """Return the ends of partitions that have a leader, with the epoch of each: it shows that the source was cut below its end
+        before anything was mirrored (KIP-320).
 
         Raises:
             CommandFailed: the source cannot be reached.
         """
         leaders = await self._leaders(places)
-        ends = await self._list(leaders, places, LATEST)
-        return {place: Position(offset, leaders.topic_id(place[0])) for place, offset in ends.items()}
+        ends = await self._rows(leaders, places, LATEST)
+        return {
+            place: Position(row.offset, leaders.topic_id(place[0]), row.leader_epoch) for place, row in ends.items()
+        }
 
     def _begin(
         self,
@@ -159,6 +167,11 @@ class Beginnings:
         return leaders
 
     async def _list(self, leaders: Leaders, places: Iterable[TopicPartition], at: int) -> Offsets:
+        return {place: row.offset for place, row in (await self._rows(leaders, places, at)).items()}
+
+    async def _rows(
+        self, leaders: Leaders, places: Iterable[TopicPartition], at: int
+    ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
         def request(rows: dict[str, list[int]]) -> object:
             topics = [
                 ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=at) for index in indexes])
@@ -167,7 +180,7 @@ class Beginnings:
             return ListOffsetsRequest(CONSUMER, topics=topics)
 
         return {
-            (topic.name, row.partition_index): row.offset
+            (topic.name, row.partition_index): row
             for topic in await self._ask(leaders, places, request)
             for row in topic.partitions
             if not row.error_code

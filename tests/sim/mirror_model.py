@@ -93,6 +93,8 @@ class Log:
     def cut(self, offset: int) -> None:
         """Lose the batches from there on, as in an unclean election."""
         self.entries = [entry for entry in self.entries if entry.end <= offset]
+        while self.entries and self.entries[-1].pid >= 0 and not self.entries[-1].is_control:
+            self.entries.pop()  # a transaction whose marker was lost would never end
         self.start = min(self.start, self.end)
         self.open = {pid: first for pid, first in self.open.items() if first < self.end}
         self.aborted = [row for row in self.aborted if row[2] < self.end]
@@ -218,7 +220,8 @@ class ModelCluster:
                 return list_offsets.ListOffsetsPartitionResponse(part.partition_index, code)
             end = log.stable if request.isolation_level else log.end
             offset = end if part.timestamp == LATEST else log.start
-            return list_offsets.ListOffsetsPartitionResponse(part.partition_index, 0, offset=offset)
+            epoch = log.epoch if part.timestamp == LATEST else next((entry.epoch for entry in log.entries), log.epoch)
+            return list_offsets.ListOffsetsPartitionResponse(part.partition_index, 0, offset=offset, leader_epoch=epoch)
 
         topics = [
             list_offsets.ListOffsetsTopicResponse(topic.name, [row(topic.name, part) for part in topic.partitions])
@@ -348,12 +351,14 @@ class Process:
         self.is_dead = False
         self.running = asyncio.Event()
         self.running.set()
+        #: What a dead process waits for. Tasks that nothing refers to would be ended by the garbage collector, at any time.
+        self.never = asyncio.Event()
 
     async def turn(self) -> None:
         await asyncio.sleep(self.rng.random() * 0.01)
         await self.running.wait()
         if self.is_dead:
-            await asyncio.Event().wait()
+            await self.never.wait()
 
 
 class ModelClient(ClusterClient):
