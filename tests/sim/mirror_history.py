@@ -54,7 +54,7 @@ class Member:
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        # A mirror that cannot reach its clusters when it starts ends, and whoever started it starts it again.
+        # A mirror that cannot reach its clusters when it starts ends; its supervisor starts it again.
         while True:
             with suppress(NoConnection):
                 await self.worker.start()
