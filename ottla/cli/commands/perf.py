@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from ottla.cli import load
 from ottla.cli.application import CONNECTION, Connection, Output, connect, run
-from ottla.cli.client import load, topics
+from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import places_of
 from ottla.cli.errors import USAGE, CommandFailed
