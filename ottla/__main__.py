@@ -16,7 +16,7 @@ from importlib import import_module
 
 from ottla import __version__
 from ottla.cli.command_table import COMMANDS, HIDDEN
-from ottla.cli.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

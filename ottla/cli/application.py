@@ -13,10 +13,10 @@ from typing import Annotated, Literal, Never, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from ottla.cli import contexts
-from ottla.cli.client.admin_listeners import parse_admin
-from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
-from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
+from ottla.client.admin_listeners import parse_admin
+from ottla.client.cluster import CLIENT_ID, ClusterClient
+from ottla.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.client.errors import OK, TIMED_OUT, USAGE, CommandFailed
 
 BOOTSTRAP = "bootstrap.servers"
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -153,7 +153,7 @@ async def connect(
         context = contexts.current(connection.context)
         servers, path = context.bootstrap, context.config
     if path is not None:
-        from ottla.cli.client.security import check_names  # slow to import, and for files only
+        from ottla.client.security import check_names  # slow to import, and for files only
 
         properties = read_client_properties(path)
         check_names(properties, path)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from ottla.cli.client.acls import create_acl
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs
-from ottla.cli.client.quotas import alter_quotas
-from ottla.cli.client.topics import BROKER_DEFAULT, add_partitions, create_topic
-from ottla.cli.client.users import NewPassword, alter_scram_user
 from ottla.cli.declared import DEFAULT, Declared, DeclaredTopic, DeclaredUser, Entity, Settings
-from ottla.cli.errors import CommandFailed
+from ottla.client.acls import create_acl
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import alter_configs
+from ottla.client.errors import CommandFailed
+from ottla.client.quotas import alter_quotas
+from ottla.client.topics import BROKER_DEFAULT, add_partitions, create_topic
+from ottla.client.users import NewPassword, alter_scram_user
 from ottla.server.authorization.acl import AccessControlEntry
 
 

@@ -16,8 +16,8 @@ from random import Random
 
 from ottla.cli import secure_files
 from ottla.cli.default_node import replication
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.secure_files import NAME_CHARACTERS, SecureFiles, new_directory, property_lines, write_new
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.node.formatting import new_directory_id
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 

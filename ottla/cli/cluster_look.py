@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterable
 
 from ottla.cli.application import Admin
-from ottla.cli.client.admin_listeners import Sample, scrape
-from ottla.cli.client.brokers import describe_log_dirs
-from ottla.cli.client.cluster import ClusterClient, NoConnection
-from ottla.cli.client.groups import OFFSET_FETCH_VERSION
-from ottla.cli.client.leaders import NO_LEADER, TopicPartition
-from ottla.cli.client.topics import LATEST
-from ottla.cli.errors import CommandFailed
 from ottla.cli.top_view import WANTED, GroupLook, Look, NodeLook, TopicLook
+from ottla.client.admin_listeners import Sample, scrape
+from ottla.client.brokers import describe_log_dirs
+from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import OFFSET_FETCH_VERSION
+from ottla.client.leaders import NO_LEADER, TopicPartition
+from ottla.client.topics import LATEST
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from ottla.cli import contexts
 from ottla.cli.application import Connection, connect
-from ottla.cli.client.acls import kind_text
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import describe_configs
-from ottla.cli.client.features import describe_features
-from ottla.cli.client.groups import list_groups
-from ottla.cli.client.transactions import list_transactions
-from ottla.cli.client.users import describe_scram_users
-from ottla.cli.errors import CommandFailed
+from ottla.client.acls import kind_text
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import describe_configs
+from ottla.client.errors import CommandFailed
+from ottla.client.features import describe_features
+from ottla.client.groups import list_groups
+from ottla.client.transactions import list_transactions
+from ottla.client.users import describe_scram_users
 from ottla.server.authorization.operations import ANY, CLUSTER, OPERATIONS, RESOURCE_TYPES
 from ottla.server.quotas.clients import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
 

@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
 
 
 class Context(NamedTuple):

@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ottla.cli.client.acls import new_entry
-from ottla.cli.client.configs import RESOURCE_TYPES
-from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.acls import new_entry
+from ottla.client.configs import RESOURCE_TYPES
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.extras import missing
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.cli.client.leaders import TopicPartition
+from ottla.client.leaders import TopicPartition
 
 
 class Drain(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from ottla.cli.client.group_lag import PartitionLag
-from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.output import printable
 from ottla.cli.progress import Pace
+from ottla.client.group_lag import PartitionLag
+from ottla.client.leaders import TopicPartition
 
 SAMPLES_MAX = 1_000
 #: Lines of a chart that the eye keeps apart; the others are one grey line each.

@@ -10,12 +10,12 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumer
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.producer import Producer
 from ottla.cli.percentiles import Durations
 from ottla.cli.progress import Progress
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import Consumer
+from ottla.client.leaders import TopicPartition
+from ottla.client.producer import Producer
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.record import NewRecord
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.cli.errors import CommandFailed
 from ottla.cli.local_nodes import HOST, Node, bootstrap
+from ottla.client.errors import CommandFailed
 
 if TYPE_CHECKING:
     from ottla.cli.secure_files import SecureFiles

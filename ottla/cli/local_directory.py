@@ -11,7 +11,7 @@ import os
 import uuid
 from typing import NamedTuple
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 
 FILE = "cluster.properties"
 #: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.server.extras import CRYPTOGRAPHY, missing
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.cli.client.admin_listeners import Sample
 from ottla.cli.output import Row
+from ottla.client.admin_listeners import Sample
 
 NODE_COLUMNS = (
     "node", "leaders", "replicas", "replica_lag", "in_per_s", "out_per_s", "requests_per_s",

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NoReturn
 
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import printable
+from ottla.client.errors import USAGE, CommandFailed
 
 #: Home, and erase to the end: without a flash between two looks.
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.connection import open_cluster
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.connection import open_cluster
+from ottla.client.errors import CommandFailed
 from ottla.console.options import Options
 
 CLIENT_ID = "ottla-console"

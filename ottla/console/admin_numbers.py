@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from ottla.cli.client.admin_listeners import Metric, metrics_of, read_admin
-from ottla.cli.errors import CommandFailed
+from ottla.client.admin_listeners import Metric, metrics_of, read_admin
+from ottla.client.errors import CommandFailed
 
 SCRAPE_TIMEOUT_S = 3.0
 

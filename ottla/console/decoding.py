@@ -12,7 +12,7 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import Any, Protocol
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 

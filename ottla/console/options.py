@@ -6,7 +6,7 @@ import hmac
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.server.hosts import LOOPBACK, is_loopback
 
 HOST = "127.0.0.1"

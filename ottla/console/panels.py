@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.cli.client.brokers import FULL_BYTES
+from ottla.client.brokers import FULL_BYTES
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import Snapshot
 

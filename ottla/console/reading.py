@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
-from ottla.cli.client.fetched import recreated_texts
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.topics import INT64_MAX, number_in
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.fetched import recreated_texts
+from ottla.client.leaders import TopicPartition
+from ottla.client.topics import INT64_MAX, number_in
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500

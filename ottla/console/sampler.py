@@ -12,15 +12,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
-from ottla.cli.client import configs
-from ottla.cli.client.brokers import describe_log_dirs
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.cluster_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.quorum import describe_quorum
-from ottla.cli.client.topics import LATEST
-from ottla.cli.errors import CommandFailed
+from ottla.client import configs
+from ottla.client.brokers import describe_log_dirs
+from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
+from ottla.client.leaders import TopicPartition
+from ottla.client.quorum import describe_quorum
+from ottla.client.topics import LATEST
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import Snapshot, changes, setting_changes, snapshot_of
 from ottla.console.window import Window

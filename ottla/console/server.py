@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.console.access import Access
 from ottla.console.guard import Guard
 from ottla.console.options import Options

@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 from ottla.console import texts
 from ottla.console.access import Access
 from ottla.console.decoding import registry_values

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.cli.client.leaders import NO_LEADER, TopicPartition
+from ottla.client.leaders import NO_LEADER, TopicPartition
 from ottla.console.window import Event
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse

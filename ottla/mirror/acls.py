@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.cli.client.acls import AclFilter, create_acl, describe_acls
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
+from ottla.client.acls import AclFilter, create_acl, describe_acls
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 from ottla.mirror.names import Policy
 from ottla.protocol.errors import ErrorCode
 from ottla.server.authorization.acl import AccessControlEntry

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import Leaders, TopicPartition
-from ottla.cli.client.topics import EARLIEST, LATEST
+from ottla.client.cluster import ClusterClient
+from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say
 from ottla.mirror.positions import Position
 from ottla.protocol.messages.list_offsets import (

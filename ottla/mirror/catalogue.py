@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs, describe_many
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import alter_configs, describe_many
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
 from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal
 from ottla.mirror.opposite import Brings, circles, opposite_mirrors
 from ottla.protocol.errors import ErrorCode

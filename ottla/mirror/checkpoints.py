@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.cluster_offsets import committed_of_groups, groups_by_broker
-from ottla.cli.client.groups import commit_offsets, committed_offsets, describe_group
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_offsets import committed_of_groups, groups_by_broker
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import commit_offsets, committed_offsets, describe_group
+from ottla.client.leaders import TopicPartition
 from ottla.mirror.emitting import Emitter
 from ottla.mirror.formats import Checkpoint, read_checkpoint
 from ottla.mirror.names import Policy, Selection

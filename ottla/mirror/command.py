@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import Progress, duration_text, size_text
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
 from ottla.mirror.formats import Checkpoint

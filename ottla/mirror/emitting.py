@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.producer import Producer
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.producer import Producer
 from ottla.mirror.formats import OffsetSync, heartbeat_record
 from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.syncs import SyncWriter

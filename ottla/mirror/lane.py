@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla.cli.client.fetched import Batches
-from ottla.cli.client.leaders import Leaders, TopicPartition
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
+from ottla.client.fetched import Batches
+from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import Begin
 from ottla.mirror.formats import OffsetSync

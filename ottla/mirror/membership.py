@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.cli.client.failures import check
-from ottla.cli.errors import CommandFailed
+from ottla.client.classic_member import ClassicMember, GroupProtocol
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import check
 from ottla.mirror.opposite import PROTOCOL_TYPE, Brings
 from ottla.mirror.shares import LANES, PROTOCOL, share
 from ottla.protocol.messages.join_group import JoinGroupResponse

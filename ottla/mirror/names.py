@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import USAGE, CommandFailed
 
 DEFAULT, IDENTITY = "default", "identity"
 HEARTBEATS = "heartbeats"

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import list_groups, members_metadata
-from ottla.cli.errors import FAILED, CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import FAILED, CommandFailed
+from ottla.client.groups import list_groups, members_metadata
 from ottla.mirror.names import HEARTBEATS, IDENTITY, Policy, Selection
 from ottla.server.extras import Pattern, compiled
 

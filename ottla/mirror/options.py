@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.topics import BROKER_DEFAULT
+from ottla.client.cluster import ClusterClient
+from ottla.client.topics import BROKER_DEFAULT
 from ottla.mirror.membership import SESSION_MS
 from ottla.mirror.names import Policy, Selection
 

@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import TIMED_OUT, CommandFailed
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
+from ottla.client.errors import TIMED_OUT, CommandFailed
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
 

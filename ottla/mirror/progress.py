@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.cli.client.consumer import READ_COMMITTED
-from ottla.cli.client.topics import LATEST, list_offsets
-from ottla.cli.errors import CommandFailed
 from ottla.cli.output import note
+from ottla.client.consumer import READ_COMMITTED
+from ottla.client.errors import CommandFailed
+from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.options import Clusters
 from ottla.mirror.positions import Positions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
-from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
+from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.mirror.beginnings import Begin
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import PartitionData

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.checkpoints import CheckpointLog, Checkpoints
 from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, Heartbeats, SyncEmitter

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
-from ottla.cli.client.failures import check, code_of, failure
-from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
-from ottla.cli.client.producer import ACKS_ALL
-from ottla.cli.errors import CommandFailed
+from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import check, code_of, failure
+from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.producer import ACKS_ALL
 from ottla.mirror.batches import Outgoing, Stamp, next_sequence
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (

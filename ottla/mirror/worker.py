@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.cli.client.cluster import TRANSACTION_KEY_TYPE
-from ottla.cli.client.configs import describe_many
-from ottla.cli.client.consumer import READ_COMMITTED
-from ottla.cli.client.failures import NO_SUCH_TOPIC, failure
-from ottla.cli.client.leaders import Leaders, TopicPartition
-from ottla.cli.client.topics import LATEST, list_offsets
-from ottla.cli.errors import FAILED, CommandFailed
+from ottla.client.cluster import TRANSACTION_KEY_TYPE
+from ottla.client.configs import describe_many
+from ottla.client.consumer import READ_COMMITTED
+from ottla.client.errors import FAILED, CommandFailed
+from ottla.client.failures import NO_SUCH_TOPIC, failure
+from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
 from ottla.mirror.beginnings import Begin, Beginnings, Losses
 from ottla.mirror.catalogue import NAMED_MAX, Catalogue, Say

@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, connect, run
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import Members
 from ottla.server.hosts import is_loopback

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.cli.client.failures import check
-from ottla.cli.errors import CommandFailed
+from ottla.client.classic_member import ClassicMember, GroupProtocol
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment

@@ -17,13 +17,13 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumer
-from ottla.cli.client.failures import NO_SUCH_TOPIC
-from ottla.cli.client.fetched import recreated_texts
-from ottla.cli.client.producer import Producer
-from ottla.cli.errors import CommandFailed
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import Consumer
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import NO_SUCH_TOPIC
+from ottla.client.fetched import recreated_texts
+from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.record import NewRecord

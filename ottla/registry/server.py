@@ -14,8 +14,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.client import MEDIA_TYPE

@@ -12,12 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.cli.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.cli.client.producer import Producer
-from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
-from ottla.cli.record_json import Incoming, from_line
+from ottla.client.cluster import ClusterClient
+from ottla.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
+from ottla.client.producer import Producer
+from ottla.client.record_json import Incoming, from_line
+from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.record import NewRecord
 from ottla.testing.connection import CLIENT_ID

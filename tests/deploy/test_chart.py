@@ -17,7 +17,7 @@ import yaml
 
 from ottla import __version__
 from ottla.cli.certificates import Authority
-from ottla.cli.client.security import peer_security
+from ottla.client.security import peer_security
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
 from ottla.server.world import RealWorld

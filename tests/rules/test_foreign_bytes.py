@@ -43,12 +43,12 @@ SCHEMA_LOOKED_AT = "schema looked at"
 
 DECODERS = {
     "controller/raft/election_store.py": OWN,
-    "ottla/cli/client/move_file.py": OWN,
+    "ottla/client/move_file.py": OWN,
     "ottla/cli/contexts.py": OWN,
     "ottla/cli/declared.py": OWN,
     "ottla/cli/former_addresses.py": OWN,
     "ottla/cli/output.py": OWN,
-    "ottla/cli/record_json.py": OWN,
+    "ottla/client/record_json.py": OWN,
     "ottla/cli/shims/json_files.py": OWN,
     "ottla/cli/shims/offset_resets.py": OWN,
     "ottla/cli/snapshots/layout.py": OWN,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, cast
 
-from ottla.cli.client.cluster import NoConnection
+from ottla.client.cluster import NoConnection
 from ottla.mirror.names import Policy, Selection
 from ottla.mirror.options import Clusters, Options
 from ottla.mirror.shares import LANES

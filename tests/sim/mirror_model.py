@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     add_partitions_to_txn as add,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.client.consumer import BatchConsumer
-from ottla.cli.client.fetched import Batches
-from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.client.consumer import BatchConsumer
+from ottla.client.fetched import Batches
+from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.beginnings import Beginnings
 from ottla.mirror.lane import Lane
 from ottla.mirror.positions import Position, Positions

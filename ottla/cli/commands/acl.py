@@ -9,7 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, connect, run
-from ottla.cli.client.acls import (
+from ottla.cli.output import note, print_rows, would
+from ottla.client.acls import (
     AclFilter,
     applying_to,
     create_acl,
@@ -22,8 +23,7 @@ from ottla.cli.client.acls import (
     read_principal,
     read_resource,
 )
-from ottla.cli.errors import FAILED, CommandFailed
-from ottla.cli.output import note, print_rows, would
+from ottla.client.errors import FAILED, CommandFailed
 from ottla.server.authorization.acl import AccessControlEntry, Decision
 from ottla.server.authorization.authorizer import Judgement
 from ottla.server.authorization.operations import (

@@ -12,15 +12,15 @@ from cyclopts import App, Parameter
 from ottla.cli import declared as declarations
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
-from ottla.cli.client.acls import AclFilter, describe_acls
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import describe_configs
-from ottla.cli.client.quotas import describe_quotas
-from ottla.cli.client.users import describe_scram_users
 from ottla.cli.commands.acl import text_of
 from ottla.cli.declared import Declared, DeclaredUser, Entity, read_declared
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
+from ottla.client.acls import AclFilter, describe_acls
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import describe_configs
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.quotas import describe_quotas
+from ottla.client.users import describe_scram_users
 
 app = App(
     name="apply",

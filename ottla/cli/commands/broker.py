@@ -10,15 +10,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
-from ottla.cli.client.brokers import answers, describe_log_dirs, unregister_broker
-from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.cli.client.failures import code_of
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
 from ottla.cli.drain import plan_drain
-from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
+from ottla.client.brokers import answers, describe_log_dirs, unregister_broker
+from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.client.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.client.failures import code_of
+from ottla.client.health import describe_cluster
+from ottla.client.leaders import TopicPartition
+from ottla.client.reassignments import alter_reassignments, list_reassignments
 
 app = App(name="broker", version_flags=[], help="Brokers: list, log directories, drain, remove.")
 

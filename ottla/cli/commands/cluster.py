@@ -11,13 +11,13 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
-from ottla.cli.client import health
-from ottla.cli.client.cluster import ClusterClient, NoConnection
-from ottla.cli.client.connection import read_client_properties
-from ottla.cli.client.quorum import describe_quorum
-from ottla.cli.client.stopping import Stop, effects_of_stop
-from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.client import health
+from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.connection import read_client_properties
+from ottla.client.errors import OK, UNHEALTHY, USAGE, CommandFailed
+from ottla.client.quorum import describe_quorum
+from ottla.client.stopping import Stop, effects_of_stop
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
@@ -114,7 +114,7 @@ def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:
         raise CommandFailed(f"{text} is neither the id of a node nor a file with node.id", None, USAGE)
     if not as_itself:
         return int(found), None
-    from ottla.cli.client.node_properties import client_properties  # slow to import, and for files only
+    from ottla.client.node_properties import client_properties  # slow to import, and for files only
 
     try:
         return int(found), client_properties(properties)

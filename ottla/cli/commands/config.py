@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
-from ottla.cli.client import configs
-from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.commands.topic import split_setting
-from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import note, print_rows
+from ottla.client import configs
+from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
+from ottla.client.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(

@@ -12,17 +12,17 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, connect, run
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
-from ottla.cli.client.fetched import recreated_texts
-from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
 from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
-from ottla.cli.record_json import to_line
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.fetched import recreated_texts
+from ottla.client.group_consumer import GroupConsumer
+from ottla.client.leaders import TopicPartition
+from ottla.client.record_json import to_line
 from ottla.protocol.records.record import Record
 
 #: Keys and values that could not be decoded are named so often; then they are counted.

@@ -22,7 +22,7 @@ from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.errors import FAILED
+from ottla.client.errors import FAILED
 from ottla.processes.plan import process_count
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from ottla.cli import former_addresses, local_directory, local_nodes
 from ottla.cli.commands.start import overrides
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.node.child import fork
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
-from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.doctor.cluster import check_cluster
 from ottla.cli.doctor.connection import CLIENT_ID, Connections, Passed
 from ottla.cli.doctor.findings import Finding, exit_code, in_order
 from ottla.cli.doctor.record import check_permissions, check_record
-from ottla.cli.errors import CommandFailed
 from ottla.cli.output import note, print_rows, printable
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 
 app = App(name="doctor", version_flags=[], help="Look for what is wrong between here and a cluster, and in it.")
 

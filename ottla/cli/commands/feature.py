@@ -8,16 +8,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Yes, connect, run
-from ottla.cli.client.features import (
+from ottla.cli.commands.topic import split_setting
+from ottla.cli.output import confirm, note, print_rows
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     describe_features,
     update_features,
 )
-from ottla.cli.commands.topic import split_setting
-from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
-from ottla.cli.output import confirm, note, print_rows
 from ottla.protocol.features import METADATA_VERSION, metadata_version_level, metadata_version_name
 
 app = App(name="feature", version_flags=[], help="Features of the cluster: list, upgrade, downgrade.")

@@ -9,15 +9,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
-from ottla.cli.client import groups, topics
-from ottla.cli.client.failures import failure
-from ottla.cli.client.group_lag import group_lag
-from ottla.cli.client.group_resets import reset_targets
-from ottla.cli.client.groups import GroupDescription
-from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.commands.partition import places_of
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
+from ottla.client import groups, topics
+from ottla.client.failures import failure
+from ottla.client.group_lag import group_lag
+from ottla.client.group_resets import reset_targets
+from ottla.client.groups import GroupDescription
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 app = App(name="group", version_flags=[], help="Consumer groups: list, describe, lag, reset, delete.")

@@ -11,9 +11,9 @@ from cyclopts import App, Parameter
 from ottla.cli import cluster_files
 from ottla.cli.application import run
 from ottla.cli.cluster_files import PlannedCluster
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.cli.secure_files import ADMIN, SecureFiles
+from ottla.client.errors import USAGE, CommandFailed
 
 app = App(name="init", version_flags=[], help="The files of a cluster on machines elsewhere.")
 

@@ -9,13 +9,13 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.failures import code_of, failure
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.reassignments import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
 from ottla.cli.commands.broker import move, wait_for_moves
-from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.client.failures import code_of, failure
+from ottla.client.leaders import TopicPartition
+from ottla.client.reassignments import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.errors import ErrorCode
 
 app = App(name="partition", version_flags=[], help="Partitions: move replicas, elect leaders.")

@@ -10,12 +10,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
-from ottla.cli.balance import plan_balance
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.failures import code_of
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.move_file import Move, moves_between, read_moves, write_moves
-from ottla.cli.client.moving import (
+from ottla.cli.commands.partition import places_of
+from ottla.cli.output import confirm, note, print_rows, replace_file, would
+from ottla.cli.progress import Progress, size_text
+from ottla.client.balance import plan_balance
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.failures import code_of
+from ottla.client.leaders import TopicPartition
+from ottla.client.move_file import Move, moves_between, read_moves, write_moves
+from ottla.client.moving import (
     finish_moves,
     left_to_move,
     partition_sizes,
@@ -26,12 +30,8 @@ from ottla.cli.client.moving import (
     take_throttle_off,
     watch_moves,
 )
-from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
-from ottla.cli.client.throttles import throttled_topics
-from ottla.cli.commands.partition import places_of
-from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import confirm, note, print_rows, replace_file, would
-from ottla.cli.progress import Progress, size_text
+from ottla.client.reassignments import alter_reassignments, list_reassignments
+from ottla.client.throttles import throttled_topics
 
 app = App(
     name="reassign",

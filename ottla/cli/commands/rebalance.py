@@ -8,14 +8,14 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
-from ottla.cli.balance import TOLERANCE, loads, plan_balance
-from ottla.cli.client.move_file import moves_between
-from ottla.cli.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
-from ottla.cli.client.reassignments import list_reassignments
 from ottla.cli.commands.partition import places_of
 from ottla.cli.commands.reassign import Save, Throttle, Wait, carry_out, check_throttle, refuse_stuck, show_plan
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.client.balance import TOLERANCE, loads, plan_balance
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.move_file import moves_between
+from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
+from ottla.client.reassignments import list_reassignments
 
 app = App(name="rebalance", version_flags=[], help="Even replicas, bytes and leaders over brokers and racks.")
 

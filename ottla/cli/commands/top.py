@@ -12,14 +12,14 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import ADMIN, CONNECTION, Admin, Connection, Output, connect, run
-from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.cluster_look import look_at
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.full_screen import FullScreen
 from ottla.cli.output import note, print_json, print_rows, printable
 from ottla.cli.top_screen import Screen
 from ottla.cli.top_view import Look, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
 
 app = App(name="top", version_flags=[], help="Watch nodes, topics and groups.")
 

@@ -10,14 +10,14 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import describe_configs, differing
-from ottla.cli.client.failures import failure
 from ottla.cli.commands.topic_copy import copy
-from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import Progress
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import describe_configs, differing
+from ottla.client.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.client.failures import failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 

@@ -9,20 +9,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from ottla.cli.client.admin_listeners import Sample, scrape
-from ottla.cli.client.brokers import FULL_BYTES, describe_log_dirs
-from ottla.cli.client.cluster import ClusterClient, NoConnection
-from ottla.cli.client.configs import describe_topics_config
-from ottla.cli.client.failures import failure
-from ottla.cli.client.features import FeatureLevels, describe_features
-from ottla.cli.client.health import NO_LEADER, describe_cluster
-from ottla.cli.client.quorum import describe_quorum
-from ottla.cli.client.reassignments import list_reassignments
-from ottla.cli.client.stopping import MIN_ISR, VOTER_SILENT_MS_MAX
-from ottla.cli.client.throttles import throttled_topics
-from ottla.cli.client.transactions import OPEN_STATES, list_transactions
 from ottla.cli.doctor.findings import Finding
-from ottla.cli.errors import CommandFailed
+from ottla.client.admin_listeners import Sample, scrape
+from ottla.client.brokers import FULL_BYTES, describe_log_dirs
+from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.configs import describe_topics_config
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import failure
+from ottla.client.features import FeatureLevels, describe_features
+from ottla.client.health import NO_LEADER, describe_cluster
+from ottla.client.quorum import describe_quorum
+from ottla.client.reassignments import list_reassignments
+from ottla.client.stopping import MIN_ISR, VOTER_SILENT_MS_MAX
+from ottla.client.throttles import throttled_topics
+from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse

@@ -13,8 +13,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
-from ottla.cli.client.cluster import Address
 from ottla.cli.doctor.findings import Finding
+from ottla.client.cluster import Address
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataResponseBroker
 from ottla.server.network.channel_protocol import ChannelClosed, SecurityRejected

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumer
-from ottla.cli.client.failures import check
-from ottla.cli.client.producer import Producer
 from ottla.cli.doctor.findings import Finding
-from ottla.cli.errors import CommandFailed
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import Consumer
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import check
+from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.records.record import NewRecord

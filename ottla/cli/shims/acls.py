@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from ottla.cli.client.acls import AclFilter, create_acl, delete_acls, describe_acls
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, given, with_cluster
+from ottla.client.acls import AclFilter, create_acl, delete_acls, describe_acls
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 from ottla.server.authorization import operations as ops
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs, describe_configs, list_resources
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import alter_configs, describe_configs, list_resources
+from ottla.client.errors import CommandFailed
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
 KIND = "client-metrics"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.client.brokers import unregister_broker
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import TreeParser, connected, int32, table, with_cluster
+from ottla.client.brokers import unregister_broker
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
 
 COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 

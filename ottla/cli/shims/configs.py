@@ -10,13 +10,13 @@ import re
 import sys
 from typing import NamedTuple
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs, describe_configs, list_resources
-from ottla.cli.client.groups import list_groups
-from ottla.cli.client.quotas import alter_quotas, describe_quotas
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import alter_configs, describe_configs, list_resources
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import list_groups
+from ottla.client.quotas import alter_quotas, describe_quotas
 
 
 class Kind(NamedTuple):
@@ -152,7 +152,7 @@ def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     """Returns the settings to set and those to remove."""
     added: dict[str, str] = {}
     if options.add_config_file:
-        from ottla.cli.client.connection import read_client_properties
+        from ottla.client.connection import read_client_properties
 
         added |= read_client_properties(options.add_config_file)
     for pair in re.split(r",(?=[^\]]*(?:\[|$))", options.add_config) if options.add_config else ():
@@ -239,7 +239,7 @@ async def _describe_quotas(cluster: ClusterClient, entities: list[Entity]) -> No
 
 
 async def _describe_scram(cluster: ClusterClient, user: str | None) -> None:
-    from ottla.cli.client.users import describe_scram_users
+    from ottla.client.users import describe_scram_users
 
     for name, mechanisms in (await describe_scram_users(cluster, None if user is None else [user])).items():
         shown = ", ".join(f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items())
@@ -300,7 +300,7 @@ def _only_quotas(entities: list[Entity], verb: str, names: list[str]) -> None:
 
 
 async def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str], removed: list[str]) -> None:
-    from ottla.cli.client.users import NewPassword, alter_scram_user
+    from ottla.client.users import NewPassword, alter_scram_user
 
     for verb, names in (("added", list(added)), ("deleted", removed)):
         if unknown := [name for name in names if name not in (*USER_QUOTAS, *SCRAM)]:

@@ -8,18 +8,18 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
-from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, member_of
-from ottla.cli.client.fetched import recreated_texts
-from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import PACKAGE, exception
 from ottla.cli.shims.record_text import Printable, Unreadable, Write, formatter
 from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
 from ottla.cli.shims.topic_filter import java_pattern
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
+from ottla.client.errors import CommandFailed
+from ottla.client.fetched import recreated_texts
+from ottla.client.group_consumer import GroupConsumer
+from ottla.client.leaders import TopicPartition
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 #: Options that Kafka deprecates, and what it says is to be used.

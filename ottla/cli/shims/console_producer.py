@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.producer import Producer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, client_properties, deprecated, key_values, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.producer import Producer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 

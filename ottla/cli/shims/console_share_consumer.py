@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.share_consumer import Acknowledge, Acquired, ShareConsumer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.record_text import Printable, Write, formatter
 from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.share_consumer import Acknowledge, Acquired, ShareConsumer
 
 GROUP = "console-share-consumer"
 #: Options that Kafka deprecates, and what it says is to be used.

@@ -6,10 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 
-from ottla.cli.client import groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import GroupDescription, GroupMember
-from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.shims import offset_resets
 from ottla.cli.shims.group_commands import (
     chosen,
@@ -20,6 +16,10 @@ from ottla.cli.shims.group_commands import (
     run_command,
 )
 from ottla.cli.shims.tool import Parser, given, int64, table
+from ottla.client import groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.groups import GroupDescription, GroupMember
+from ottla.client.leaders import TopicPartition
 from ottla.server.extras import compiled
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")

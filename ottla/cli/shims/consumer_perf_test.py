@@ -7,13 +7,13 @@ import asyncio
 import re
 from datetime import datetime
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import PARTITION_BYTES_MAX
-from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.tool import Parser, given, int32, int64, run_for_long
 from ottla.cli.shims.topic_filter import java_pattern
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import PARTITION_BYTES_MAX
+from ottla.client.errors import CommandFailed
+from ottla.client.group_consumer import GroupConsumer
 
 MIB = 1024 * 1024
 FIELDS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"

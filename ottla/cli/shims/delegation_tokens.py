@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.tokens import create_token, describe_tokens, expire_token, renew_token
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.tokens import create_token, describe_tokens, expire_token, renew_token
 
 ACTIONS = ("create", "renew", "expire", "describe")
 REQUIRED = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
 
 
 def main(arguments: list[str]) -> int:

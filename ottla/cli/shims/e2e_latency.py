@@ -7,13 +7,13 @@ import asyncio
 import sys
 from random import Random
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumer, places_of
-from ottla.cli.client.producer import Producer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import Consumer, places_of
+from ottla.client.errors import CommandFailed
+from ottla.client.producer import Producer
 from ottla.protocol.records.record import NewRecord
 
 #: The arguments of earlier versions, by their places, which Kafka still takes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."

@@ -6,17 +6,17 @@ import argparse
 import sys
 from typing import NamedTuple, NoReturn
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.features import (
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     describe_features,
     update_features,
 )
-from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,

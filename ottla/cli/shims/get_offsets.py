@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 
 #: The timestamps of ListOffsets that stand for places.
 PLACES = {

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
-from ottla.cli.client import groups
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception, reason
 from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
+from ottla.client import groups
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 
 T = TypeVar("T")

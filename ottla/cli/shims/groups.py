@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import list_groups
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import Parser, given, table, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import list_groups
 
 TYPES = ("classic", "consumer", "share", "streams")
 FILTERS = ("consumer", "share", "streams", "group-type", "protocol")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 
 _NUMBER = r"\s*(\d{1,18})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.shims.tool import Unusable
+from ottla.client.leaders import TopicPartition
 
 VERSION = 1
 

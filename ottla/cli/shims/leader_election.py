@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, message, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of, shown
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
+from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
 from ottla.protocol.errors import ErrorCode
 
 TYPES = {"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}

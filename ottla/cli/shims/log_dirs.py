@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 
-from ottla.cli.client.brokers import describe_log_dirs
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.client.brokers import describe_log_dirs
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
 
 WITHOUT_EFFECT = {"describe": "It is the one action, which the tool asks for."}
 

@@ -6,12 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
+from ottla.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Unusable
+from ottla.client.leaders import TopicPartition
 
 #: In a plan, a directory that the broker chooses.
 ANY_DIRECTORY = "any"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.throttles import DIRECTORY_RATE, clear_brokers, clear_topics, set_on_brokers, throttle_moves
 from ottla.cli.shims.move_plans import Plan
+from ottla.client.cluster import ClusterClient
+from ottla.client.leaders import TopicPartition
+from ottla.client.throttles import DIRECTORY_RATE, clear_brokers, clear_topics, set_on_brokers, throttle_moves
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 RUN_VERIFY = (

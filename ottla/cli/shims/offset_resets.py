@@ -7,13 +7,13 @@ import csv
 import io
 from collections.abc import Iterable
 
-from ottla.cli.client import groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, message
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
 from ottla.cli.shims.tool import Unusable, given, int32, int64, table
+from ottla.client import groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 SCENARIOS = (

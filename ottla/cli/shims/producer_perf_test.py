@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.producer import Producer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.producer import Producer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 

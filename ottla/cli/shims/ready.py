@@ -6,10 +6,10 @@ import argparse
 import asyncio
 import sys
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.tool import client_properties, int32, with_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
 
 RETRY_S = 0.5
 

@@ -9,12 +9,6 @@ import argparse
 import asyncio
 from collections.abc import Iterable
 
-from ottla.cli.client.brokers import alter_replica_log_dirs, describe_log_dirs
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.health import describe_cluster
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims import move_throttles
 from ottla.cli.shims.exceptions import exception, message
 from ottla.cli.shims.json_files import shown
@@ -28,6 +22,12 @@ from ottla.cli.shims.move_plans import (
     read_topics,
 )
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.client.brokers import alter_replica_log_dirs, describe_log_dirs
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.health import describe_cluster
+from ottla.client.leaders import TopicPartition
+from ottla.client.reassignments import alter_reassignments, list_reassignments
 from ottla.protocol.errors import ErrorCode
 
 #: What each action needs, and what else may stand beside it.

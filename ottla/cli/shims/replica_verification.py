@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.replica_fetches import fetch_from_replica
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, Unusable, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
+from ottla.client.replica_fetches import fetch_from_replica
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import BatchView, iter_batches
 

@@ -6,10 +6,10 @@ import argparse
 import asyncio
 from dataclasses import dataclass, field
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.share_consumer import ShareConsumer
 from ottla.cli.shims.consumer_perf_test import MIB, add_date_format, time_text
 from ottla.cli.shims.tool import Parser, deprecated, int64, run_for_long
+from ottla.client.cluster import ClusterClient
+from ottla.client.share_consumer import ShareConsumer
 
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
 CLIENT_ID = "perf-share-consumer-client"

@@ -5,11 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.client import groups, share_groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import GroupDescription
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import message, reason
 from ottla.cli.shims.group_commands import (
     delete_each,
@@ -22,6 +17,11 @@ from ottla.cli.shims.group_commands import (
 from ottla.cli.shims.java_times import datetime_ms
 from ottla.cli.shims.offset_resets import assignment_text, listed, named_places, since
 from ottla.cli.shims.tool import Parser, Unusable, int64, table
+from ottla.client import groups, share_groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import GroupDescription
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")

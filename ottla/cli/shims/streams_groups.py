@@ -5,10 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from ottla.cli.client import groups, streams_groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims import streams_offsets
 from ottla.cli.shims.exceptions import exception, execution_exception, reason
 from ottla.cli.shims.group_commands import (
@@ -21,6 +17,10 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import Parser, Unusable, given, int64, table, with_cluster
+from ottla.client import groups, streams_groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_describe import Assignment, DescribedGroup

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.client import groups, streams_groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.group_commands import described, group_names
 from ottla.cli.shims.offset_resets import SCENARIOS, Offsets, delete_places, exported, named_places, new_offsets
 from ottla.cli.shims.tool import Unusable, given, table
+from ottla.client import groups, streams_groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 #: In the order of the set that Kafka's tool prints.

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
+from ottla.client.cluster import ClusterClient
+from ottla.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.client.errors import CommandFailed
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000

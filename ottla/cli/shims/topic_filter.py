@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 
 
 def included(text: str, end: str = ".") -> re.Pattern[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import describe_configs
-from ottla.cli.client.failures import check
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, int32, with_cluster
 from ottla.cli.shims.topic_filter import included
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import describe_configs
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -6,9 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.transactions import (
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
+from ottla.cli.shims.topic_filter import java_pattern
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.leaders import TopicPartition
+from ottla.client.transactions import (
     OpenProducer,
     abort_by_marker,
     abort_transaction,
@@ -16,10 +20,6 @@ from ottla.cli.client.transactions import (
     describe_transaction,
     list_transactions,
 )
-from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
-from ottla.cli.shims.topic_filter import java_pattern
 from ottla.protocol.errors import ErrorCode
 
 LISTED = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")

@@ -6,16 +6,16 @@ import argparse
 import signal
 import sys
 
-from ottla.cli.client import topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumed
-from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, member_of
-from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
+from ottla.client import topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.consumer import Consumed
+from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
+from ottla.client.errors import CommandFailed
+from ottla.client.group_consumer import GroupConsumer
+from ottla.client.leaders import TopicPartition
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.producer import Batch, Producer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.producer import Batch, Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import NewRecord
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs
-from ottla.cli.client.share_consumer import Acquired, ShareConsumer
 from ottla.cli.shims.exceptions import message
 from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import alter_configs
+from ottla.client.share_consumer import Acquired, ShareConsumer
 
 STRATEGY = "share.auto.offset.reset"
 

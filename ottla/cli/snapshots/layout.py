@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_directory import Kept
+from ottla.client.errors import USAGE, CommandFailed
 
 FOLDER = "snapshots"
 ABOUT, CONTENTS = "snapshot.json", "contents"

@@ -19,7 +19,6 @@ from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
 from ottla.cli import former_addresses
-from ottla.cli.errors import CommandFailed
 from ottla.cli.former_addresses import together
 from ottla.cli.local_directory import ORIGIN, Kept
 from ottla.cli.output import time_text
@@ -29,6 +28,7 @@ from ottla.cli.snapshots.placing import at_rest, exchange
 from ottla.cli.snapshots.sealing import image_of, open_metadata, seal
 from ottla.cli.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
 from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command
+from ottla.client.errors import CommandFailed
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ottla.cli import local_directory
-from ottla.cli.errors import CommandFailed
 from ottla.cli.former_addresses import together
 from ottla.cli.local_directory import Kept
 from ottla.cli.snapshots import layout
 from ottla.cli.snapshots.copying import SEGMENT_FILE, Copies
 from ottla.cli.snapshots.fence import fence, lock_holder
 from ottla.cli.snapshots.layout import About
+from ottla.client.errors import CommandFailed
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import (
     FULL,

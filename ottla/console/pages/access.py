@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import acls, quotas
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.topics import INT8_MAX, number_in
 from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client import acls, quotas
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.topics import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ANY, OPERATIONS

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import tokens, users
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client import tokens, users
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
 from ottla.console.site import Site
 from ottla.console.texts import moment
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN

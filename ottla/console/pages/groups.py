@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import groups, share_groups, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.failures import check
-from ottla.cli.client.group_kinds import SHARE, STREAMS, describe_any_group
-from ottla.cli.client.group_resets import reset_targets
-from ottla.cli.client.groups import GroupDescription, kind_of
-from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.client.topics import INT32_MAX, INT64_MAX
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client import groups, share_groups, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.failures import check
+from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
+from ottla.client.group_resets import reset_targets
+from ottla.client.groups import GroupDescription, kind_of
+from ottla.client.leaders import TopicPartition
+from ottla.client.topics import INT32_MAX, INT64_MAX
 from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 

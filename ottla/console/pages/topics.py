@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import configs, topics
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.topics import INT16_MAX, INT32_MAX, number_in
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client import configs, topics
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.topics import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.site import Site, number
 from ottla.console.snapshot import Partition, Snapshot

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import transactions
-from ottla.cli.client.cluster import ClusterClient
+from ottla.client import transactions
+from ottla.client.cluster import ClusterClient
 from ottla.console.site import Site
 
 #: Transactions whose start is looked up; there may be a transactional id for each of many tasks.

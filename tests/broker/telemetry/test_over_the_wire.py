@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.telemetry.client_telemetry import ATTRIBUTE_LENGTH_MAX, TELEMETRY_APIS
-from ottla.cli.client.admin_listeners import samples_of
 from ottla.cli.commands.client import clients
+from ottla.client.admin_listeners import samples_of
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

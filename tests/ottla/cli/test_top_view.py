@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.cli.client.admin_listeners import Sample
 from ottla.cli.top_view import (
     BYTES_IN,
     MEMORY,
@@ -13,6 +12,7 @@ from ottla.cli.top_view import (
     TopicLook,
     without_admin,
 )
+from ottla.client.admin_listeners import Sample
 
 
 def look(at_ms: int, end: int, bytes_in: float | None, committed: int = 0) -> Look:

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 from ottla.console.guard import POLICY
 from ottla.console.options import Login, Options, read_login
 from ottla.console.site import FORM_BYTES_MAX

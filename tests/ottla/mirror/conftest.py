@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.client.groups import describe_group
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
+from ottla.client.groups import describe_group
 from ottla.testing import Cluster
 from tests.ottla.conftest import ROOT, Finished, run_here
 

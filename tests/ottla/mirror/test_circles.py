@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, cast
 
-from ottla.cli.errors import FAILED, CommandFailed
+from ottla.client.errors import FAILED, CommandFailed
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.names import DEFAULT, IDENTITY, Policy, Selection
 from ottla.mirror.opposite import Brings, Foreign, _alias_of, circles, decoded

@@ -6,7 +6,7 @@ import json
 
 from confluent_kafka import Consumer
 
-from ottla.cli.client.groups import commit_offsets, committed_offsets
+from ottla.client.groups import commit_offsets, committed_offsets
 from ottla.mirror.formats import read_checkpoint
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import WAIT_S_MAX, Mirror

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.client import topics
-from ottla.cli.client.consumer import Consumed
-from ottla.cli.errors import CommandFailed
+from ottla.client import topics
+from ottla.client.consumer import Consumed
+from ottla.client.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record
 from ottla.registry import log

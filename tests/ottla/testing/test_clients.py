@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import CommandFailed
 from ottla.testing import Cluster
 from ottla.testing.attached import Attached
 from ottla.testing.clients import read_seed

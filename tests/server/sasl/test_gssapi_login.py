@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.cli.client.security import peer_security
+from ottla.client.security import peer_security
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.server.clock import Clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.client.admin_listeners import samples_of
 from ottla.cli.commands.client import clients
+from ottla.client.admin_listeners import samples_of
 
 SCRAPE = """# TYPE kafka_client_a gauge
 kafka_client_a{client_id="x",client_instance_id="i",client_software_name="java"} 1

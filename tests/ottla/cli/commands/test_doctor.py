@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.doctor import connection, findings
 from ottla.cli.doctor.record import PREFIX
+from ottla.client.cluster import ClusterClient
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.client.throttles import LEADERS, RATES
-from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
+from ottla.client.errors import FAILED, INTERRUPTED, USAGE
+from ottla.client.throttles import LEADERS, RATES
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, command

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.cli.snapshots import copying, layout, taking
 from ottla.cli.snapshots.placing import place_fork
+from ottla.client.errors import CommandFailed
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.testing import Cluster
 from tests.ottla.cli.snapshots.test_fence import HOLDER, ended, started

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.cli.snapshots import fence as fences
 from ottla.cli.snapshots.fence import fence, holders
+from ottla.client.errors import CommandFailed
 
 SECONDS_MAX = 20.0
 HOLDER = """

@@ -10,8 +10,8 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.connection import open_cluster
+from ottla.client.cluster import ClusterClient
+from ottla.client.connection import open_cluster
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

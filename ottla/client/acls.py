@@ -1,0 +1,157 @@
+"""Reading and changing access control entries."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.client.cluster import ClusterClient
+from ottla.client.configs import describe_configs
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.failures import check
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.server.authorization.acl import AccessControlEntry, AclIndex
+from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
+from ottla.server.authorization.operations import (
+    ALLOW,
+    ANY,
+    CLUSTER,
+    CLUSTER_NAME,
+    DENY,
+    LITERAL,
+    MATCH,
+    OPERATIONS,
+    PREFIXED,
+    RESOURCE_TYPES,
+    WILDCARD,
+)
+from ottla.server.config.broker import AUTHORIZER_CONFIGS
+
+
+class AclFilter(NamedTuple):
+    """A filter of entries, in the order of Kafka's fields: they must match, absent ones match everything."""
+
+    resource_type: int = ANY
+    resource_name: str | None = None
+    pattern_type: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission_type: int = ANY
+
+
+def applying_to(resource_type: int, name: str) -> AclFilter:
+    """All entries that count for a resource."""
+    return AclFilter(resource_type, name, MATCH)
+
+
+async def describe_acls(cluster: ClusterClient, wanted: AclFilter) -> list[AccessControlEntry]:
+    cluster.doing = "reading the access control entries"
+    response: DescribeAclsResponse = await cluster.request(DescribeAclsRequest(*wanted))
+    check("access control entries", response.error_code, response.error_message)
+    return sorted(
+        AccessControlEntry(*pattern, acl.principal, acl.host, acl.operation, acl.permission_type)
+        for found in response.resources
+        for pattern in [(found.resource_type, found.resource_name, found.pattern_type)]
+        for acl in found.acls
+    )
+
+
+async def described_rules(cluster: ClusterClient) -> FileRules | None:
+    """Return what a broker's file adds to the entries; None if the broker does not say so, or not to this user."""
+    broker = min(found.node_id for found in (await cluster.metadata([])).brokers)
+    try:
+        rows = await describe_configs(cluster, "broker", str(broker), sorted(AUTHORIZER_CONFIGS))
+    except CommandFailed:
+        return None
+    if any(row.is_sensitive for row in rows):
+        return None
+    return file_rules({row.name: row.value or "" for row in rows})
+
+
+async def judge(
+    cluster: ClusterClient, principal: str, operation: int, kind: int, name: str, host: str
+) -> tuple[Judgement, bool]:
+    """Return whether the principal may do it and which entry decides, and whether the rules of the broker's file are known."""
+    index = AclIndex()
+    for entry in await describe_acls(cluster, applying_to(kind, name)):
+        index.add(entry)
+    rules = await described_rules(cluster)
+    return (rules or FileRules()).judge(index, principal, host, operation, kind, name), rules is not None
+
+
+def new_entry(
+    user: str, operation: str, resource: str, *, prefixed: bool = False, host: str = WILDCARD, deny: bool = False
+) -> AccessControlEntry:
+    """Returns the entry that the words of `ottla acl add` mean.
+
+    Raises:
+        CommandFailed: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
+            itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
+    """
+    kind, name = read_resource(resource)
+    if WILDCARD in name and (prefixed or name != WILDCARD):
+        wanted = f"{kind_text(kind)}:{name.partition(WILDCARD)[0]}"
+        right = (
+            f"names that begin so: {wanted} with --prefixed, or with prefixed: true in a file"
+            if name.strip(WILDCARD)
+            else f"all names: {wanted}* alone"
+        )
+        raise CommandFailed(f"the name {name!r} has a `*`, which stands for no other letters in an entry", right, USAGE)
+    return AccessControlEntry(
+        kind,
+        name,
+        PREFIXED if prefixed else LITERAL,
+        read_principal(user),
+        host,
+        read_operation(operation),
+        DENY if deny else ALLOW,
+    )
+
+
+async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:
+    cluster.doing = "adding an access control entry"
+    response: CreateAclsResponse = await cluster.request(CreateAclsRequest(creations=[AclCreation(*entry)]))
+    check("access control entry", response.results[0].error_code, response.results[0].error_message)
+
+
+async def delete_acls(cluster: ClusterClient, wanted: AclFilter) -> int:
+    """Delete the matching entries; returns their number."""
+    cluster.doing = "removing access control entries"
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted)])
+    response: DeleteAclsResponse = await cluster.request(request)
+    (result,) = response.filter_results
+    check("access control entries", result.error_code, result.error_message)
+    return len(result.matching_acls)
+
+
+# -- Names on the command line ---------------------------------------------------------------------------------------
+
+
+def read_principal(text: str) -> str:
+    return text if ":" in text else f"User:{text}"
+
+
+def read_operation(text: str) -> int:
+    name = text.upper().replace("-", "_")
+    code = next((code for code, known in OPERATIONS.items() if known == name and code > ANY), None)
+    if code is None:
+        names = [known.lower().replace("_", "-") for code, known in OPERATIONS.items() if code > ANY]
+        raise CommandFailed(f"there is no operation {text!r}", did_you_mean(text, names) or ", ".join(names), USAGE)
+    return code
+
+
+def read_resource(text: str) -> tuple[int, str]:
+    kind, colon, name = text.partition(":")
+    if kind == "cluster" and not colon:
+        return CLUSTER, CLUSTER_NAME
+    code = next((code for code in RESOURCE_TYPES if code > ANY and kind_text(code) == kind), None)
+    if code is None or not name:
+        kinds = ", ".join(f"{kind_text(code)}:NAME" for code in RESOURCE_TYPES if code > ANY and code != CLUSTER)
+        raise CommandFailed(f"{text!r} is no resource", f"cluster, or one of {kinds}", USAGE)
+    return code, name
+
+
+def kind_text(code: int) -> str:
+    return RESOURCE_TYPES[code].lower().replace("_", "-")

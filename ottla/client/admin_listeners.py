@@ -1,0 +1,105 @@
+"""Brokers' admin listeners (`ottla.admin.listener`): the numbers of their /metrics that Kafka's protocol does not have.
+
+Brokers do not describe this property to clients: who asks has to know the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from ottla.client.errors import USAGE, CommandFailed
+
+ADMIN_LISTENER = "ottla.admin.listener"
+#: More of a scrape is not read: whatever answers there may never end.
+SCRAPE_BYTES_MAX = 16 * 1024 * 1024
+_SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+#: A metric's name and its labels.
+Metric = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Sample(NamedTuple):
+    """A sample of a scrape: a metric's name, its labels and its value."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def parse_admin(text: str) -> tuple[int, str]:
+    """Return the broker and the address of "1@HOST:PORT".
+
+    Raises:
+        CommandFailed: it has another form.
+    """
+    node, at, address = text.partition("@")
+    host, _, port = address.rpartition(":")
+    if not at or not node.isdecimal() or not host or not port.isdecimal():
+        raise CommandFailed(f"{text!r} is not ID@HOST:PORT", "for example --admin 1@kafka-1:9644", USAGE)
+    return int(node), address
+
+
+def read_admin(address: str, page: str, timeout_s: float) -> str:
+    """Return a page of an admin listener. It blocks.
+
+    Raises:
+        CommandFailed: it cannot be reached, or answers with an error.
+    """
+    try:
+        with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
+            text: bytes = answer.read(SCRAPE_BYTES_MAX)
+            return text.decode(errors="replace")
+    except (URLError, OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        raise CommandFailed(
+            f"no answer of {address}: {getattr(reason, 'strerror', None) or reason}",
+            f"is it the address of {ADMIN_LISTENER} in a running broker's file, and not the clients' port?",
+            USAGE,
+        ) from None
+
+
+def metrics_of(text: str, names: Collection[str]) -> dict[Metric, float]:
+    """Return the samples of some metrics in a text of Prometheus; other lines cost nothing but their first word."""
+    found: dict[Metric, float] = {}
+    for line in text.splitlines():
+        if line.partition("{")[0].partition(" ")[0] not in names:
+            continue
+        match = _SAMPLE.match(line)
+        if match is None:
+            continue
+        try:
+            found[match["name"], tuple(sorted(_LABEL.findall(match["labels"] or "")))] = float(match["value"])
+        except ValueError:
+            continue
+    return found
+
+
+def samples_of(text: str) -> list[Sample]:
+    """Return all samples of a text of Prometheus; one of a large node takes seconds, and `metrics_of` does not.
+
+    Raises:
+        CommandFailed: it is none.
+    """
+    from prometheus_client.parser import text_string_to_metric_families  # for one command only
+
+    try:
+        families = list(text_string_to_metric_families(text))
+    except ValueError as fault:
+        raise CommandFailed(f"these are no metrics: {fault}", None, USAGE) from None
+    return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+
+
+async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[Sample]:
+    """Return the samples of some metrics of an admin listener.
+
+    Raises:
+        CommandFailed: it does not answer.
+    """
+    text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
+    return [Sample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

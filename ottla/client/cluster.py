@@ -1,0 +1,245 @@
+"""Connections to a cluster as a client has them: bootstrap, metadata, leaders, coordinators.
+
+Requests that any broker can take go to the first that responds. Errors that pass (no leader yet, coordinator loading)
+are retried until the command's own time limit ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from ottla.client.connection_hints import NOTHING_ANYWHERE, NOTHING_THERE, connection_hint
+from ottla.client.errors import TIMED_OUT, USAGE, CommandFailed
+from ottla.client.failures import check, code_of, failure
+from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
+from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.world import World
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9092
+Address = tuple[str, int]
+CLIENT_ID = "ottla"
+RETRY_BACKOFF_MS = 100
+#: A broker creates a topic that a producer asks for within this time, or does not do so (auto.create.topics.enable).
+AUTO_CREATE_MS_MAX = 3_000
+#: How long a client waits for a response that another broker could give as well: a broker that is paused, or cut off from the
+#: others, must not cost the whole time limit of a command. Where no other broker is known it may cost that.
+ATTEMPT_MS_MAX = 5_000
+GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
+
+
+class BrokerTooOld(CommandFailed):
+    """The newest version of the request that the broker has lacks a field that is set."""
+
+
+class NoConnection(CommandFailed):
+    """The required broker, or every broker, cannot be reached, or has not answered in time."""
+
+
+class ClusterClient:
+    """One command's view of the cluster. `timeout_ms` goes into requests that have one."""
+
+    def __init__(
+        self,
+        world: World,
+        bootstrap: Sequence[Address],
+        timeout_ms: int,
+        security: PeerSecurity = PLAINTEXT,
+        client_id: str = CLIENT_ID,
+    ) -> None:
+        self.world = world
+        self.security = security
+        self._client_id = client_id
+        self.bootstrap = list(bootstrap)
+        self.timeout_ms = timeout_ms
+        self.brokers: dict[int, Address] = {}
+        self._channels: dict[Address, Channel] = {}
+        self._answered: set[Address] = set()
+        # The step in progress, for the message of a timeout.
+        self.doing = "connecting"
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def limit(self, more_ms: int = 0) -> asyncio.Timeout:
+        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
+
+        `more_ms`: what a request may take by its nature is added to it.
+        """
+        return asyncio.timeout((self.timeout_ms + more_ms) / 1000)
+
+    async def request(
+        self, request: object, node: int | None = None, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Send to the broker `node`, or to any. After a lost connection it retries once.
+
+        `timeout_ms` None: the command's time limit. A request to any broker that has a shorter one is sent to the next broker
+        after it.
+
+        Raises:
+            NoConnection: the broker, or every broker, cannot be reached or does not answer.
+        """
+        if node is None:
+            return await self._request_any(request, version, timeout_ms)
+        address = self.brokers.get(node)
+        if address is None:
+            await self.metadata([])
+            address = self.brokers.get(node)
+            if address is None:
+                raise NoConnection(f"broker {node} is not in the cluster", "`ottla cluster info` shows who is")
+        return await self._request_at(address, request, version, timeout_ms)
+
+    async def metadata(
+        self, topics: Sequence[str] | None, node: int | None = None, *, create: bool = False
+    ) -> MetadataResponse:
+        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers.
+
+        `create`: topics that do not exist are created if the broker has auto.create.topics.enable.
+        """
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=create,
+        )
+        is_alone = node is None and max(len(self.bootstrap), len(self.brokers)) == 1
+        attempt_ms = None if is_alone else min(self.timeout_ms, ATTEMPT_MS_MAX)
+        response: MetadataResponse = await self.request(request, node, timeout_ms=attempt_ms)
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        return response
+
+    async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
+        """Return a topic; its partitions may be without a leader. If there is no such topic, the failure suggests names.
+
+        `create`: wait for a topic that the broker creates by itself, as stock producers do.
+        """
+        patience_ms = AUTO_CREATE_MS_MAX if create else 0
+        began_ms = self.world.clock.mono_ms()
+
+        async def ask() -> tuple[MetadataResponseTopic, int]:
+            topic = (await self.metadata([name], create=create)).topics[0]
+            return topic, topic.error_code
+
+        self.doing = f"looking for topic {name}"
+        while True:
+            topic, code = await self.retry(ask)
+            missing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not missing or self.world.clock.mono_ms() - began_ms >= patience_ms:
+                break
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        if code:
+            raise failure(f"topic {name}", code, name=name, known=await self.topic_names() if missing else ())
+        return topic
+
+    async def partitions(self, name: str) -> list[int]:
+        """Return the partitions of a topic."""
+        return sorted(part.partition_index for part in (await self.topic(name)).partitions)
+
+    async def topic_names(self) -> list[str]:
+        return sorted(topic.name or "" for topic in (await self.metadata(None)).topics)
+
+    async def coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> int:
+        """Return the broker that coordinates the group or transactional id."""
+        what = f"coordinator of {KINDS[key_type]} {key}"
+
+        async def ask() -> tuple[Coordinator, int]:
+            found = await self.request(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
+            return found.coordinators[0], found.coordinators[0].error_code
+
+        self.doing = f"looking for the {what}"
+        found, code = await self.retry(ask)
+        check(what, code, found.error_message)
+        self.brokers[found.node_id] = (found.host, found.port)
+        return found.node_id
+
+    async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
+        """Repeat `ask` while its error is retriable; the command's timeout ends it."""
+        while True:
+            response, code = await ask()
+            known = code_of(code)
+            # Retriable for clients that wait for a topic to be created; a command wants to say that there is none.
+            if not known.retriable or known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return response, code
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+
+    async def _request_any(self, request: object, version: int | None, timeout_ms: int | None) -> Any:
+        lost: list[NoConnection] = []
+        for address in dict.fromkeys([*self._channels, *self.brokers.values(), *self.bootstrap]):
+            try:
+                return await self._request_at(address, request, version, timeout_ms)
+            except NoConnection as fault:
+                # Without a limit of its own the request has used up the command's, and may have been carried out.
+                if fault.exit_code == TIMED_OUT and timeout_ms is None:
+                    raise
+                lost.append(fault)
+        hints = [fault.hint for fault in lost if fault.hint != NOTHING_THERE]
+        raise NoConnection("; ".join(fault.cause for fault in lost), hints[0] if hints else NOTHING_ANYWHERE)
+
+    async def _request_at(
+        self, address: Address, request: object, version: int | None, timeout_ms: int | None = None
+    ) -> Any:
+        host, port = address
+        limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        for attempt in range(2):  # a broker that restarted has closed the channel that we kept
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self.security)
+                attempt = 1
+            try:
+                response = await channel.request(request, version=version, timeout_ms=limit_ms)
+            except RequestTimeout as fault:
+                self._give_up(address, channel)
+                raise NoConnection(str(fault), f"while {self.doing}", TIMED_OUT) from None
+            except ChannelClosed as fault:
+                self._give_up(address, channel)
+                if attempt:
+                    hint = connection_hint(fault, self.security, address in self._answered)
+                    raise NoConnection(str(fault), hint) from None
+            except KafkaError as fault:
+                raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
+            except UnsupportedVersion as fault:
+                raise BrokerTooOld(f"broker {host}:{port} is too old for this command: {fault}") from None
+            else:
+                self._answered.add(address)
+                return response
+        raise AssertionError("the second attempt returns or raises")
+
+    def _give_up(self, address: Address, channel: Channel) -> None:
+        """Close a channel that was lost. Of several requests on it the first has done so already, and there may be a new one."""
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+        channel.close()
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """Return the addresses of "host:port,host:port"; a port may be left out, IPv6 hosts stand in brackets."""
+    found = [_parse_one(part.strip()) for part in text.split(",") if part.strip()]
+    if not found:
+        raise CommandFailed(f"bootstrap servers {text!r} name no address", "write -b HOST:PORT", USAGE)
+    return found
+
+
+def _parse_one(part: str) -> Address:
+    # The form of Kafka's listeners is understood too: PLAINTEXT://host:port.
+    scheme, _, rest = part.rpartition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or rest.endswith("]"):
+        host, port = rest, str(DEFAULT_PORT)
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or scheme not in ("", "PLAINTEXT"):
+        raise CommandFailed(f"bootstrap server {part!r} is not HOST:PORT", "for example -b localhost:9092", USAGE)
+    return host, int(port)

@@ -1,0 +1,387 @@
+"""Reads partitions from given offsets, and follows their leaders through lost connections and leader changes.
+
+Control records are never given out. With read_committed, neither are records of aborted transactions: the broker names
+them (producer id and first offset), and each ends at its abort marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.client.errors import CommandFailed
+from ottla.client.failures import NO_SUCH_TOPIC, code_of, failure
+from ottla.client.fetched import At, Batches, Recreated, Trouble, records_between
+from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.topics import EARLIEST, list_offsets
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.record import Record
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+FETCH_WAIT_MS = 500
+FETCH_BYTES_MAX = 8 * 1024 * 1024
+PARTITION_BYTES_MAX = 1024 * 1024
+#: Between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
+BACKOFF_MS_MAX = 1_000
+#: A leader that is cut off from the others answers Fetches as before, without news: another broker names its successor.
+LEADERS_AGE_MS_MAX = 3_000
+
+
+class Consumed(NamedTuple):
+    """Records of one partition, of one type of timestamp: the broker gave it (LogAppendTime), or the producer."""
+
+    topic: str
+    partition: int
+    records: list[Record]
+    is_append_time: bool = False
+
+
+class _Fetch(NamedTuple):
+    """A Fetch in flight: where each partition in it is read, and the response, or why there is none."""
+
+    places: dict[TopicPartition, At]
+    response: asyncio.Task[FetchResponse | CommandFailed]
+
+
+class BatchConsumer:
+    """Reads batches as they are stored: `poll_batches()`."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        positions: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        reset: int | None = None,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
+    ) -> None:
+        """Begin at `positions`. `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails."""
+        self.cluster = cluster
+        self.positions: dict[TopicPartition, int] = {}
+        self.ends = ends
+        self.isolation_level = isolation_level
+        self.reset = reset
+        #: Topics that were created again meanwhile, for the caller to say and to clear.
+        self.recreated: list[Recreated] = []
+        #: For so long a leader delays a response that would be empty.
+        self.wait_ms = FETCH_WAIT_MS
+        self._partition_bytes_max = partition_bytes_max
+        self._leaders = Leaders(cluster, ())
+        #: The id of the topic in which each position counts: that of its first Fetch.
+        self._ids: dict[TopicPartition, bytes] = {}
+        #: The end of each partition as its leader has named it last.
+        self._ends_seen: dict[TopicPartition, int] = {}
+        #: The leader epoch of the last batch that was read of each.
+        self._epochs_seen: dict[TopicPartition, int] = {}
+        self._in_flight: dict[int, _Fetch] = {}
+        #: Of the last responses, to be handled once their batches were handed out.
+        self._troubles: deque[Trouble] = deque()
+        self._faults: deque[CommandFailed] = deque()
+        self._refreshing: asyncio.Task[CommandFailed | None] | None = None
+        self._refreshes_in_vain = 0
+        self._leaders_ms = self._answered_ms = cluster.world.clock.mono_ms()
+        self.assign(positions)
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Replace the partitions and their positions. What is in flight for others is dropped."""
+        self.positions = dict(positions)
+        self._ids = {place: topic_id for place, topic_id in self._ids.items() if place in positions}
+        self._leaders.topics = list(dict.fromkeys(topic for topic, _ in positions))
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        self.positions[place] = offset
+
+    async def poll_batches(self) -> list[Batches]:
+        """Return what the next response brings; nothing if no leader has records within half a second.
+
+        Raises:
+            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+        """
+        clock = self.cluster.world.clock
+        await self._settle()
+        now_ms = clock.mono_ms()
+        self._send_fetches()
+        lost = [place for place in self.positions if self._wanted(place) and self._leaders.of(place).node == NO_LEADER]
+        self.cluster.doing = f"reading {', '.join(self._leaders.topics)}"
+        if lost:
+            self.cluster.doing += f": partition {lost[0][0]}-{lost[0][1]} has no leader"
+        if self._refreshing is None and (lost or now_ms - self._leaders_ms >= LEADERS_AGE_MS_MAX):
+            self._refreshing = self.cluster.world.spawn(self._refresh(), "leaders")
+        tasks: list[asyncio.Task[Any]] = [fetch.response for fetch in self._in_flight.values()]
+        if self._refreshing is not None:
+            tasks.append(self._refreshing)
+        if tasks:
+            await asyncio.wait(tasks, timeout=FETCH_WAIT_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(FETCH_WAIT_MS / 1000)
+        if self._refreshing is not None and self._refreshing.done():
+            fault = self._refreshing.result()
+            self._refreshing, self._leaders_ms = None, clock.mono_ms()
+            self._refreshes_in_vain = self._refreshes_in_vain + 1 if lost else 0
+            # All brokers may be away for a while.
+            away_ms = clock.mono_ms() - self._answered_ms
+            if fault is not None and (not isinstance(fault, NoConnection) or away_ms > self.cluster.timeout_ms):
+                raise fault
+        return [fetched for node in list(self._in_flight) for fetched in self._received(node)]
+
+    def _wanted(self, place: TopicPartition) -> bool:
+        return self.ends is None or self.positions[place] < self.ends[place]
+
+    # -- Leaders -------------------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> CommandFailed | None:
+        """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
+        try:
+            if not self._leaders.known:
+                await self._leaders.start()
+            else:
+                await asyncio.sleep(min(RETRY_BACKOFF_MS << self._refreshes_in_vain, BACKOFF_MS_MAX) / 1000)
+                await self._leaders.refresh()
+        except CommandFailed as fault:
+            return fault
+        self._answered_ms = self.cluster.world.clock.mono_ms()
+        return None
+
+    # -- Fetches -------------------------------------------------------------------------------------------------------
+
+    def _send_fetches(self) -> None:
+        """Send a Fetch to each leader that has none in flight."""
+        busy = {place for fetch in self._in_flight.values() for place in fetch.places}
+        idle = [place for place in self.positions if place not in busy and self._wanted(place)]
+        for node, listed in self._leaders.by_node(idle).items():
+            if node not in self._in_flight:
+                places = {place: self._at(place) for place in listed if not self._is_another(place)}
+                if places:
+                    response = self.cluster.world.spawn(self._ask(node, self._request(places)), f"fetch from {node}")
+                    self._in_flight[node] = _Fetch(places, response)
+
+    def _at(self, place: TopicPartition) -> At:
+        return At(self._ids.setdefault(place, self._leaders.topic_id(place[0])), self.positions[place])
+
+    def _reads(self, place: TopicPartition, at: At | None) -> bool:
+        """Return whether the partition is still read there."""
+        return at is not None and self.positions.get(place) == at.offset and self._ids.get(place) == at.topic_id
+
+    async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | CommandFailed:
+        try:
+            response: FetchResponse = await self.cluster.request(request, node, timeout_ms=2 * ATTEMPT_MS_MAX)
+        except CommandFailed as fault:
+            return fault
+        return response
+
+    def _request(self, places: Mapping[TopicPartition, At]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), (topic_id, offset) in places.items():
+            topic = topics.setdefault(name, FetchTopic(name, topic_id, []))
+            epoch = self._leaders.of((name, index)).epoch
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=self._partition_bytes_max,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=self.wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=self.isolation_level,
+            topics=list(topics.values()),
+        )
+
+    def _received(self, node: int) -> list[Batches]:
+        """Take a Fetch that is done out of those in flight, and return its batches.
+
+        Nothing is awaited between the moment when positions move and the one when the caller has the batches. What could not be read
+        waits for the next poll.
+        """
+        if not self._in_flight[node].response.done():
+            return []
+        fetch = self._in_flight.pop(node)
+        response = fetch.response.result()
+        if isinstance(response, NoConnection):
+            self._leaders.forget(node)
+            return []
+        if isinstance(response, CommandFailed):
+            self._faults.append(response)
+            return []
+        self._answered_ms = self.cluster.world.clock.mono_ms()
+        if response.error_code:
+            self._faults.append(failure(f"reading from broker {node}", response.error_code))
+            return []
+        fetched = []
+        for topic in response.responses:
+            name = topic.topic or self._leaders.name_of(topic.topic_id)
+            if name is None:
+                self._leaders.forget(node)
+                continue
+            for part in topic.partitions:
+                place = (name, part.partition_index)
+                at = fetch.places.get(place)
+                # It was assigned to another consumer, moved or created again meanwhile.
+                if at is None or not self._reads(place, at):
+                    continue
+                if part.error_code:
+                    self._troubles.append(Trouble(node, place, at, part.error_code))
+                    continue
+                self._answered(place, part)
+                try:
+                    batches = self._take(place, part)
+                except KafkaError as fault:
+                    self.positions[place] = at.offset
+                    self._troubles.append(Trouble(node, place, at, fault.code, fault))
+                    continue
+                if self.positions[place] != at.offset:
+                    after, epoch = self.positions[place], self._epochs_seen[place]
+                    fetched.append(Batches(*place, at.offset, batches, after, at.topic_id, epoch))
+        return fetched
+
+    def _answered(self, place: TopicPartition, part: PartitionData) -> None:
+        """A leader has answered for the partition, without an error."""
+        self._ends_seen[place] = part.high_watermark
+
+    # -- What could not be read ------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Handle what the last responses could not bring, and topics that were created again."""
+        while self._troubles:
+            trouble = self._troubles.popleft()
+            if self._reads(trouble.place, trouble.at):
+                await self._handle(trouble)
+        if self._faults:
+            raise self._faults.popleft()
+        for name in dict.fromkeys(place[0] for place in self.positions if self._is_another(place)):
+            await self._begin_again(name)
+
+    def _is_another(self, place: TopicPartition) -> bool:
+        """Return whether the topic has another id than the one in which the position counts."""
+        topic_id = self._ids.get(place)
+        return topic_id is not None and self._leaders.current_id(place[0]) not in (None, topic_id)
+
+    async def _handle(self, trouble: Trouble) -> None:
+        """Look the leader up again if it has moved, reset the position if it was deleted."""
+        place = trouble.place
+        if trouble.fault is not None:
+            await self._unreadable(place, trouble.code, trouble.fault)
+        elif trouble.code in NO_SUCH_TOPIC:
+            self._leaders.forget_topic(place[0])
+        elif code_of(trouble.code).retriable:
+            self._leaders.forget(trouble.node)
+        elif trouble.code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
+            name, index = place
+            offset = (await list_offsets(self.cluster, name, self.reset, [index]))[index]
+            if self._reads(place, trouble.at):
+                self.seek(place, offset)
+        else:
+            await self._unreadable(place, trouble.code, None)
+
+    async def _begin_again(self, name: str) -> None:
+        """The topic was deleted and created again: go on where the new one begins.
+
+        Raises:
+            CommandFailed: it was to be read up to `ends`, which are of the deleted one; or the new one cannot be read.
+        """
+        if self.ends is not None:
+            hint = "what was read is of the deleted topic: run the command again"
+            raise CommandFailed(f"topic {name} was deleted and created again while it was read", hint)
+        topic_id, before = self._leaders.topic_id(name), dict(self.positions)
+        begins = await list_offsets(self.cluster, name, EARLIEST)
+        if self._leaders.topic_id(name) != topic_id:
+            return  # once more: the next poll sees it
+        for place in [place for place in self.positions if place[0] == name and self._is_another(place)]:
+            at, begin = self.positions[place], begins.get(place[1])
+            if at != before.get(place):
+                continue
+            unread = max(0, self._ends_seen.pop(place, at) - at)
+            self.recreated.append(Recreated(*place, at, unread, begin))
+            if begin is None:
+                del self.positions[place], self._ids[place]
+            else:
+                self.positions[place], self._ids[place] = begin, topic_id
+
+    async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
+        """The read fails for good.
+
+        Raises:
+            CommandFailed: always, with the error code's meaning.
+            KafkaError: always, where a batch is none.
+        """
+        name, index = place
+        raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
+
+    def _take(self, place: TopicPartition, part: PartitionData) -> list[BatchView]:
+        end = None if self.ends is None else self.ends[place]
+        aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
+        open_aborted: set[int] = set()
+        taken: list[BatchView] = []
+        read = part.records or b""
+        assert not isinstance(read, list), "what was decoded is in one buffer"
+        self._epochs_seen.setdefault(place, -1)
+        for batch in iter_batches(read):
+            if end is not None and batch.base_offset >= end:
+                self.positions[place] = max(self.positions[place], end)
+                break
+            while aborted and aborted[0][0] <= batch.last_offset:
+                open_aborted.add(aborted.pop(0)[1])
+            if batch.is_control:
+                marker = end_txn_marker(batch)
+                if marker is not None and not marker.committed:
+                    open_aborted.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in open_aborted):
+                taken.append(batch)
+            self.positions[place] = max(self.positions[place], batch.next_offset)
+            self._epochs_seen[place] = batch.partition_leader_epoch
+        return taken
+
+
+class Consumer(BatchConsumer):
+    """Iterate `fetch()`; with `ends` it stops there, without it goes on for ever."""
+
+    async def fetch(self) -> AsyncIterator[Consumed]:
+        """Records as they come, in order within each partition.
+
+        Raises:
+            TimeoutError: there are `ends`, and nothing has been read for the command's time limit.
+        """
+        clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
+        while any(map(self._wanted, self.positions)):
+            for consumed in await self.poll():
+                yield consumed
+            if self.positions != before:
+                before, moved_ms = dict(self.positions), clock.mono_ms()
+            elif self.ends is not None and clock.mono_ms() - moved_ms > self.cluster.timeout_ms:
+                raise TimeoutError
+
+    async def poll(self) -> list[Consumed]:
+        """Return the records of the next response; nothing if no leader has records within half a second.
+
+        Raises:
+            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+        """
+        decoded = [
+            Consumed(*row[:2], await self._decoded(row._replace(batches=list(batches))), is_append_time)
+            for row in await self.poll_batches()
+            for is_append_time, batches in groupby(row.batches, key=lambda batch: batch.append_time is not None)
+        ]
+        return [row for row in decoded if row.records]
+
+    async def _decoded(self, fetched: Batches) -> list[Record]:
+        """Return the records between the position and the end: a fetch starts at the batch that holds the offset."""
+        end = None if self.ends is None else self.ends[fetched.topic, fetched.partition]
+        return [row for batch in fetched.batches for row in await records_between(batch, fetched.position, end)]
+
+
+def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+    """Return offsets by topic and partition."""
+    return {(topic, index): offset for index, offset in offsets.items()}

@@ -1,0 +1,243 @@
+"""The two ways in which a consumer is a member of a group: by the classic protocol, and by the consumer protocol (KIP-848).
+
+    classic    join --> sync, by the leader's assignor `range` --> heartbeats --> (a member comes or goes) --> join
+    consumer   heartbeat with epoch 0 --> heartbeats, each of which may bring another assignment of the coordinator's
+
+Either has a member id, and a generation: the member's epoch in the second. What to read is asked for here, and read elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.client.classic_member import FORGOTTEN, ClassicMember, GroupProtocol
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.coordinator_requests import ask_coordinator
+from ottla.client.failures import check
+from ottla.client.groups import NO_GENERATION
+from ottla.client.leaders import TopicPartition
+from ottla.protocol.compile import encode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.control_messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_versioned,
+)
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicNamePartitions
+from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
+from ottla.protocol.primitives import new_uuid, uuid_to_str
+
+CLASSIC, CONSUMER = "classic", "consumer"
+PROTOCOL = GroupProtocol("consumer", "range", session_ms=45_000, rebalance_ms_max=60_000)
+#: The first versions of the embedded messages: this member has nothing to say in later ones.
+EMBEDDED_VERSION = 0
+HEARTBEAT_MS = 3_000
+JOIN_EPOCH, LEAVE_EPOCH = 0, -1
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat: an error code that does not pass, and a new assignment if there is one."""
+
+    code: int
+    assigned: list[TopicPartition] | None = None
+    message: str | None = None
+
+
+class Member(Protocol):
+    """What a consumer of a group needs of its membership. All requests raise TimeoutError when time is up."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def interval_ms(self) -> int:
+        """The time between two heartbeats."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether a heartbeat is due before its time."""
+
+    async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
+        """Become a member. Returns the partitions that it is to read first; None: it has to ask again."""
+
+    async def heartbeat(self) -> Beat:
+        """Send a heartbeat. `is_out` has not been asked about its code yet."""
+
+    def is_out(self, code: int) -> bool:
+        """Return whether an error means that the member is to be asked again, or to join again: its generation is NO_GENERATION then."""
+
+    async def leave(self, reason: str) -> None: ...
+
+
+class RangeMember:
+    """A member by the classic protocol, which assigns by `range` if it is the leader."""
+
+    interval_ms = HEARTBEAT_MS
+    is_due = False
+
+    def __init__(self, cluster: ClusterClient, group: str, session_ms: int | None = None) -> None:
+        """Make a member that has not joined; `session_ms` is its session.timeout.ms."""
+        self._cluster = cluster
+        self._member = ClassicMember(
+            cluster, group, PROTOCOL if session_ms is None else PROTOCOL._replace(session_ms=session_ms)
+        )
+
+    @property
+    def id(self) -> str:
+        return self._member.id
+
+    @property
+    def generation(self) -> int:
+        return self._member.generation
+
+    async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
+        joined = await self._member.join(_encoded(ConsumerProtocolSubscription(topics=list(topics))))
+        if joined is None:
+            return None
+        rows = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            rows = await self._assignments(joined)
+        data = await self._member.sync(joined, rows)
+        if data is None:
+            return None
+        self._member.generation = joined.generation_id
+        if not data:
+            return []
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data, newer_too=True)
+        return [(row.topic, index) for row in assignment.assigned_partitions for index in row.partitions]
+
+    async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Assign as the leader of the group."""
+        subscribed = {
+            member.member_id: decode_versioned(ConsumerProtocolSubscription, member.metadata, newer_too=True)[0].topics
+            for member in joined.members
+        }
+        names = sorted({name for topics in subscribed.values() for name in topics})
+        found = (await self._cluster.metadata(names)).topics if names else []
+        counts = {topic.name or "": len(topic.partitions) for topic in found}
+        return [
+            SyncGroupRequestAssignment(member, _encoded(assignment))
+            for member, assignment in assign_ranges(subscribed, counts).items()
+        ]
+
+    async def heartbeat(self) -> Beat:
+        return Beat(await self._member.heartbeat(ATTEMPT_MS_MAX))
+
+    def is_out(self, code: int) -> bool:
+        return self._member.is_out(code)
+
+    async def leave(self, reason: str) -> None:
+        await self._member.leave(reason)
+
+
+class HeartbeatMember:
+    """A member by the consumer protocol. `assignor` is one of the coordinator's; None: its first."""
+
+    def __init__(self, cluster: ClusterClient, group: str, assignor: str | None = None) -> None:
+        self.id = uuid_to_str(new_uuid(cluster.world.rng))
+        self.generation = NO_GENERATION
+        self.interval_ms = HEARTBEAT_MS
+        self._cluster = cluster
+        self._group = group
+        self._assignor = assignor
+        self._topics: list[str] = []
+        self._names: dict[bytes, str] = {}
+        #: What the next heartbeat says that the member has; None: as the last one said.
+        self._owned: list[TopicIdPartitions] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """The coordinator has not been sent yet what the member has taken and given up: others wait for that."""
+        return self._owned is not None
+
+    async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
+        self._topics = list(topics)
+        request = ConsumerGroupHeartbeatRequest(
+            self._group,
+            self.id,
+            JOIN_EPOCH,
+            rebalance_timeout_ms=PROTOCOL.rebalance_ms_max,
+            subscribed_topic_names=self._topics,
+            server_assignor=self._assignor,
+            topic_partitions=[],
+        )
+        beat = await self._beat(request)
+        if self.is_out(beat.code):
+            return None
+        check(f"group {self._group}", beat.code, beat.message)
+        return beat.assigned or []
+
+    async def heartbeat(self) -> Beat:
+        owned, self._owned = self._owned, None
+        request = ConsumerGroupHeartbeatRequest(self._group, self.id, self.generation, topic_partitions=owned)
+        return await self._beat(request)
+
+    async def _beat(self, request: ConsumerGroupHeartbeatRequest) -> Beat:
+        response: ConsumerGroupHeartbeatResponse
+        response, code = await ask_coordinator(self._cluster, self._group, request, ATTEMPT_MS_MAX)
+        if code:
+            return Beat(code, None, response.error_message)
+        self.generation, self.interval_ms = response.member_epoch, response.heartbeat_interval_ms
+        if response.assignment is None:
+            return Beat(code)
+        rows = response.assignment.topic_partitions
+        if any(row.topic_id not in self._names for row in rows):
+            found = (await self._cluster.metadata(self._topics)).topics
+            self._names = {topic.topic_id: topic.name or "" for topic in found}
+        # A topic that has just been deleted is in no metadata: it is not read, and not owned.
+        self._owned = [row for row in rows if row.topic_id in self._names]
+        return Beat(code, [(self._names[row.topic_id], index) for row in self._owned for index in row.partitions])
+
+    def is_out(self, code: int) -> bool:
+        if code in FORGOTTEN:
+            self.generation = NO_GENERATION
+        # A newer epoch is in the answer to the next heartbeat.
+        return code in FORGOTTEN or code == ErrorCode.STALE_MEMBER_EPOCH
+
+    async def leave(self, reason: str) -> None:
+        if self.generation != NO_GENERATION:
+            await self._beat(ConsumerGroupHeartbeatRequest(self._group, self.id, LEAVE_EPOCH))
+
+
+def member_of(
+    protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
+) -> Member:
+    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
+
+    `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
+    """
+    assert protocol in (CLASSIC, CONSUMER), protocol
+    return (
+        HeartbeatMember(cluster, group, assignor) if protocol == CONSUMER else RangeMember(cluster, group, session_ms)
+    )
+
+
+def assign_ranges(
+    subscribed: Mapping[str, Sequence[str]], counts: Mapping[str, int]
+) -> dict[str, ConsumerProtocolAssignment]:
+    """Assign by Kafka's `range`: of each topic, contiguous partitions to its members in their order; the first get one more."""
+    assigned = {member: ConsumerProtocolAssignment() for member in subscribed}
+    for topic, count in sorted(counts.items()):
+        members = sorted(member for member, topics in subscribed.items() if topic in topics)
+        each, more = divmod(count, len(members)) if members else (0, 0)
+        begin = 0
+        for number, member in enumerate(members):
+            end = begin + each + (number < more)
+            if end > begin:
+                row = TopicNamePartitions(topic, list(range(begin, end)))
+                assigned[member].assigned_partitions.append(row)
+            begin = end
+    return assigned
+
+
+def _encoded(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
+    return EMBEDDED_VERSION.to_bytes(2, "big") + encode(message, EMBEDDED_VERSION)

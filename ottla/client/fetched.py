@@ -1,0 +1,109 @@
+"""What a consumer gives out of the responses to its Fetches, and what it remembers of those that brought nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from ottla.client.leaders import TopicPartition
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.record import Record, iter_records, skip_records
+
+#: Records that are decoded, and skipped, in one turn of the event loop: 5 to 10 ms.
+DECODED_AT_ONCE = 5_000
+SKIPPED_AT_ONCE = 50_000
+
+
+class Batches(NamedTuple):
+    """Batches of one partition that were fetched at `position`: the first may have records before it.
+
+    `next_offset` is the position after them and after what is not given out: markers, and records of aborted transactions. There may be
+    no batch at all. `topic_id` is the id of the topic that was read, `epoch` the leader epoch of the last batch before `next_offset`.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    batches: list[BatchView]
+    next_offset: int
+    topic_id: bytes
+    epoch: int
+
+
+class Recreated(NamedTuple):
+    """A topic was deleted and created again while it was read. Its partition goes on at `begin`; None: the new topic lacks the partition.
+
+    `unread` counts the offsets of the deleted topic from `position` up to the end that its leader had named last.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    unread: int
+    begin: int | None
+
+
+def recreated_texts(rows: list[Recreated]) -> list[str]:
+    """Returns a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    by_topic: dict[str, list[Recreated]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row)
+    rows.clear()
+    said = []
+    for topic, found in by_topic.items():
+        text = f"topic {topic} was deleted and created again: its records are read from the first one on"
+        if unread := sum(row.unread for row in found):
+            text += f"; {unread} offsets of the former topic were not read"
+        if gone := sorted(row.partition for row in found if row.begin is None):
+            text += f"; partition {', '.join(map(str, gone))} is not there any more"
+        said.append(text)
+    return said
+
+
+class At(NamedTuple):
+    """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+
+    topic_id: bytes
+    offset: int
+
+
+class Trouble(NamedTuple):
+    """A partition that could not be read there, by an error code or by a batch that is none."""
+
+    node: int
+    place: TopicPartition
+    at: At
+    code: int
+    fault: KafkaError | None = None
+
+
+async def records_between(batch: BatchView, first: int, end: int | None) -> list[Record]:
+    """Return the records of a batch from `first` on, and before `end`.
+
+    Raises:
+        KafkaError: the batch is malformed, as far as it was read.
+    """
+    data = batch.expand()
+    skipped, at = 0, 0
+    if (
+        batch.count == batch.last_offset_delta + 1
+    ):  # it has each offset, so that those before `first` are known by their number
+        wanted = min(max(0, first - batch.base_offset), batch.count)
+        while skipped < wanted:
+            step = min(SKIPPED_AT_ONCE, wanted - skipped)
+            at = skip_records(data, step, at)
+            skipped += step
+            await asyncio.sleep(0)
+    found: list[Record] = []
+    left = iter_records(
+        data, batch.count - skipped, batch.base_offset, batch.base_timestamp, batch.append_time, start=at
+    )
+    for number, record in enumerate(left, 1):
+        if end is not None and record.offset >= end:
+            break
+        if record.offset >= first:
+            found.append(record)
+        if not number % DECODED_AT_ONCE:
+            await asyncio.sleep(0)
+    return found

@@ -1,0 +1,116 @@
+"""Security of a command's connections, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.server.config.key import ConfigError, Values
+from ottla.server.config.tables.security import SASL, SSL
+from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
+from ottla.server.sasl.gssapi import command
+from ottla.server.sasl.jaas import JaasError, read_module
+from ottla.server.sasl.mechanisms import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, login_module
+from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PeerLogin, PlainClient, ScramClient
+from ottla.server.world import World
+
+PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+#: Further names that the file of a client usually has.
+OTHERS = ("bootstrap.servers", "client.id", "group.id", "acks")
+#: A name this near to a known one is misspelt.
+NEAR = 0.85
+NONCE_BITS = 130
+
+
+def check_names(properties: Mapping[str, str], path: str) -> None:
+    """Reject a misspelt name. Others that are not known stay unused: clients of all kinds share a file.
+
+    Raises:
+        CommandFailed: a name is nearly one of the connection's, or no name is of a client.
+    """
+    known = {PROTOCOL, MECHANISM, JAAS, *OTHERS, *SSL, *SASL}
+    unknown = sorted(properties.keys() - known)
+    for name in unknown:
+        if near := did_you_mean(name, known, cutoff=NEAR):
+            raise _wrong(path, f"there is no property {name}", near)
+    if unknown and len(unknown) == len(properties):
+        raise _wrong(
+            path, f"{unknown[0]} is no property of a connection", "a file of client properties has security.protocol"
+        )
+
+
+def peer_security(world: World, properties: Mapping[str, str], path: str) -> PeerSecurity:
+    """Return what the properties ask for; `path` is named in error messages.
+
+    Raises:
+        CommandFailed: a property is missing, wrong or not served. The message never has the value of a secret.
+    """
+    protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise _wrong(path, f"{PROTOCOL}={protocol} is unknown", f"one of {', '.join(PROTOCOLS)}")
+    if protocol == "PLAINTEXT":
+        return PLAINTEXT
+    try:
+        values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in {**SSL, **SASL}.items()}
+        return PeerSecurity(
+            _tls(world, values) if protocol.endswith("SSL") else None,
+            _login(world, values, properties, path) if protocol.startswith("SASL") else None,
+        )
+    except ConfigError as error:
+        raise _wrong(path, str(error), None) from None
+
+
+def _text(default: Any) -> str | None:
+    return ",".join(default) if isinstance(default, list) else None if default is None else str(default)
+
+
+def _tls(world: World, values: Values) -> ClientTls:
+    # Not at the top: a plaintext command would pay 60 ms for the libraries.
+    from ottla.server.tls.contexts import client_context
+    from ottla.server.tls.stores import TlsProperties
+
+    return ClientTls(client_context(TlsProperties(values, world.files.read)).context)
+
+
+def _login(world: World, values: Values, properties: Mapping[str, str], path: str) -> PeerLogin:
+    mechanism = properties.get(MECHANISM, "GSSAPI")
+    if mechanism not in MECHANISMS:
+        raise _wrong(path, f"{MECHANISM}={mechanism} is not served", f"{MECHANISM} with one of {', '.join(MECHANISMS)}")
+    remedy = login_module(JAAS, mechanism)
+    if JAAS not in properties:
+        raise _wrong(path, f"{JAAS} is missing", remedy)
+    try:
+        module = read_module(properties[JAAS])
+    except JaasError as error:
+        raise _wrong(path, f"{JAAS} cannot be read: {error}", remedy) from None
+    if mechanism.lower() not in module.mechanisms:
+        raise _wrong(path, f"{JAAS} has {module.class_name}, which does not serve {mechanism}", remedy)
+    options = module.values
+    if mechanism == OAUTHBEARER:
+        from ottla.server.sasl.mechanisms import OAuthTokens
+
+        token = OAuthTokens(world).source("client", values, options)
+
+        async def with_token(host: str) -> ClientExchange:
+            return OAuthBearerClient(await token())
+
+        return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    if mechanism == GSSAPI:
+        return PeerLogin(mechanism, command(JAAS, options, values), world.workers, world.clock)
+    user, password = options.get("username"), options.get("password")
+    if user is None or password is None:
+        raise _wrong(path, f"{JAAS} has no {'username' if user is None else 'password'}", remedy)
+
+    async def with_password(host: str) -> ClientExchange:
+        if mechanism == PLAIN:
+            return PlainClient(user, password)
+        nonce = f"{world.rng.getrandbits(NONCE_BITS):x}"
+        return ScramClient(mechanism, user, password, nonce, token=options.get("tokenauth", "").lower() == "true")
+
+    return PeerLogin(mechanism, with_password, world.workers, world.clock)
+
+
+def _wrong(path: str, what: str, hint: str | None) -> CommandFailed:
+    return CommandFailed(f"{path}: {what}", hint, USAGE)

@@ -1,0 +1,230 @@
+"""Administration of topics, and the offsets of their partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.failures import check, code_of, failure
+from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.primitives import new_uuid, uuid_to_str
+
+#: Numbers of Python have no bound, those of the protocol have.
+INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
+INT64_MAX = 2**63 - 1
+_DIGITS = re.compile(r"-?[0-9]{1,19}")
+LATEST = -1
+EARLIEST = -2
+# DeleteRecords takes this offset for the high watermark: all committed records are deleted.
+HIGH_WATERMARK = -1
+# CreateTopics takes this count for the broker's num.partitions or default.replication.factor (KIP-464).
+BROKER_DEFAULT = -1
+
+
+async def create_topic(
+    cluster: ClusterClient,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    *,
+    validate_only: bool = False,
+) -> CreatableTopicResult:
+    """The created topic's result; the failure has the broker's reason. `validate_only`: it is only checked whether it could be."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    cluster.doing = f"creating topic {name}"
+    response = await cluster.request(CreateTopicsRequest([topic], cluster.timeout_ms, validate_only))
+    result: CreatableTopicResult = response.topics[0]
+    check(f"topic {name}", result.error_code, result.error_message)
+    return result
+
+
+async def create_own_topic(
+    cluster: ClusterClient, prefix: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> str:
+    """Create a topic of the command's own, with a random name, which is returned.
+
+    A topic of that name is this one: the response to a first attempt was lost, and the next broker says that it exists.
+    """
+    name = f"{prefix}{uuid_to_str(new_uuid(cluster.world.rng))}"
+    try:
+        await create_topic(cluster, name, partitions, replication_factor, configs)
+    except CommandFailed as refused:
+        if refused.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return name
+
+
+async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
+    wanted = list(names)
+    cluster.doing = f"deleting topics {', '.join(wanted)}"
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in wanted], topic_names=wanted, timeout_ms=cluster.timeout_ms
+    )
+    for result in (await cluster.request(request)).responses:
+        if result.error_code:
+            known = await cluster.topic_names()
+            name = result.name or ""
+            raise failure(f"topic {name}", result.error_code, result.error_message, name=name, known=known)
+
+
+async def add_partitions(
+    cluster: ClusterClient,
+    name: str,
+    total: int,
+    replicas: Sequence[Sequence[int]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Raise the number of partitions; `replicas` are those of each new one, which otherwise the controller chooses."""
+    cluster.doing = f"adding partitions to topic {name}"
+    assignments = None
+    if replicas is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in replicas]
+    topic = CreatePartitionsTopic(name=name, count=total, assignments=assignments)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=cluster.timeout_ms, validate_only=validate_only)
+    result = (await cluster.request(request)).results[0]
+    check(f"topic {name}", result.error_code, result.error_message)
+
+
+async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int, int]) -> dict[int, int]:
+    """Delete what is before the given offsets (HIGH_WATERMARK: everything). Returns the new first offsets."""
+
+    def build(part: list[int]) -> DeleteRecordsRequest:
+        rows = [DeleteRecordsPartition(partition_index=index, offset=before[index]) for index in part]
+        return DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=rows)], timeout_ms=cluster.timeout_ms
+        )
+
+    cluster.doing = f"deleting records of topic {name}"
+    results = await ask_leaders(cluster, name, list(before), build)
+    return {index: result.low_watermark for index, result in results.items()}
+
+
+async def list_offsets(
+    cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
+) -> dict[int, int]:
+    """Return per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
+
+    def build(part: list[int]) -> ListOffsetsRequest:
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in part]
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=name, partitions=rows)]
+        )
+
+    cluster.doing = f"listing the offsets of topic {name}"
+    results = await ask_leaders(cluster, name, partitions, build)
+    return {index: result.offset for index, result in results.items()}
+
+
+async def offsets_at(
+    cluster: ClusterClient, name: str, option: str, text: str, first: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Return per partition the offset that the text of an option means, never outside of `first` and `ends`: earliest, latest, an
+    offset, -N from the end, or a time, for which it is that of the first record at or after it.
+
+    Raises:
+        CommandFailed: it is none of these.
+    """
+    if text in ("earliest", "latest"):
+        return dict(first if text == "earliest" else ends)
+    number = number_in(text, -INT64_MAX, INT64_MAX)
+    if number is not None:
+        found = {index: ends[index] + number if text.startswith("-") else number for index in ends}
+    else:
+        since = await list_offsets(cluster, name, time_ms(option, text), ends)
+        found = {index: ends[index] if offset < 0 else offset for index, offset in since.items()}
+    return {index: max(first[index], min(found[index], end)) for index, end in ends.items()}
+
+
+async def end_offsets(cluster: ClusterClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the end offsets of the topics of these partitions; topics that are gone are left out."""
+    present = set(await cluster.topic_names())
+    ends: dict[TopicPartition, int] = {}
+    for name in sorted({name for name, _ in places} & present):
+        ends.update(((name, index), end) for index, end in (await list_offsets(cluster, name, LATEST)).items())
+    return ends
+
+
+async def ask_leaders(
+    cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], object]
+) -> dict[int, Any]:
+    """Send `build(partitions)` to each leader and collect the results per partition; moved leaders are asked again."""
+    results: dict[int, Any] = {}
+    doing = cluster.doing
+    leaders = Leaders(cluster, [name])
+    await leaders.start()
+    known = leaders.partitions(name)
+    wanted = known if partitions is None else sorted(partitions)
+    for index in wanted:
+        if index not in known:
+            raise failure(f"partition {name}-{index}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def ask() -> tuple[None, int]:
+        by_node = leaders.by_node((name, index) for index in wanted if index not in results)
+        for node, places in sorted(by_node.items()):
+            try:
+                response = await cluster.request(build([index for _, index in places]), node)
+            except NoConnection:
+                leaders.forget(node)
+                continue
+            for result in response.topics[0].partitions:
+                if not result.error_code:
+                    results[result.partition_index] = result
+                elif not code_of(result.error_code).retriable:
+                    raise failure(f"partition {name}-{result.partition_index}", result.error_code)
+        missing = [index for index in wanted if index not in results]
+        if not missing:
+            return None, ErrorCode.NONE
+        await leaders.refresh()
+        if leaders.of((name, missing[0])).node == NO_LEADER:
+            cluster.doing = f"{doing}: partition {name}-{missing[0]} has no leader"
+        return None, ErrorCode.LEADER_NOT_AVAILABLE
+
+    _, code = await cluster.retry(ask)
+    check(f"topic {name}", code)
+    return dict(sorted(results.items()))
+
+
+def number_in(text: str, low: int, high: int) -> int | None:
+    """Return the number that a text is in ASCII digits, None if it is none or not within the bounds."""
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    return number if number is not None and low <= number <= high else None
+
+
+def time_ms(option: str, text: str) -> int:
+    """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
+    if text.startswith("@") and (epoch_ms := number_in(text[1:], 0, INT64_MAX)) is not None:
+        return epoch_ms
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write earliest, latest, an offset, 2026-01-31T12:00:00Z, or @1769860800000"
+        raise CommandFailed(f"{option} {text!r} is no offset and no time", hint, USAGE) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

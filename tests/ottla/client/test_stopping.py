@@ -1,0 +1,82 @@
+"""Whether a node may stop: what would be unavailable, and what is in any case."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.client.cluster import ClusterClient
+from ottla.client.errors import CommandFailed
+from ottla.client.stopping import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from ottla.protocol.messages.describe_quorum import PartitionDataResponse, ReplicaState
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+
+def topic(replicas: list[int], isr: list[int]) -> MetadataResponseTopic:
+    part = MetadataResponsePartition(partition_index=0, leader_id=isr[0], replica_nodes=replicas, isr_nodes=isr)
+    return MetadataResponseTopic(name="orders", partitions=[part])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "min_isr", "now", "always"),
+    [
+        ([1, 2, 3], [1, 2, 3], 2, False, False),
+        ([1, 2, 3], [1, 3], 2, True, False),  # 2 has yet to catch up
+        ([1, 2, 3], [1], 2, True, False),  # 3 itself has yet to catch up
+        ([1, 2, 3], [1, 2], 2, False, False),  # nothing is worse without it
+        ([1, 2, 3], [1, 2], 1, False, False),
+        ([1, 3], [1, 3], 2, False, True),
+        ([3], [3], 1, False, True),
+        ([3], [3], 0, False, True),
+        ([1, 2], [1], 2, False, False),  # not its partition
+    ],
+)
+def test_a_stop_of_node_3(replicas: list[int], isr: list[int], min_isr: int, now: bool, always: bool) -> None:
+    found = of_partitions([topic(replicas, isr)], {"orders": min_isr}, 3)
+    assert (bool(found.now), bool(found.always)) == (now, always)
+    assert all(each.place == "orders-0" for each in found.now + found.always)
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "now", "always"),
+    [
+        ([0, 0, 0], False, False),
+        ([0, VOTER_SILENT_MS_MAX + 1, 0], True, False),  # 2 is away already
+        ([0, 0, VOTER_SILENT_MS_MAX + 1], False, False),  # 3 itself is away
+        ([0, 0], False, False),  # a broker that has no vote
+    ],
+)
+def test_a_stop_of_voter_3(ages_ms: list[int], now: bool, always: bool) -> None:
+    voters = [
+        ReplicaState(replica_id=voter, last_fetch_timestamp=100_000 - age_ms) for voter, age_ms in enumerate(ages_ms, 1)
+    ]
+    found = of_quorum(PartitionDataResponse(current_voters=voters), 3)
+    assert (bool(found.now), bool(found.always)) == (now, always)
+
+
+def test_the_only_voter_is_missed_in_any_case() -> None:
+    quorum = PartitionDataResponse(current_voters=[ReplicaState(replica_id=1, last_fetch_timestamp=5)])
+    assert [each.place for each in of_quorum(quorum, 1).always] == ["quorum"]
+
+
+def test_a_topic_that_is_too_new_for_the_broker_that_is_asked_lets_no_node_stop() -> None:
+    async def metadata(names: None) -> MetadataResponse:
+        return MetadataResponse(topics=[topic([1, 2, 3], [1, 2, 3])])
+
+    async def request(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        result = DescribeConfigsResult(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, resource_name="orders")
+        return DescribeConfigsResponse(results=[result])
+
+    cluster = cast(ClusterClient, SimpleNamespace(metadata=metadata, request=request))
+    with pytest.raises(CommandFailed) as refused:
+        asyncio.run(effects_of_stop(cluster, 3))
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

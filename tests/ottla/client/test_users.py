@@ -1,0 +1,24 @@
+"""Requests for SCRAM users, as Apache Kafka answers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.client.users import describe_scram_users
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
+
+
+async def test_all_users_are_an_empty_list_because_kafka_may_never_answer_null() -> None:
+    """Apache Kafka 4.3.1 has to reject a request of a user who may not ask, goes through its list, and fails at null."""
+
+    class Asked:
+        doing = ""
+        users: list[str] | None = None
+
+        async def request(self, request: Any) -> DescribeUserScramCredentialsResponse:
+            self.users = [row.name for row in request.users]
+            return DescribeUserScramCredentialsResponse()
+
+    cluster: Any = Asked()
+    assert await describe_scram_users(cluster) == {} and cluster.users == []
+    assert await describe_scram_users(cluster, ["ann"]) == {} and cluster.users == ["ann"]
