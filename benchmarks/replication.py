@@ -16,7 +16,7 @@ from collections import defaultdict
 from benchmarks.rows import REPLICATED, STEADY
 from benchmarks.turns import run_load
 from benchmarks.usage import MachineTime, cpu_seconds
-from ottla.cli.local_nodes import HOST
+from ottla.local.nodes import HOST
 from ottla.testing import Cluster
 
 PRODUCERS = (1, 8, 32, 128)

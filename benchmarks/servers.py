@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks import raw
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.testing import Cluster
 from tools.apache_kafka import START_SCRIPT_JVM, ApacheKafka
 

@@ -7,7 +7,7 @@ import random
 import socket
 from collections import deque
 
-from ottla.cli.local_nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
+from ottla.local.nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
 
 # Linux gives outgoing connections 32768 and up: one of those could be taken again before the node listens there.
 LOWEST, HIGHEST = 15_000, 32_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.local_nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
+from ottla.local.nodes import ADMIN_PORT_STEP, CONTROLLER_PORT_STEP
 from tests.ports import HIGHEST, LOWEST, SPAN, free_base_port, free_ports, own_ports
 
 

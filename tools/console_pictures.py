@@ -15,7 +15,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from ottla.cli.local_console import CHANGES, LOOK, running_console
+from ottla.local.console import CHANGES, LOOK, running_console
 from ottla.testing import Cluster
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"

@@ -14,8 +14,10 @@ from itertools import permutations
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from ottla.cli import former_addresses, local_directory, local_nodes
-from ottla.cli.local_nodes import HOST, Node
+from ottla.local import directory as local_directory
+from ottla.local import former_addresses
+from ottla.local import nodes as local_nodes
+from ottla.local.nodes import HOST, Node
 from ottla.node.child import ChildNode, spawn
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
@@ -31,7 +33,7 @@ from ottla.testing.snapshots import Snapshot
 from ottla.testing.spoiled import Spoiled
 
 if TYPE_CHECKING:
-    from ottla.cli.secure_files import SecureFiles
+    from ottla.local.secure_files import SecureFiles
 
 METADATA_VERSION = 12
 STOP_SECONDS_MAX = 30.0
@@ -89,7 +91,7 @@ class Cluster(Clients, Spoiled):
         }
         self._secure: SecureFiles | None = None
         if secure:
-            from ottla.cli.local_security import secure as secured
+            from ottla.local.security import secure as secured
 
             self._secure = secured(every, self.directory, kept.cluster_id, self._properties)
             for node_id, given in own.items():  # what a test has set itself wins

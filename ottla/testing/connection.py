@@ -9,7 +9,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from ottla.cli.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
+from ottla.local.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
 from ottla.protocol.api import APIS, Api, ApiKey, decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode

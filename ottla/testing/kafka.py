@@ -13,8 +13,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ottla.cli.local_nodes import HOST
 from ottla.container.kafka_dialect import NOT_PROPERTIES, PREFIX, property_name
+from ottla.local.nodes import HOST
 from ottla.testing.cluster import Cluster
 
 #: Where a node listens, and who it is: the process has its own.

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from itertools import permutations
 from typing import NamedTuple, Never
 
-from ottla.cli.local_nodes import HOST, Node
+from ottla.local.nodes import HOST, Node
 
 CHUNK_BYTES = 256 * 1024
 #: Pieces under way on a slow link: beyond them the sender waits, as for a full window.

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ottla.cli.snapshots.fence import NotFenced
-from ottla.cli.snapshots.layout import PART, About
-from ottla.cli.snapshots.placing import place_fork
-from ottla.cli.snapshots.taking import cluster_at, make
+from ottla.local.snapshots.fence import NotFenced
+from ottla.local.snapshots.layout import PART, About
+from ottla.local.snapshots.placing import place_fork
+from ottla.local.snapshots.taking import cluster_at, make
 
 T = TypeVar("T")
 NAME = "snapshot"

@@ -7,8 +7,8 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from ottla.cli.secure_files import PASSWORD_BYTES
 from ottla.client.acls import new_entry, read_principal
+from ottla.local.secure_files import PASSWORD_BYTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (

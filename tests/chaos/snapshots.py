@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 
-from ottla.cli.snapshots.rewinding import rewind_fork
+from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from ottla.testing.snapshots import Snapshot
 from tests.chaos.exactly_once import OFFSETS, open_transactions, read_committed

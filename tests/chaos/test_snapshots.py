@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.snapshots.rewinding import rewind_fork
+from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos import snapshots

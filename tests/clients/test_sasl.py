@@ -26,7 +26,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from ottla.__main__ import main
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from tests.broker.conftest import eventually
 from tests.clients.sasl_node import MECHANISMS, PLAIN_LOGIN, SaslNode, add_user, started
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.local_nodes import HOST
+from ottla.local.nodes import HOST
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.testing import Cluster

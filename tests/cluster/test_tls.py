@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
-from ottla.cli.certificates import Authority, Issued
+from ottla.local.certificates import Authority, Issued
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.testing import Cluster
 from tests import kdc
 from tests.compat.identity import AUDIENCE, ISSUER, Identity

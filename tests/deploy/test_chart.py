@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from ottla import __version__
-from ottla.cli.certificates import Authority
 from ottla.client.security import peer_security
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
+from ottla.local.certificates import Authority
 from ottla.server.world import RealWorld
 from tests.deploy.nodes import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import secure_files
+from ottla.local import secure_files
 from ottla.server.config.properties_file import read_properties
 from tests.docker.compose_file import ROOT, SECURE, services
 from tests.docker.loopback_harness import LoopbackHarness

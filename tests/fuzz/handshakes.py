@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.server.clock import TimerWheel
 from ottla.server.network.handshakes import Handshakes, ServerSide, keep_asked_name
 from ottla.server.network.listener import Listener

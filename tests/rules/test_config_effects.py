@@ -28,9 +28,9 @@ NOT_READERS = (
     "ottla/container/",
     "ottla/cli/commands/",
     "ottla/cli/shims/",
-    "ottla/cli/default_node.py",
-    "ottla/cli/local_nodes.py",
-    "ottla/cli/storage_format.py",
+    "ottla/node/default_node.py",
+    "ottla/local/nodes.py",
+    "ottla/local/storage_format.py",
 )
 #: Of server/config, these read: listeners and roles become a node's addresses there.
 READERS = ("server/config/node_config.py", "server/config/listeners.py")

@@ -10,8 +10,8 @@ from ottla.broker.groups.modern.offload import RESOLUTION_WORK_MAX, compiled, ma
 from ottla.broker.telemetry.instances import Subscription
 from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
-from ottla.cli.secure_files import make
 from ottla.client.errors import CommandFailed
+from ottla.local.secure_files import make
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server import extras
 from ottla.server.config.key import ConfigError, require

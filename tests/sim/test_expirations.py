@@ -11,7 +11,7 @@ import base64
 import ssl
 from collections.abc import Callable
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

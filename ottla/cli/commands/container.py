@@ -183,9 +183,9 @@ def _format(
     """
     if not first_start.users and not first_start.initial_controllers:
         return
-    from ottla.cli.storage_format import CannotFormat, format_directories
     from ottla.container.first_start import add_scram
     from ottla.container.settings import ContainerError
+    from ottla.local.storage_format import CannotFormat, format_directories
     from ottla.processes.plan import plan
     from ottla.protocol.primitives import new_uuid, uuid_to_str
     from ottla.server.config.key import ConfigError

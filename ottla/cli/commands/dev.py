@@ -15,15 +15,17 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli import former_addresses, local_directory, local_nodes
 from ottla.cli.commands.start import overrides
-from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
-from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 from ottla.client.errors import USAGE, CommandFailed
+from ottla.local import directory as local_directory
+from ottla.local import former_addresses
+from ottla.local import nodes as local_nodes
+from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
+from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 from ottla.node.child import fork
 
 if TYPE_CHECKING:
-    from ottla.cli.secure_files import SecureFiles
+    from ottla.local.secure_files import SecureFiles
 
 PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092
@@ -198,7 +200,7 @@ def secured(
     nodes: Sequence[Node], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
 ) -> SecureFiles:
     """Add the security to the properties of each node."""
-    from ottla.cli.local_security import secure  # keys, certificates and the records of users: only for this
+    from ottla.local.security import secure  # keys, certificates and the records of users: only for this
 
     return secure(nodes, directory, cluster_id, properties)
 

@@ -8,12 +8,12 @@ import shutil
 import sys
 import tempfile
 
-from ottla.cli import local_nodes
 from ottla.cli.commands import dev
 from ottla.cli.commands.start import overrides
-from ottla.cli.snapshots import layout
-from ottla.cli.snapshots.placing import place_fork
-from ottla.cli.snapshots.taking import SECURE, cluster_at, make
+from ottla.local import nodes as local_nodes
+from ottla.local.snapshots import layout
+from ottla.local.snapshots.placing import place_fork
+from ottla.local.snapshots.taking import SECURE, cluster_at, make
 
 PROGRAM = "ottla fork"
 BASE_PORT_DEFAULT = 19092

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import cluster_files
 from ottla.cli.application import run
-from ottla.cli.cluster_files import PlannedCluster
 from ottla.cli.output import note
-from ottla.cli.secure_files import ADMIN, SecureFiles
 from ottla.client.errors import USAGE, CommandFailed
+from ottla.local import cluster_files
+from ottla.local.cluster_files import PlannedCluster
+from ottla.local.secure_files import ADMIN, SecureFiles
 
 app = App(name="init", version_flags=[], help="The files of a cluster on machines elsewhere.")
 

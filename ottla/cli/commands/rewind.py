@@ -10,9 +10,9 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
 from ottla.cli.output import note, print_rows, time_text, would
-from ottla.cli.snapshots.rewinding import rewind_fork
-from ottla.cli.snapshots.taking import start_command
 from ottla.client.topics import time_ms
+from ottla.local.snapshots.rewinding import rewind_fork
+from ottla.local.snapshots.taking import start_command
 
 app = App(name="rewind", version_flags=[], help="Let a fork be what the cluster was at a time.")
 

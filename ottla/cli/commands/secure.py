@@ -7,10 +7,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import secure_files
 from ottla.cli.application import run
 from ottla.cli.output import note
-from ottla.cli.secure_files import ADMIN
+from ottla.local import secure_files
+from ottla.local.secure_files import ADMIN
 
 app = App(name="secure", version_flags=[], help="TLS and logins of a cluster.")
 

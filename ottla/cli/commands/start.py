@@ -10,7 +10,7 @@ import argparse
 import gc
 import sys
 
-from ottla.cli.default_node import PROGRAM, SHARED, default_properties, is_of_another
+from ottla.node.default_node import PROGRAM, SHARED, default_properties, is_of_another
 from ottla.processes.plan import process_count
 
 

@@ -85,7 +85,7 @@ def _dependencies(features: list[str]) -> int:
 
 def _on_directories(options: argparse.Namespace) -> int:
     # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
-    from ottla.cli.storage_format import CannotFormat, directories_of, format_directories
+    from ottla.local.storage_format import CannotFormat, directories_of, format_directories
     from ottla.processes.plan import plan
 
     properties = client_properties(options.config)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from tests import kdc
 from tests.compat.mixed import clients
 from tests.compat.mixed.nodes import JVM, Mixed, Node, NotSo

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.local_nodes import ADMIN_PORT_STEP, HOST
+from ottla.local.nodes import ADMIN_PORT_STEP, HOST
 from ottla.registry.client import RegistryClient
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command

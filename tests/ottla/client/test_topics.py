@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.default_node import is_of_another
 from ottla.client.errors import CommandFailed
 from ottla.client.topics import INT64_MAX, number_in, time_ms
+from ottla.node.default_node import is_of_another
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.cli.local_console import CHANGES, running_console
+from ottla.local.console import CHANGES, running_console
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
 from tests.needs import skip_because

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ottla.cli.add_scram import read_add_scram
 from ottla.container.first_start import add_scram
 from ottla.container.resolve import resolve
 from ottla.container.settings import User
+from ottla.local.add_scram import read_add_scram
 from ottla.server.sasl.scram import salted_password
 from tests.docker.compose_file import ROOT
 from tests.docker.harness import READY

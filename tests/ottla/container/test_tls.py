@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.certificates import Authority
 from ottla.container.resolve import resolve
 from ottla.container.settings import write_file
+from ottla.local.certificates import Authority
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.properties_file import read_properties
 from ottla.server.tls.contexts import server_context

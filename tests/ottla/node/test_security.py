@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from tests.rules.sources import ROOT
 
 SECRET = "secret-of-the-key"

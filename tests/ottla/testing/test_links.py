@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.cli.local_nodes import HOST, Node
+from ottla.local.nodes import HOST, Node
 from ottla.testing.links import CLIENTS, Direction, Links
 
 TO, BACK = Direction(CLIENTS, 1), Direction(1, CLIENTS)

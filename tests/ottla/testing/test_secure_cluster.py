@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from ottla.cli.secure_files import ADMIN, MECHANISM
+from ottla.local.secure_files import ADMIN, MECHANISM
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.snapshots import fence
+from ottla.local.snapshots import fence
 from ottla.testing import Cluster
 from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.snapshots import Snapshot

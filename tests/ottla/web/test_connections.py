@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.web import connections
 from ottla.web.server import HttpServer
 

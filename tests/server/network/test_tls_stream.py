@@ -15,7 +15,7 @@ import psutil
 import pytest
 import uvloop
 
-from ottla.cli.certificates import Authority, Issued
+from ottla.local.certificates import Authority, Issued
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

@@ -7,7 +7,7 @@ import ssl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.server.config.key import ConfigError
 from ottla.server.tls.contexts import check_each_other, client_context, openssl_names, server_context
 from tests.server.tls.store_files import properties

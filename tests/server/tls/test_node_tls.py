@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.principal import ANONYMOUS
 from ottla.server.tls import node_tls

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, NoEncryption, pkcs12
 
-from ottla.cli.certificates import Authority
+from ottla.local.certificates import Authority
 from ottla.server.config.key import ConfigError
 from ottla.server.tls.stores import key_store, pem_blocks, store_files, trusted_certificates
 from tests.needs import skip_because

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from ottla.cli.secure_files import SCRAM_MODULE
 from ottla.client.connection import read_client_properties
+from ottla.local.secure_files import SCRAM_MODULE
 from ottla.testing import Cluster
 from tests.ottla.console.conftest import Open, csrf_of, eventually
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.cluster_files import plan, read_hosts
 from ottla.cli.shims import storage
 from ottla.client.errors import CommandFailed
+from ottla.local.cluster_files import plan, read_hosts
 from ottla.node.formatting import prepare
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.properties_file import read_properties

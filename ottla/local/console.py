@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.cli.local_nodes import HOST, Node, bootstrap
 from ottla.client.errors import CommandFailed
+from ottla.local.nodes import HOST, Node, bootstrap
 
 if TYPE_CHECKING:
-    from ottla.cli.secure_files import SecureFiles
+    from ottla.local.secure_files import SecureFiles
 
 #: The console's port is this much above the first node's: 9490 beside 9092.
 PORT_OFFSET = 398

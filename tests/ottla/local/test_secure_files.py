@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.secure_files import ADMIN, make, opened
 from ottla.client.errors import CommandFailed
+from ottla.local.secure_files import ADMIN, make, opened
 
 
 def test_files_with_secrets_are_for_their_owner_only(tmp_path: Path) -> None:

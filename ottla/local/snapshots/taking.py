@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ottla.cli import local_directory
-from ottla.cli.former_addresses import together
-from ottla.cli.local_directory import Kept
-from ottla.cli.snapshots import layout
-from ottla.cli.snapshots.copying import SEGMENT_FILE, Copies
-from ottla.cli.snapshots.fence import fence, lock_holder
-from ottla.cli.snapshots.layout import About
 from ottla.client.errors import CommandFailed
+from ottla.local import directory as local_directory
+from ottla.local.directory import Kept
+from ottla.local.former_addresses import together
+from ottla.local.snapshots import layout
+from ottla.local.snapshots.copying import SEGMENT_FILE, Copies
+from ottla.local.snapshots.fence import fence, lock_holder
+from ottla.local.snapshots.layout import About
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import (
     FULL,
@@ -141,7 +141,7 @@ def _copied(
                 each.bring(source, target, fenced=True)
     if os.path.isdir(secure := os.path.join(directory, SECURE)):
         shutil.copytree(secure, os.path.join(part, SECURE))
-    from ottla.cli.snapshots.sealing import seal  # most of the server: not before the cluster runs again
+    from ottla.local.snapshots.sealing import seal  # most of the server: not before the cluster runs again
 
     sealed = [seal(target, kept.cluster_id, number, taken_ms) for number, target in enumerate(targets, 1)]
     if durable:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.snapshots import copying
-from ottla.cli.snapshots.copying import Copies, copy_directory
+from ottla.local.snapshots import copying
+from ottla.local.snapshots.copying import Copies, copy_directory
 from ottla.storage import mapped_file
 from ottla.storage.log.truncate import truncate_to
 from tests.storage.logs_for_tests import append, batch, filled, open_at, read_all

@@ -27,7 +27,7 @@ from ottla.client.errors import USAGE, CommandFailed
 from ottla.server.extras import CRYPTOGRAPHY, missing
 
 if TYPE_CHECKING:
-    from ottla.cli.certificates import Authority
+    from ottla.local.certificates import Authority
 
 MECHANISM, NODE_MECHANISM = "SCRAM-SHA-512", "PLAIN"
 NODE_USER, ADMIN = "node", "admin"
@@ -156,7 +156,7 @@ def make(
         raise CommandFailed(
             reason, f"install {CRYPTOGRAPHY} of your distribution, or make the files on another machine"
         )
-    from ottla.cli.certificates import Authority
+    from ottla.local.certificates import Authority
 
     try:
         directory = new_directory(directory, [*nodes, *users])
@@ -182,7 +182,7 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
         CommandFailed: there is no authority, the node has a certificate already, or its name has invalid characters.
     """
     _check_name(name)
-    from ottla.cli.certificates import Authority
+    from ottla.local.certificates import Authority
 
     store = os.path.join(directory, "nodes", f"{name}.pem")
     if os.path.exists(store):
@@ -281,7 +281,7 @@ def property_lines(properties: Mapping[str, str]) -> str:
 
 
 def _key(authority: Authority) -> str:
-    from ottla.cli.certificates import key_pem
+    from ottla.local.certificates import key_pem
 
     return key_pem(authority.key)
 

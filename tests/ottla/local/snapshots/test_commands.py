@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.snapshots import copying, layout, taking
-from ottla.cli.snapshots.placing import place_fork
 from ottla.client.errors import CommandFailed
+from ottla.local.snapshots import copying, layout, taking
+from ottla.local.snapshots.placing import place_fork
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.testing import Cluster
-from tests.ottla.cli.snapshots.test_fence import HOLDER, ended, started
 from tests.ottla.conftest import run_here
+from tests.ottla.local.snapshots.test_fence import HOLDER, ended, started
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.cli.add_scram import read_add_scram
+from ottla.local.add_scram import read_add_scram
 from ottla.server.sasl.scram import keys_of, salted_password
 
 SALT = base64.b64encode(b"s" * 16).decode()

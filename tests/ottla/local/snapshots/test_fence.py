@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ottla.cli.snapshots import fence as fences
-from ottla.cli.snapshots.fence import fence, holders
 from ottla.client.errors import CommandFailed
+from ottla.local.snapshots import fence as fences
+from ottla.local.snapshots.fence import fence, holders
 
 SECONDS_MAX = 20.0
 HOLDER = """
@@ -27,9 +27,9 @@ time.sleep(60)
 """
 TAKER = f"""
 import sys, time
-from ottla.cli.snapshots import fence as fences
+from ottla.local.snapshots import fence as fences
 fences.LIMIT_S = {SECONDS_MAX}
-from ottla.cli.snapshots.fence import fence
+from ottla.local.snapshots.fence import fence
 with fence([sys.argv[1]]):
     print("fenced", flush=True)
     time.sleep(60)

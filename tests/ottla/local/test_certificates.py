@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ottla.cli.certificates import Authority, _builder, _usage
+from ottla.local.certificates import Authority, _builder, _usage
 
 
 def without_key_identifiers() -> Authority:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.shims.storage import main
-from ottla.cli.storage_format import CannotFormat, feature_levels, read_initial_controllers
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_bootstrap
 from ottla.controller.raft.voters import VoterSet
+from ottla.local.storage_format import CannotFormat, feature_levels, read_initial_controllers
 from ottla.protocol.features import KAFKA_4_3, Advertised
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.snapshots.cutting import Known, end_at
+from ottla.local.snapshots.cutting import Known, end_at
 from ottla.protocol.records.batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, Header
 
 TIME_MS = 1_000

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ottla.cli.snapshots.rewinding import rewind_fork
 from ottla.client.errors import CommandFailed
+from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from ottla.testing.snapshots import Snapshot
 from tests.ottla.conftest import run_here

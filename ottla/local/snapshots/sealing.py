@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from random import SystemRandom
 from typing import NamedTuple
 
-from ottla.cli.former_addresses import Known, controller_key
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.voters import VoterSet
+from ottla.local.former_addresses import Known, controller_key
 from ottla.protocol.work import do_now
 from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
 from ottla.storage.directories.logs import Logs
@@ -36,7 +36,7 @@ class Sealed(NamedTuple):
 
     #: The directories of partitions that cannot be opened.
     damaged: list[str]
-    #: The addresses of all nodes as the metadata has them (ottla/cli/former_addresses.py).
+    #: The addresses of all nodes as the metadata has them (ottla/local/former_addresses.py).
     addresses: Known
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from ottla.cli.local_directory import Kept
 from ottla.client.errors import USAGE, CommandFailed
+from ottla.local.directory import Kept
 
 FOLDER = "snapshots"
 ABOUT, CONTENTS = "snapshot.json", "contents"
@@ -40,7 +40,7 @@ class About:
     files: int
     linked_bytes: int
     copied_bytes: int
-    #: Of the nodes (ottla/cli/former_addresses.py): a fork must not connect to them.
+    #: Of the nodes (ottla/local/former_addresses.py): a fork must not connect to them.
     addresses: dict[str, list[str]]
     version: int = VERSION
 

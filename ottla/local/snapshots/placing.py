@@ -13,14 +13,15 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ottla.cli import former_addresses, local_directory
-from ottla.cli.local_directory import Kept
-from ottla.cli.snapshots import layout
-from ottla.cli.snapshots.copying import copy_directory
-from ottla.cli.snapshots.fence import lock_holder
-from ottla.cli.snapshots.layout import About
-from ottla.cli.snapshots.taking import SECURE, cluster_at, data_directories
 from ottla.client.errors import CommandFailed
+from ottla.local import directory as local_directory
+from ottla.local import former_addresses
+from ottla.local.directory import Kept
+from ottla.local.snapshots import layout
+from ottla.local.snapshots.copying import copy_directory
+from ottla.local.snapshots.fence import lock_holder
+from ottla.local.snapshots.layout import About
+from ottla.local.snapshots.taking import SECURE, cluster_at, data_directories
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.former_addresses import FILE, STARTS_MAX, controller_key, detours, note
-from ottla.cli.local_directory import ORIGIN
 from ottla.client.errors import CommandFailed
+from ottla.local.directory import ORIGIN
+from ottla.local.former_addresses import FILE, STARTS_MAX, controller_key, detours, note
 
 
 def test_a_cluster_has_no_detours_at_its_first_start_nor_at_later_ones_on_the_same_ports(tmp_path: Path) -> None:

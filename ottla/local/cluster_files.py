@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ottla.cli import secure_files
-from ottla.cli.default_node import replication
-from ottla.cli.secure_files import NAME_CHARACTERS, SecureFiles, new_directory, property_lines, write_new
 from ottla.client.errors import USAGE, CommandFailed
+from ottla.local import secure_files
+from ottla.local.secure_files import NAME_CHARACTERS, SecureFiles, new_directory, property_lines, write_new
+from ottla.node.default_node import replication
 from ottla.node.formatting import new_directory_id
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from random import Random
 
-from ottla.cli.add_scram import read_add_scram
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.local.add_scram import read_add_scram
 from ottla.node.formatting import new_directory_id, own_voter
 from ottla.protocol.features import (
     DEFAULT,

@@ -18,20 +18,20 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
-from ottla.cli import former_addresses
-from ottla.cli.former_addresses import together
-from ottla.cli.local_directory import ORIGIN, Kept
 from ottla.cli.output import time_text
-from ottla.cli.snapshots.copying import copy_file, copy_log
-from ottla.cli.snapshots.cutting import Known, end_at
-from ottla.cli.snapshots.placing import at_rest, exchange
-from ottla.cli.snapshots.sealing import image_of, open_metadata, seal
-from ottla.cli.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
-from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command
 from ottla.client.errors import CommandFailed
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.local import former_addresses
+from ottla.local.directory import ORIGIN, Kept
+from ottla.local.former_addresses import together
+from ottla.local.snapshots.copying import copy_file, copy_log
+from ottla.local.snapshots.cutting import Known, end_at
+from ottla.local.snapshots.placing import at_rest, exchange
+from ottla.local.snapshots.sealing import image_of, open_metadata, seal
+from ottla.local.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
+from ottla.local.snapshots.taking import cluster_at, data_directories, reason_of, start_command
 from ottla.protocol.internal_topics.coordinator_records import (
     SHARE_RECORDS,
     TRANSACTION_RECORDS,

@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-from ottla.cli.default_node import PROGRAM, default_properties, replication
-from ottla.cli.former_addresses import controller_key
+from ottla.local.former_addresses import controller_key
 from ottla.node.child import ChildNode, NodeProcess, spawn
+from ottla.node.default_node import PROGRAM, default_properties, replication
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from random import SystemRandom
 
-from ottla.cli import secure_files
-from ottla.cli.local_nodes import HOST, Node
-from ottla.cli.secure_files import SecureFiles
-from ottla.cli.storage_format import format_directories
+from ottla.local import secure_files
+from ottla.local.nodes import HOST, Node
+from ottla.local.secure_files import SecureFiles
+from ottla.local.storage_format import format_directories
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
 

@@ -11,8 +11,8 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 
-from ottla.cli.local_directory import ORIGIN
 from ottla.client.errors import CommandFailed
+from ottla.local.directory import ORIGIN
 
 #: In the directory of a cluster: the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a fork's cluster.
 FILE = "addresses.json"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.cli.snapshots.copying import BATCH_START, LOG, SEGMENT_FILE
+from ottla.local.snapshots.copying import BATCH_START, LOG, SEGMENT_FILE
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes, UnknownRecord, decode_key, decode_value
 from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH, LOG_OVERHEAD_BYTES, BatchView, Header
 from ottla.storage.checkpoint import read_offsets

@@ -1,0 +1,1 @@
+"""The clusters of this machine: their directories, nodes, certificates and snapshots, for the command line and for tests."""
