@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.server.extras import missing
@@ -121,13 +120,6 @@ def _print_rich(rows: Iterable[Row], columns: Sequence[str]) -> None:
     for row in rows:
         table.add_row(*(Text(_cell(row.get(column))) for column in columns))
     Console().print(table)  # colourless by itself where NO_COLOR is set
-
-
-def time_text(timestamp_ms: int) -> str | None:
-    """Return ISO 8601 in UTC, None for a time that is not set."""
-    if timestamp_ms < 0:
-        return None
-    return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -11,7 +11,7 @@ from ottla.client.failures import check
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from ottla.server.authorization.acl import AccessControlEntry, AclIndex
+from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
 from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
 from ottla.server.authorization.operations import (
     ALLOW,
@@ -22,11 +22,13 @@ from ottla.server.authorization.operations import (
     LITERAL,
     MATCH,
     OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
     PREFIXED,
     RESOURCE_TYPES,
     WILDCARD,
 )
-from ottla.server.config.broker import AUTHORIZER_CONFIGS
+from ottla.server.config.broker import ALLOW_EVERYONE, AUTHORIZER_CONFIGS, SUPER_USERS
 
 
 class AclFilter(NamedTuple):
@@ -155,3 +157,38 @@ def read_resource(text: str) -> tuple[int, str]:
 
 def kind_text(code: int) -> str:
     return RESOURCE_TYPES[code].lower().replace("_", "-")
+
+
+#: An address that no client has: only entries for all hosts apply to it.
+NO_HOST = "0.0.0.0"
+
+
+def reason_of(found: Judgement) -> str:
+    if found.verdict is None:
+        return f"{SUPER_USERS} of the node's file"
+    if found.verdict.entry is not None:
+        return text_of(found.verdict.entry)
+    if found.allowed:
+        return f"no entry is about it, and the node's file has {ALLOW_EVERYONE}=true"
+    return "no entry is about it" if found.verdict.decision is Decision.NO_ACL else "none of its entries matches"
+
+
+def text_of(entry: AccessControlEntry) -> str:
+    row = row_of(entry)
+    starting = "names that begin with " if entry.pattern_type == PREFIXED else ""
+    return f"{row['permission']} {row['user']} {row['operation']} on {starting}{row['resource']} from {row['host']}"
+
+
+def row_of(entry: AccessControlEntry) -> dict[str, object]:
+    return {
+        "permission": PERMISSIONS[entry.permission_type].lower(),
+        "user": entry.principal,
+        "operation": OPERATIONS[entry.operation].lower(),
+        "resource": _resource_text(entry.resource_type, entry.resource_name),
+        "pattern": PATTERN_TYPES[entry.pattern_type].lower(),
+        "host": entry.host,
+    }
+
+
+def _resource_text(kind: int, name: str) -> str:
+    return "cluster" if kind == CLUSTER else f"{kind_text(kind)}:{name}"

@@ -228,3 +228,19 @@ def time_ms(option: str, text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
+
+
+async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions of TOPIC or TOPIC:PARTITION.
+
+    Raises:
+        CommandFailed: there is no such topic, or the text has another form.
+    """
+    places: list[TopicPartition] = []
+    for text in texts:
+        name, colon, index = text.partition(":")
+        if colon and not index.isdecimal():
+            raise CommandFailed(f"{text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
+        indexes = await cluster.partitions(name)
+        places += [(name, int(index))] if colon else [(name, number) for number in indexes]
+    return places

@@ -11,30 +11,29 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, connect, run
 from ottla.cli.output import note, print_rows, would
 from ottla.client.acls import (
+    NO_HOST,
     AclFilter,
+    _resource_text,
     applying_to,
     create_acl,
     delete_acls,
     describe_acls,
     judge,
-    kind_text,
     new_entry,
     read_operation,
     read_principal,
     read_resource,
+    reason_of,
+    row_of,
+    text_of,
 )
 from ottla.client.errors import FAILED, CommandFailed
-from ottla.server.authorization.acl import AccessControlEntry, Decision
-from ottla.server.authorization.authorizer import Judgement
 from ottla.server.authorization.operations import (
     ALLOW,
     ANY,
-    CLUSTER,
     DENY,
     LITERAL,
     OPERATIONS,
-    PATTERN_TYPES,
-    PERMISSIONS,
     PREFIXED,
 )
 from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
@@ -47,8 +46,6 @@ app = App(
 )
 
 COLUMNS = ("permission", "user", "operation", "resource", "pattern", "host")
-#: An address that no client has: only entries for all hosts apply to it.
-NO_HOST = "0.0.0.0"
 
 
 @Parameter(name="*")
@@ -91,7 +88,7 @@ async def list_(
         wanted = wanted._replace(principal=read_principal(user))
     async with connect(connection) as cluster:
         entries = await describe_acls(cluster, wanted)
-    print_rows(map(_row, entries), COLUMNS, listing.output)
+    print_rows(map(row_of, entries), COLUMNS, listing.output)
 
 
 @app.command
@@ -170,34 +167,3 @@ async def why(
     if not rules_are_known:
         print(f"not known: whether the nodes' files have the user among {SUPER_USERS}, or set {ALLOW_EVERYONE}=true")
     return 0 if found.allowed else FAILED
-
-
-def reason_of(found: Judgement) -> str:
-    if found.verdict is None:
-        return f"{SUPER_USERS} of the node's file"
-    if found.verdict.entry is not None:
-        return text_of(found.verdict.entry)
-    if found.allowed:
-        return f"no entry is about it, and the node's file has {ALLOW_EVERYONE}=true"
-    return "no entry is about it" if found.verdict.decision is Decision.NO_ACL else "none of its entries matches"
-
-
-def text_of(entry: AccessControlEntry) -> str:
-    row = _row(entry)
-    starting = "names that begin with " if entry.pattern_type == PREFIXED else ""
-    return f"{row['permission']} {row['user']} {row['operation']} on {starting}{row['resource']} from {row['host']}"
-
-
-def _row(entry: AccessControlEntry) -> dict[str, object]:
-    return {
-        "permission": PERMISSIONS[entry.permission_type].lower(),
-        "user": entry.principal,
-        "operation": OPERATIONS[entry.operation].lower(),
-        "resource": _resource_text(entry.resource_type, entry.resource_name),
-        "pattern": PATTERN_TYPES[entry.pattern_type].lower(),
-        "host": entry.host,
-    }
-
-
-def _resource_text(kind: int, name: str) -> str:
-    return "cluster" if kind == CLUSTER else f"{kind_text(kind)}:{name}"

@@ -12,10 +12,9 @@ from cyclopts import App, Parameter
 from ottla.cli import declared as declarations
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
-from ottla.cli.commands.acl import text_of
 from ottla.cli.declared import Declared, DeclaredUser, Entity, read_declared
 from ottla.cli.output import confirm, note, print_rows
-from ottla.client.acls import AclFilter, describe_acls
+from ottla.client.acls import AclFilter, describe_acls, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import USAGE, CommandFailed

@@ -9,7 +9,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
-from ottla.cli.commands.partition import places_of
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.client import groups, topics
@@ -18,6 +17,7 @@ from ottla.client.group_lag import group_lag
 from ottla.client.group_resets import reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.leaders import TopicPartition
+from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 
 app = App(name="group", version_flags=[], help="Consumer groups: list, describe, lag, reset, delete.")

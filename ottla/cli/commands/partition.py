@@ -16,6 +16,7 @@ from ottla.client.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.client.failures import code_of, failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
+from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 
 app = App(name="partition", version_flags=[], help="Partitions: move replicas, elect leaders.")
@@ -133,22 +134,6 @@ async def elect(
     ]
     print_rows(rows, ELECT_COLUMNS, output)
     return FAILED if any(part.error_code not in (0, NOT_NEEDED) for part in results.values()) else OK
-
-
-async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the partitions of TOPIC or TOPIC:PARTITION.
-
-    Raises:
-        CommandFailed: there is no such topic, or the text has another form.
-    """
-    places: list[TopicPartition] = []
-    for text in texts:
-        name, colon, index = text.partition(":")
-        if colon and not index.isdecimal():
-            raise CommandFailed(f"{text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
-        indexes = await cluster.partitions(name)
-        places += [(name, int(index))] if colon else [(name, number) for number in indexes]
-    return places
 
 
 async def _led_by_another(cluster: ClusterClient, places: list[TopicPartition] | None) -> list[str]:

@@ -8,14 +8,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
-from ottla.cli.commands.partition import places_of
-from ottla.cli.commands.reassign import Save, Throttle, Wait, carry_out, check_throttle, refuse_stuck, show_plan
+from ottla.cli.commands.reassign import Save, Throttle, Wait, carry_out, show_plan
 from ottla.cli.output import note, print_rows
 from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.move_file import moves_between
 from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
+from ottla.client.plans import check_throttle, refuse_stuck
 from ottla.client.reassignments import list_reassignments
+from ottla.client.topics import places_of
 
 app = App(name="rebalance", version_flags=[], help="Even replicas, bytes and leaders over brokers and racks.")
 

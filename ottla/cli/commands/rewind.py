@@ -9,7 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
-from ottla.cli.output import note, print_rows, time_text, would
+from ottla.cli.output import note, print_rows, would
+from ottla.client.times import time_text
 from ottla.client.topics import time_ms
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.local.snapshots.taking import start_command

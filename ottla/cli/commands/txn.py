@@ -9,10 +9,11 @@ from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.coordinator import partition_for
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
-from ottla.cli.output import confirm, note, print_rows, time_text, would
+from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import CommandFailed
 from ottla.client.producer import Producer
+from ottla.client.times import time_text
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode

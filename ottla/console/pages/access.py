@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
 from ottla.client import acls, quotas
+from ottla.client.acls import NO_HOST, reason_of, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.topics import INT8_MAX, number_in

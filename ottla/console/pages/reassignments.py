@@ -11,17 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.commands.partition import places_of
-from ottla.cli.commands.reassign import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.failures import code_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import Move, parse_moves, write_moves
 from ottla.client.moving import left_to_move, start_moves, take_throttle_off
+from ottla.client.plans import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
 from ottla.client.throttles import throttled_brokers, throttled_topics
-from ottla.client.topics import INT32_MAX, INT64_MAX, number_in
+from ottla.client.topics import INT32_MAX, INT64_MAX, number_in, places_of
 from ottla.console.site import Site
 from ottla.protocol.errors import ErrorCode
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
-from ottla.cli.output import time_text
 from ottla.client.errors import CommandFailed
+from ottla.client.times import time_text
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
