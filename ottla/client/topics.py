@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.failures import check, code_of, failure
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -28,10 +27,6 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
-#: Numbers of Python have no bound, those of the protocol have.
-INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
-INT64_MAX = 2**63 - 1
-_DIGITS = re.compile(r"-?[0-9]{1,19}")
 LATEST = -1
 EARLIEST = -2
 # DeleteRecords takes this offset for the high watermark: all committed records are deleted.
@@ -208,26 +203,6 @@ async def ask_leaders(
     _, code = await cluster.retry(ask)
     check(f"topic {name}", code)
     return dict(sorted(results.items()))
-
-
-def number_in(text: str, low: int, high: int) -> int | None:
-    """Return the number that a text is in ASCII digits, None if it is none or not within the bounds."""
-    number = int(text) if _DIGITS.fullmatch(text) else None
-    return number if number is not None and low <= number <= high else None
-
-
-def time_ms(option: str, text: str) -> int:
-    """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
-    if text.startswith("@") and (epoch_ms := number_in(text[1:], 0, INT64_MAX)) is not None:
-        return epoch_ms
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        hint = "write earliest, latest, an offset, 2026-01-31T12:00:00Z, or @1769860800000"
-        raise CommandFailed(f"{option} {text!r} is no offset and no time", hint, USAGE) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
 
 
 async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicPartition]:

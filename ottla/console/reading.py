@@ -18,7 +18,7 @@ from ottla.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.fetched import recreated_texts
 from ottla.client.leaders import TopicPartition
-from ottla.client.topics import INT64_MAX, number_in
+from ottla.client.values import INT64_MAX, number_in
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500

@@ -10,8 +10,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
 from ottla.cli.output import note, print_rows, would
-from ottla.client.times import time_text
-from ottla.client.topics import time_ms
+from ottla.client.values import time_ms, time_text
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.local.snapshots.taking import start_command
 

@@ -13,8 +13,8 @@ from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import CommandFailed
 from ottla.client.producer import Producer
-from ottla.client.times import time_text
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
+from ottla.client.values import time_text
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, encode_key

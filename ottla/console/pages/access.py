@@ -13,7 +13,7 @@ from ottla.client import acls, quotas
 from ottla.client.acls import NO_HOST, reason_of, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
-from ottla.client.topics import INT8_MAX, number_in
+from ottla.client.values import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ANY, OPERATIONS

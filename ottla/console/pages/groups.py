@@ -18,7 +18,7 @@ from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.client.group_resets import reset_targets
 from ottla.client.groups import GroupDescription, kind_of
 from ottla.client.leaders import TopicPartition
-from ottla.client.topics import INT32_MAX, INT64_MAX
+from ottla.client.values import INT32_MAX, INT64_MAX
 from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 

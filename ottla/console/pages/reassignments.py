@@ -20,7 +20,8 @@ from ottla.client.moving import left_to_move, start_moves, take_throttle_off
 from ottla.client.plans import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
 from ottla.client.throttles import throttled_brokers, throttled_topics
-from ottla.client.topics import INT32_MAX, INT64_MAX, number_in, places_of
+from ottla.client.topics import places_of
+from ottla.client.values import INT32_MAX, INT64_MAX, number_in
 from ottla.console.site import Site
 from ottla.protocol.errors import ErrorCode
 

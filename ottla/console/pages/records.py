@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from ottla.client.errors import CommandFailed
-from ottla.client.topics import INT32_MAX, number_in
+from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.reading import Found, Progress, Query, Screen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, View, csv_line, json_line, view_of

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ottla.client import configs, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
-from ottla.client.topics import INT16_MAX, INT32_MAX, number_in
+from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.site import Site, number
 from ottla.console.snapshot import Partition, Snapshot

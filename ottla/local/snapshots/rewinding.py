@@ -19,7 +19,7 @@ from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
 from ottla.client.errors import CommandFailed
-from ottla.client.times import time_text
+from ottla.client.values import time_text
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
