@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.raw import one_in_flight
 from benchmarks.usage import cpu_seconds
 from ottla.local.nodes import HOST
-from ottla.node.child import spawn
+from ottla.processes.children import spawn
 from tests.ports import free_ports
 
 BROKERS = 2

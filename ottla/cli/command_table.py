@@ -11,7 +11,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
+    "start": Command("ottla.processes.start", "run one node from a server.properties file"),
     "adopt": Command(
         "ottla.cli.commands.adopt", "check the log directories of an Apache Kafka, and run a node on them"
     ),

@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes (ottla/node/child.py), or forks of this one (ottla/node/child.py); this only plans, starts and
+The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this only plans, starts and
 ends them. It imports nothing of the server, which a wrong argument must not wait for.
 """
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import IO, Protocol
 
 from ottla.local.former_addresses import controller_key
-from ottla.node.child import ChildNode, NodeProcess, spawn
 from ottla.node.default_node import PROGRAM, default_properties, replication
+from ottla.processes.children import ChildNode, NodeProcess, spawn
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
@@ -151,7 +151,7 @@ def bootstrap(nodes: Sequence[Node]) -> str:
 
 
 class Birth(Protocol):
-    """Starts a node's process with the arguments of `ottla start` (ottla/node/child.py, ottla/node/child.py)."""
+    """Starts a node's process with the arguments of `ottla start` (ottla/processes/children.py)."""
 
     def __call__(self, arguments: Sequence[str], output: IO[bytes], /) -> ChildNode: ...
 

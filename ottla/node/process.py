@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ottla.node.child import LOG_FILE_VARIABLE, inherited_pipes, report_ready
 from ottla.node.loop_watch import LoopWatch
 from ottla.node.node import FAILED_TO_START, Node
+from ottla.node.parent import LOG_FILE_VARIABLE, inherited_pipes, report_ready, stop_with_parent
 from ottla.server import log_setup
 from ottla.server.config.key import ConfigError
 from ottla.server.world import RealWorld, World
@@ -86,8 +86,7 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     ready_fd, alive_fd = inherited_pipes()
-    if alive_fd >= 0:
-        loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
+    stop_with_parent(loop, alive_fd, stop)
     node: Node | None = None
     _tune_collector()
     watch = LoopWatch(loop)
@@ -145,13 +144,6 @@ def _explain(failure: BaseException) -> None:
 def is_full(failure: BaseException) -> bool:
     cause = failure.cause if isinstance(failure, StorageFailure) else failure
     return isinstance(cause, OSError) and cause.errno in FULL
-
-
-def _on_parent(loop: asyncio.AbstractEventLoop, alive_fd: int, stop: asyncio.Event) -> None:
-    if not os.read(alive_fd, 1):
-        loop.remove_reader(alive_fd)
-        log.warning("The process that started this node is gone: stopping")
-        stop.set()
 
 
 def _tune_collector() -> None:

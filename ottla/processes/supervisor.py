@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from ottla.node.child import inherited_pipes, report_ready, spawn
+from ottla.node.parent import inherited_pipes, report_ready, stop_with_parent
 from ottla.processes.admin import MachineAdmin
+from ottla.processes.children import spawn
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.one_log import OneLog
 from ottla.processes.plan import ADMIN_LISTENER, PlannedProcess, plan
@@ -247,8 +248,7 @@ async def _run(nodes: Sequence[PlannedProcess], admin_address: str | None, one_l
     supervisor = Supervisor(nodes, one_log)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.stop.set)
-    if alive_fd >= 0:
-        loop.add_reader(alive_fd, supervisor.stop.set)
+    stop_with_parent(loop, alive_fd, supervisor.stop)
     real = RealWorld(loop)
     admin: MachineAdmin | None = None
     try:

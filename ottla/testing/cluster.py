@@ -18,7 +18,7 @@ from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
 from ottla.local.nodes import HOST, Node
-from ottla.node.child import ChildNode, spawn
+from ottla.processes.children import ChildNode, spawn
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
     MetadataRequest,

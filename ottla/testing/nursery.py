@@ -116,7 +116,7 @@ class Nursery:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
-        # As in ottla/node/child.py: the user's own folders must not shadow ours, which are found where this very package was.
+        # As in ottla/processes/children.py: the user's own folders must not shadow ours, which are found where this very package was.
         root = str(Path(ottla.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         with theirs:

@@ -83,7 +83,7 @@ class Stray:
         wanted |= {name.replace("_", "."): value for name, value in changed.items()}
         if wanted["process.roles"] == "broker":
             wanted["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-        command = [sys.executable, "-P", "-m", "ottla.cli.commands.start"]
+        command = [sys.executable, "-P", "-m", "ottla.processes.start"]
         for name, value in wanted.items():
             command += ["--override", f"{name}={value}"]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OTTLA_LOG_LEVEL": level}

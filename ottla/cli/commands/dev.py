@@ -15,14 +15,14 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli.commands.start import overrides
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
 from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
 from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
-from ottla.node.child import fork
+from ottla.processes.children import fork
+from ottla.processes.start import imported, overrides
 
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
@@ -219,7 +219,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
-            local_nodes.start(node, properties[node.id], fork)
+            local_nodes.start(node, properties[node.id], partial(fork, imported))
         failure = local_nodes.wait_ready(nodes, partial(print_ready, nodes))
         if failure is not None:
             raise CommandFailed(failure)

@@ -9,11 +9,11 @@ import sys
 import tempfile
 
 from ottla.cli.commands import dev
-from ottla.cli.commands.start import overrides
 from ottla.local import nodes as local_nodes
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import place_fork
 from ottla.local.snapshots.taking import SECURE, cluster_at, make
+from ottla.processes.start import overrides
 
 PROGRAM = "ottla fork"
 BASE_PORT_DEFAULT = 19092

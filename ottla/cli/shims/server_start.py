@@ -9,6 +9,6 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
         print("USAGE: kafka-server-start server.properties [--override property=value]*", file=sys.stderr)
         return 1
-    from ottla.cli.commands.start import main as start
+    from ottla.processes.start import main as start
 
     return start(arguments)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.cli.commands import start
 from ottla.node import process
 from ottla.node.node import Node
+from ottla.processes import start
 from ottla.server.clock import Clock
 from ottla.server.config.listeners import Endpoint
 from ottla.server.network.dispatch import Dispatcher

@@ -1,6 +1,6 @@
 """Forks nodes: `python -m ottla.testing.inside.nursery FD`, started by `ottla.testing.nursery`. The imports of a server are made once.
 
-A request comes with five descriptors: the node's output, its two pipes (ottla/node/child.py), its control socket, and a pipe to which this
+A request comes with five descriptors: the node's output, its two pipes (ottla/processes/children.py), its control socket, and a pipe to which this
 process writes the node's exit code. The response is the node's process id. When the socket is closed the nursery ends; its nodes end by
 their own pipes.
 """
@@ -19,7 +19,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from ottla.node.child import PIPES_VARIABLE, live
+from ottla.node.parent import PIPES_VARIABLE
+from ottla.processes.children import live
 from ottla.testing.inside import control
 from ottla.testing.inside.faults import decoded
 

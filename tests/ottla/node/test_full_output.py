@@ -30,7 +30,7 @@ def run(code: str, tmp_path: Path) -> tuple[int, list[str]]:
 def test_a_forked_node_does_not_go_on_with_its_parents_code(tmp_path: Path) -> None:
     code = """
 import os
-from ottla.node.child import live
+from ottla.processes.children import live
 def run():
     print("a line that is still in the buffer")
     return 7

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.node.child import ChildNode, spawn
+from ottla.processes.children import ChildNode, spawn
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, command
 from tests.ports import free_ports

@@ -266,7 +266,7 @@ def test_nothing_that_a_production_node_imports_knows_of_faults() -> None:
             for line, module in imported_modules(source.tree):
                 assert not module.startswith("ottla.testing"), f"{source.path}:{line} imports {module}"
     code = (
-        "import sys, ottla.cli.commands.start, ottla.node.process;"
+        "import sys, ottla.processes.start, ottla.node.process;"
         "sys.exit(any(name.startswith('ottla.testing') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.commands.start import parser, properties_of
+from ottla.processes.start import parser, properties_of
 from ottla.server.config.dynamic import describe_broker
 from ottla.server.config.key import ConfigError
 from ottla.server.config.listeners import Endpoint

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 
 from ottla.node.default_node import PROGRAM, SHARED, default_properties, is_of_another
 from ottla.processes.plan import process_count
@@ -67,6 +70,19 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
             f"{PROGRAM}: {SHARED} is of another user: start in a folder that you can write to, or pass a file"
         )
     return properties
+
+
+def imported() -> Callable[[list[str]], int]:
+    """Import all that a node needs, and return `main`. Collections leave the imports alone: they would write to pages that all forks share."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    with suppress(ImportError):  # ottla/node/process.py
+        importlib.import_module("uvloop")
+    importlib.import_module("ottla.node.process")
+    gc.freeze()
+    if was_enabled:
+        gc.enable()
+    return main
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,7 +1,4 @@
-"""A node as a child process: `ottla start` with two pipes to the process that started it (`ottla start --processes`).
-
-ready     the node writes one line once it serves clients
-alive     the node stops when the other end is closed: however its parent ends, no node outlives it
+"""Nodes as child processes: `ottla start` with two pipes to this process (ottla/node/parent.py has the node's ends of them).
 
 This module imports nothing of the server, so that the node's own start is all the start there is.
 
@@ -12,11 +9,8 @@ begun one), nor an event loop. Libraries of macOS do not survive a fork. In both
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,13 +21,8 @@ from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Protocol
 
 import ottla
+from ottla.node.parent import LOG_FILE_VARIABLE, PIPES_VARIABLE, SYSTEMD_VARIABLE
 
-#: "<fd of ready>,<fd of alive>"
-PIPES_VARIABLE = "OTTLA_DEV_PIPES"
-#: The address of systemd's socket, see sd_notify(3).
-SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
-#: The file of the log, instead of standard output.
-LOG_FILE_VARIABLE = "OTTLA_LOG_FILE"
 #: A child has neither: its output is the parent's, and the parent is the service.
 OF_PARENT = (SYSTEMD_VARIABLE, LOG_FILE_VARIABLE)
 #: Between two looks at a process that is to end.
@@ -95,7 +84,7 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
     with pipes_of_node() as pipes:
         environment[PIPES_VARIABLE] = f"{pipes.ready_write},{pipes.alive_read}"
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
+            [sys.executable, "-P", "-m", "ottla.processes.start", *arguments],
             stdin=stdin,
             stdout=output,
             stderr=output,
@@ -106,24 +95,6 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
             process_group=0,
         )
     return ChildNode(process, pipes.ready_fd, pipes.alive_fd)
-
-
-def report_ready(ready_fd: int) -> None:
-    """Report to the process that started this node, or to systemd (Type=notify), that clients are served."""
-    if ready_fd >= 0:
-        os.write(ready_fd, b"ready\n")
-    address = os.environ.pop(SYSTEMD_VARIABLE, "")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-            # An address that begins with @ is one of Linux's abstract ones, which begin with a zero byte.
-            notified.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
-
-
-def inherited_pipes() -> tuple[int, int]:
-    """Return the file descriptors of ready and alive; (-1, -1) for a node that was not started this way."""
-    text = os.environ.pop(PIPES_VARIABLE, "")
-    ready, _, alive = text.partition(",")
-    return (int(ready), int(alive)) if alive else (-1, -1)
 
 
 class ForkedChild:
@@ -165,8 +136,13 @@ class ForkedChild:
             os.kill(self.pid, number)
 
 
-def fork(arguments: Sequence[str], output: int | IO[bytes]) -> ChildNode:
+def fork(
+    imported: Callable[[], Callable[[list[str]], int]], arguments: Sequence[str], output: int | IO[bytes]
+) -> ChildNode:
     """Start `ottla start` with these arguments in a fork of this process; in one of its own if this has threads, or is not on Linux.
+
+    Args:
+        imported: imports what a node needs, and returns its main function (ottla/processes/start.py).
 
     Raises:
         OSError: there is no room for another process.
@@ -174,7 +150,7 @@ def fork(arguments: Sequence[str], output: int | IO[bytes]) -> ChildNode:
     # What another thread has locked would stay locked in the node.
     if sys.platform != "linux" or threading.active_count() > 1:
         return spawn(arguments, output)
-    start = _imported()
+    start = imported()
     sys.stdout.flush()
     sys.stderr.flush()
     with pipes_of_node() as pipes:
@@ -204,20 +180,6 @@ def live(run: Callable[[], int]) -> NoReturn:
             with suppress(Exception):  # a full disk must not send it back to its parent's code
                 stream.flush()
         os._exit(code)
-
-
-def _imported() -> Callable[[list[str]], int]:
-    """Import all that a node needs, and keep it out of collections: those would write to the pages that all nodes share."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    with suppress(ImportError):  # ottla/node/process.py
-        importlib.import_module("uvloop")
-    importlib.import_module("ottla.node.process")
-    main: Callable[[list[str]], int] = importlib.import_module("ottla.cli.commands.start").main
-    gc.freeze()
-    if was_enabled:
-        gc.enable()
-    return main
 
 
 def _with_files_of_its_own(arguments: Sequence[str], output: int | IO[bytes], ready: int, alive: int) -> list[str]:

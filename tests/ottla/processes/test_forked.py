@@ -18,14 +18,14 @@ pytestmark = pytest.mark.timeout(120)
 #: In a process of its own: pytest has threads, and what forks must have none.
 PARENT = """
 import json, os, subprocess
-from ottla.cli.commands import start
-from ottla.node.child import LOG_FILE_VARIABLE
-from ottla.node.child import fork
+from ottla.processes import start
+from ottla.node.parent import LOG_FILE_VARIABLE
+from ottla.processes.children import fork
 
 def born(main, *arguments):
     start.main = main or start.main
     with open("output", "ab") as output:
-        return fork(arguments, output)
+        return fork(start.imported, arguments, output)
 """
 
 

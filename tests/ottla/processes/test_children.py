@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.node.child import LOG_FILE_VARIABLE, PIPES_VARIABLE, SYSTEMD_VARIABLE, report_ready, spawn
+from ottla.node.parent import LOG_FILE_VARIABLE, PIPES_VARIABLE, SYSTEMD_VARIABLE, report_ready
+from ottla.processes.children import spawn
 
 
 def test_systemd_is_notified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
