@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "fork": Command("ottla.cli.commands.fork", "run a cluster of its own on the data of a snapshot, or of a cluster"),
     "rewind": Command("ottla.cli.commands.rewind", "let a fork be what the cluster was at a time"),
-    "console": Command("ottla.console.command", "serve a web page for a cluster: look, and change if allowed"),
+    "console": Command("ottla.cli.commands.console", "serve a web page for a cluster: look, and change if allowed"),
     "topic": Command(
         "ottla.cli.commands.topic",
         "list, create, describe, copy, delete, compare topics; add partitions, delete records",
@@ -48,8 +48,10 @@ COMMANDS = {
         "ottla.cli.commands.doctor", "what is wrong between here and a cluster, and in it; with remedies"
     ),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
-    "mirror": Command("ottla.mirror.command", "mirror topics, records, groups' offsets and ACLs in another cluster"),
-    "registry": Command("ottla.registry.command", "serve schemas of Avro, JSON Schema and Protobuf"),
+    "mirror": Command(
+        "ottla.cli.commands.mirror", "mirror topics, records, groups' offsets and ACLs in another cluster"
+    ),
+    "registry": Command("ottla.cli.commands.registry", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "apply": Command(
         "ottla.cli.commands.apply", "bring topics, settings, users, ACLs and quotas to what a file declares"

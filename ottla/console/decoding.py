@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing
-from importlib import import_module
-from typing import Any, Protocol
 
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
+from ottla.registry.client import RegistryClient
+from ottla.registry.decoder import Decoder, Encoded
 
 log = logging.getLogger(__name__)
 
@@ -26,27 +26,17 @@ VALUE_S = 1.0
 _MAGIC = (b"\x00", b"\x01")
 
 
-class Decode(Protocol):
-    """The decoder of `ottla.registry.decoder`."""
-
-    def decode_all(self, encoded: Iterable[object]) -> AsyncGenerator[Any, None]:
-        """Give out for each key or value its JSON, why it has none, or None if it has no schema's format."""
-
-    async def close(self) -> None: ...
-
-
 class RegistryValues:
     """Decodes the keys and values of records by the schemas of one registry, in processes of its own."""
 
-    def __init__(self, decoder: Decode, encoded: Callable[..., object]) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._encoded = encoded
 
     async def decode(self, records: Iterable[Record]) -> Decoded:
         """Return the decoded text of what has a schema, or the reason why there is none, by its bytes."""
         found: Decoded = {}
         parts = [
-            (data, self._encoded(data, record.headers, is_key))
+            (data, Encoded(data, record.headers, is_key))
             for record in records
             for data, is_key in ((record.key, True), (record.value, False))
             if data is not None and data[:1] in _MAGIC
@@ -74,7 +64,7 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
     """Return the decoder for the registry at a URL, None without one.
 
     Raises:
-        CommandFailed: the URL is none, the file of its login cannot be read, or this build has no client of registries.
+        CommandFailed: the URL is none, or the file of its login cannot be read.
     """
     if url is None:
         if config is not None:
@@ -83,11 +73,7 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
     if not url.startswith(("http://", "https://")):
         raise CommandFailed(f"--registry {url!r} is no URL", "for example http://localhost:8081", USAGE)
     try:
-        client = import_module("ottla.registry.client").RegistryClient.of(url, config)
-        decoder = import_module("ottla.registry.decoder")
-        made = decoder.Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True)
-        return RegistryValues(made, decoder.Encoded)
-    except ImportError as missing:
-        raise CommandFailed(f"--registry needs a package: {missing.name}", "pip install 'ottla[registry]'") from None
+        client = RegistryClient.of(url, config)
+        return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))
     except (OSError, ValueError) as fault:
         raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.cli.output import note
 from ottla.client.consumer import READ_COMMITTED
 from ottla.client.errors import CommandFailed
 from ottla.client.topics import LATEST, list_offsets
@@ -68,6 +67,8 @@ def families(worker: Worker) -> Iterator[Family]:
 async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Positions) -> list[dict[str, object]]:
     """Return a row for each partition that is mirrored, or is to be: its position in the source, and what is left of it.
 
+    `recreated` is true if its topic was deleted and created again since the position was written: it is mirrored from its beginning.
+
     Raises:
         CommandFailed: a cluster cannot be reached, or gives no permission.
     """
@@ -83,10 +84,8 @@ async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Position
         ends = await list_offsets(clusters.source, name, LATEST, None, READ_COMMITTED)
         for index, end in ends.items():
             row = found.get((name, index))
-            if row is not None and row.topic_id not in (None, catalogue.topic_ids.get(name)):
-                note(f"{name}-{index}: its topic was deleted and created again, and is mirrored from its beginning")
-                row = None
-            position = None if row is None else row.next_offset
+            recreated = row is not None and row.topic_id not in (None, catalogue.topic_ids.get(name))
+            position = None if row is None or recreated else row.next_offset
             rows.append(
                 {
                     "topic": name,
@@ -94,6 +93,7 @@ async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Position
                     "target_topic": catalogue.policy.remote(name),
                     "position": position,
                     "end": end,
+                    "recreated": recreated,
                     "lag": None if position is None else max(0, end - position),
                 }
             )

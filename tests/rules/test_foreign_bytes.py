@@ -20,7 +20,7 @@ DECODER = re.compile(
 #: Files with an HTTP server or another one, and the tests with its slow and malformed clients.
 SERVERS = {
     "ottla/console/server.py": "tests/ottla/web/test_hostile_http.py",
-    "ottla/mirror/command.py": "tests/server/test_admin.py",
+    "ottla/cli/commands/mirror.py": "tests/server/test_admin.py",
     "ottla/node/admin.py": "tests/server/test_admin.py",
     "ottla/processes/admin.py": "tests/server/test_admin.py",
     "ottla/processes/supervisor.py": "tests/server/test_admin.py",

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from importlib import import_module
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
@@ -146,10 +145,12 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config:
         async for each in consumed:
             yield each
         return
-    # By their names: the registry is built on this package, and its client is HTTP and TLS, only for this.
-    client, decoder = import_module("ottla.registry.client"), import_module("ottla.registry.decoder")
+    # Late: the registry's client is HTTP and TLS, only for this.
+    from ottla.registry.client import RegistryClient, RegistryFailed
+    from ottla.registry.decoder import Decoder
+
     try:
-        decoding = decoder.Decoder(client.RegistryClient.of(registry, config))
+        decoding = Decoder(RegistryClient.of(registry, config))
     except (OSError, ValueError) as fault:
         raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None
     failed = 0
@@ -168,7 +169,7 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config:
                     rows, size = [], 0
             if rows:
                 yield Consumed(topic, index, rows, is_append_time)
-    except client.RegistryFailed as fault:
+    except RegistryFailed as fault:
         raise CommandFailed(fault.message, "without --registry the bytes are shown as they are") from None
     finally:
         await decoding.close()

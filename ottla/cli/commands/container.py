@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -155,9 +154,9 @@ def _registry(arguments: argparse.Namespace) -> int:
         with tempfile.NamedTemporaryFile("w", prefix="ottla-registry-", delete=False, encoding="utf-8") as file:
             file.write(write_file(start.properties))
         given += ["--config", file.name]
-    # By its name: the registry is built on this package.
-    code: int = import_module("ottla.registry.command").main(given)
-    return code
+    from ottla.cli.commands.registry import main as registry  # late: HTTP, only for this
+
+    return registry(given)
 
 
 def _wait_for_brokers(servers: list[tuple[str, int]], wait_s: float) -> None:

@@ -178,6 +178,11 @@ def status(
             catalogue = Catalogue(clusters.source, clusters.target, naming, selection, note)
             positions = Positions(clusters.positions, naming.positions_topic, source)
             rows = await lag_rows(clusters, catalogue, positions)
+        for row in rows:
+            if row["recreated"]:
+                note(
+                    f"{row['topic']}-{row['partition']}: its topic was deleted and created again, and is mirrored from its beginning"
+                )
         lags = [row["lag"] for row in rows if isinstance(row["lag"], int)]
         if listing.output == "table":
             note(
