@@ -16,11 +16,11 @@ from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
-from ottla.node.loop_watch import LoopMetrics
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
+from ottla.server.loop_watch import LoopMetrics
 from ottla.server.metrics import Family, Registry, gauge
 from ottla.server.world import World
 from ottla.storage.directories.logs import Logs

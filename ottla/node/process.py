@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ottla.node.loop_watch import LoopWatch
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.node.parent import LOG_FILE_VARIABLE, inherited_pipes, report_ready, stop_with_parent
 from ottla.server import log_setup
 from ottla.server.config.key import ConfigError
+from ottla.server.loop_watch import LoopWatch
 from ottla.server.world import RealWorld, World
 from ottla.storage.errors import FULL, StorageFailure
 

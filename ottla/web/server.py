@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from ottla.node.loop_watch import watched
+from ottla.server.loop_watch import watched
 from ottla.web.connections import HEAD_BYTES_MAX, Connections
 
 #: uvicorn calls `on_tick` ten times a second.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from ottla.node.loop_watch import LoopWatch
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -17,6 +16,7 @@ from ottla.protocol.messages.alter_client_quotas import (
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.server.loop_watch import LoopWatch
 from ottla.server.metrics import COUNTER, Family
 from ottla.server.network.client import Channel
 from ottla.server.quotas.clients import CLIENT_QUOTAS

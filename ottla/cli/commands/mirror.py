@@ -24,8 +24,8 @@ from ottla.mirror.options import Clusters, Options
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
-from ottla.node.loop_watch import watched
 from ottla.server.admin import AdminServer, Check
+from ottla.server.loop_watch import watched
 from ottla.server.metrics import Registry
 from ottla.server.world import World
 

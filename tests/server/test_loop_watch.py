@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.node.loop_watch import LoopWatch
+from ottla.server.loop_watch import LoopWatch
 from tests.server.tiny_node import until
 
 LIMIT_S = 10
@@ -35,7 +35,7 @@ async def line_of(watch: LoopWatch, caplog: pytest.LogCaptureFixture, begin: Cal
 
     A busy machine may hold the loop at the same moment, or in the second before, in which there is no other line: then it is run again.
     """
-    with caplog.at_level(logging.WARNING, "ottla.node.loop_watch"):
+    with caplog.at_level(logging.WARNING, "ottla.server.loop_watch"):
         for _ in range(LIMIT_S):
             held = watch.held
             begin()

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from ottla.node.loop_watch import CONTROLLER_THREAD, LOADER_THREAD, POOLS, LoopMetrics
+from ottla.server.loop_watch import CONTROLLER_THREAD, LOADER_THREAD, POOLS, LoopMetrics
 from tests.manual_clock import ManualClock
 
 
