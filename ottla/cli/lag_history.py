@@ -12,7 +12,7 @@ from html import escape
 
 from ottla.cli.output import printable
 from ottla.cli.progress import Pace
-from ottla.client.group_lag import PartitionLag
+from ottla.client.group_offsets import PartitionLag
 from ottla.client.leaders import TopicPartition
 
 SAMPLES_MAX = 1_000

@@ -15,8 +15,8 @@ from contextlib import suppress
 from ottla.client import configs
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.errors import CommandFailed
+from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
 from ottla.client.quorum import describe_quorum

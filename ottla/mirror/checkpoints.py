@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_offsets import committed_of_groups, groups_by_broker
 from ottla.client.errors import CommandFailed
+from ottla.client.group_offsets import committed_of_groups, groups_by_broker
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
 from ottla.client.leaders import TopicPartition
 from ottla.mirror.emitting import Emitter

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.console import command as console
+from ottla.cli.commands import console, registry
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
-from ottla.registry import command as registry
 from tests.docker.compose_file import OURS, ROOT, SECURE, SEEDS, Service, load, services
 from tests.docker.harness import READY, ContainerHarness
 from tests.docker.loopback_harness import LoopbackHarness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.rules.sources import imported_modules, layer_of
+from tests.rules.sources import imported_modules, package_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "pipeline"
 FILE_LINES_MAX = 400
@@ -17,7 +17,7 @@ def test_it_imports_nothing_of_the_cluster_but_its_connector_for_spark() -> None
         f"{file.name}:{line} {name}"
         for file in FOLDER.rglob("*.py")
         for line, name in imported_modules(ast.parse(file.read_text()))
-        if layer_of(name) and not name.startswith(("ottla.pipeline", "ottla.spark"))
+        if package_of(name) and not name.startswith(("ottla.pipeline", "ottla.spark"))
     ]
     assert not wrong
 

@@ -8,10 +8,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-#: Each may import only what is left of it.
-LAYERS = ("protocol", "storage", "server", "controller", "broker", "ottla")
+#: The packages, each after those that it may import: what it stands on, and what those stand on. Two chains stand on the server's
+#: layer, the cluster's and that of its users; the command line is the roof of both.
+STANDS_ON: dict[str, tuple[str, ...]] = {
+    "protocol": (),
+    "storage": ("protocol",),
+    "server": ("storage",),
+    "controller": ("server",),
+    "broker": ("controller",),
+    "node": ("broker",),
+    "processes": ("node",),
+    "container": ("node",),
+    "client": ("server",),
+    "web": ("server",),
+    "registry": ("client", "web"),
+    "mirror": ("client",),
+    "console": ("registry",),
+    "spark": ("registry",),
+    "local": ("processes", "client"),
+    "testing": ("local", "container"),
+    "cli": ("local", "container", "mirror", "console", "spark"),
+    "pipeline": ("spark",),
+    "__main__": ("cli",),
+}
 #: Folders of `ottla/` that have a link of their name at the top.
-PARTS = (*LAYERS[:-1], "pipeline")
+PARTS = ("protocol", "storage", "server", "controller", "broker", "pipeline")
 
 
 class Source(NamedTuple):
@@ -24,7 +45,7 @@ class Source(NamedTuple):
 
     @property
     def package(self) -> str:
-        return layer_of(self.module)
+        return package_of(self.module)
 
 
 @cache
@@ -52,23 +73,21 @@ def nodes_of(tree: ast.AST) -> list[ast.AST]:
     return found
 
 
-def folder_of(layer: str) -> str:
-    return layer if layer == "ottla" else f"ottla/{layer}"
+@cache
+def below(package: str) -> frozenset[str]:
+    """All packages that one may import, itself included."""
+    return frozenset({package}).union(*(below(each) for each in STANDS_ON[package]))
 
 
 @cache
 def sources() -> tuple[Source, ...]:
-    return tuple(
-        source_of(file)
-        for layer in LAYERS
-        for file in sorted((ROOT / folder_of(layer)).rglob("*.py"))
-        if layer != "ottla" or file.relative_to(ROOT).parts[1] not in PARTS
-    )
+    files = sorted((ROOT / "ottla").rglob("*.py"))
+    return tuple(found for found in map(source_of, files) if found.package != "pipeline")
 
 
 @cache
 def pipeline_sources() -> tuple[Source, ...]:
-    """The pipeline is no layer: a program of its own, which imports nothing of the servers."""
+    """The pipeline is a program of its own, which imports nothing of the servers."""
     return tuple(source_of(file) for file in sorted((ROOT / "ottla" / "pipeline").rglob("*.py")))
 
 
@@ -84,18 +103,16 @@ def short_path(path: str) -> str:
     return rest if top == "ottla" and rest.partition("/")[0] in PARTS else path
 
 
-def layer_of(module: str) -> str:
-    """`storage` for ottla.storage.log.log, `ottla` for ottla.node.node; empty for a module of others, and for the version of all."""
-    if module == "ottla.__version__":
-        return ""
+def package_of(module: str) -> str:
+    """`storage` for ottla.storage.log.log; empty for a module of others, and for `ottla` itself, which has the version of all."""
     top, _, rest = module.partition(".")
     inner = rest.partition(".")[0]
-    return "" if top != "ottla" else inner if inner in LAYERS else "ottla"
+    return inner if top == "ottla" and inner in STANDS_ON else ""
 
 
 @cache
 def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
-    """Line and full name of everything imported, also late and for type checkers only."""
+    """Line and full name of everything imported, also late, for type checkers only, and by a text (`import_module`)."""
     found = []
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
@@ -103,6 +120,10 @@ def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide the layer"
             found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] == "import_module" and node.args:
+            match node.args[0]:
+                case ast.Constant(value=str(text)) if text.startswith("ottla."):
+                    found.append((node.lineno, text))
     return found
 
 

@@ -24,6 +24,8 @@ UNTESTED: dict[str, str] = {
     "protocol/records/compression.py _GZIP_PIECE_BYTES_MAX": "the size of a step; the bound of the whole is DECOMPRESSED_BYTES_MAX",
     "protocol/records/record.py _SHORT_MAX": "the size of a table of encoded numbers, not a bound",
     "protocol/records/validate.py _ERRORS_SHOWN_MAX": "how many of the errors the log line shows; RECORD_ERRORS_MAX bounds them",
+    "server/loop_watch.py FRAMES_MAX": "how many frames of a stack the log line shows",
+    "server/loop_watch.py HELD_MS_MAX": "the smallest time that is logged: tests of it hold the loop until it is",
 }
 
 

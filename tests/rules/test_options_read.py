@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from tests.rules.sources import Source, dotted, nodes_of, pipeline_sources, sources
+from tests.rules.sources import Source, dotted, nodes_of, package_of, pipeline_sources, sources
 
 #: The calls of `cli/shims/tool.py` that declare options by their names.
 DECLARED_BY_NAME = ("flags", "texts", "lists", "numbers")
@@ -93,14 +93,16 @@ def without_effect(source: Source) -> frozenset[str]:
 
 
 def imported_beside(source: Source, known: dict[str, Source], found: dict[str, Source] | None = None) -> list[Source]:
-    """The module itself, and the modules of its folder and of those above that it imports, directly or not."""
+    """The module itself, and the modules of its folder, of those above and of `local` that it imports, directly or not."""
     found = {} if found is None else found
     if source.module not in found:
         found[source.module] = source
         for node in nodes_of(source.tree):
             if isinstance(node, ast.ImportFrom):
                 for module in (node.module or "", *(f"{node.module}.{name.name}" for name in node.names)):
-                    if module in known and source.module.startswith(module.rpartition(".")[0]):
+                    if module in known and (
+                        source.module.startswith(module.rpartition(".")[0]) or package_of(module) == "local"
+                    ):
                         imported_beside(known[module], known, found)
     return list(found.values())
 

@@ -56,7 +56,7 @@ async def test_a_function_that_holds_the_loop_is_named_in_the_log(
 ) -> None:
     line = await line_of(watch, caplog, lambda: asyncio.get_running_loop().call_soon(holds_the_loop, watch))
     assert "The event loop was held for" in line
-    assert "node/test_loop_watch.py" in line
+    assert "server/test_loop_watch.py" in line
 
 
 async def test_a_task_that_holds_the_loop_is_named_too(watch: LoopWatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.failures import check
 from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
-from ottla.client.group_resets import reset_targets
+from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import GroupDescription, kind_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.values import INT32_MAX, INT64_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from ottla.cli.lag_history import COLOURS, SAMPLES_MAX, LagHistory
-from ottla.client.group_lag import PartitionLag
+from ottla.client.group_offsets import PartitionLag
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from ottla.cli.commands import container
+from ottla.cli.commands import registry as command
 from ottla.container.schema_registry import registry_start
 from ottla.container.settings import ContainerError
-from ottla.registry import command
 from tests.ottla.conftest import ROOT, Cli
 
 #: As compose files have them, without the prefix.

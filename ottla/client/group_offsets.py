@@ -7,11 +7,15 @@ what a broker does not answer is left out, because the next sample comes in some
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import CommandFailed
-from ottla.client.groups import OFFSET_FETCH_VERSION
+from ottla.client.groups import OFFSET_FETCH_VERSION, committed_offsets, kind_of
 from ottla.client.leaders import TopicPartition
+from ottla.client.share_groups import share_positions
+from ottla.client.topics import end_offsets
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -84,3 +88,78 @@ async def committed_of_groups(
                     if part.committed_offset >= 0 and not part.error_code
                 }
     return found
+
+
+SHARE = "share"
+
+
+class PartitionLag(NamedTuple):
+    """A partition of a group: the offset that is consumed next, the end of the log, and the records between them; None: not known."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+
+
+async def group_lag(cluster: ClusterClient, group: str) -> list[PartitionLag]:
+    """Return the lag of each partition for which the group has an offset.
+
+    Raises:
+        CommandFailed: there is no such group, which suggests names, or no permission.
+    """
+    kind = await kind_of(cluster, group)
+    if kind == SHARE:
+        found = await share_positions(cluster, group)
+        ends = await end_offsets(cluster, found)
+        return [
+            PartitionLag(
+                *place,
+                _known(row.start_offset),
+                ends.get(place),
+                _share_lag(row.start_offset, row.lag, ends.get(place)),
+            )
+            for place, row in sorted(found.items())
+        ]
+    committed = await committed_offsets(cluster, group)
+    ends = await end_offsets(cluster, committed)
+    return [_lag(place, offset, ends.get(place)) for place, offset in sorted(committed.items())]
+
+
+def _lag(place: TopicPartition, offset: int, end: int | None) -> PartitionLag:
+    return PartitionLag(*place, offset, end, None if end is None else max(0, end - offset))
+
+
+def _share_lag(start: int, lag: int, end: int | None) -> int | None:
+    """Return the lag that the coordinator says; an older broker says none, and records in flight then count as not consumed."""
+    if lag >= 0:
+        return lag
+    return None if start < 0 or end is None else max(0, end - start)
+
+
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+async def reset_targets(
+    cluster: ClusterClient, places: Sequence[TopicPartition], to: str, committed: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the offset to set for each place, kept within what the partition holds.
+
+    `to` is earliest, latest, an offset, +N or -N from the committed one, or a time.
+
+    Raises:
+        CommandFailed: it is none of these, or a partition does not exist.
+    """
+    targets: dict[TopicPartition, int] = {}
+    for name in sorted({name for name, _ in places}):
+        indexes = [index for topic, index in places if topic == name]
+        first = await topics.list_offsets(cluster, name, topics.EARLIEST, indexes)
+        end = await topics.list_offsets(cluster, name, topics.LATEST, indexes)
+        if to[:1] in "+-" and to[1:].isdecimal():
+            found = {index: committed.get((name, index), end[index]) + int(to) for index in indexes}
+        else:
+            found = await topics.offsets_at(cluster, name, "--to", to, first, end)
+        targets.update(((name, index), min(max(found[index], first[index]), end[index])) for index in indexes)
+    return targets
