@@ -80,7 +80,7 @@ def file_of(code: CodeType) -> str | None:
         return "protocol/compile.py" if "ottla.protocol." in code.co_filename else None
     path = short_path(os.path.relpath(os.path.realpath(code.co_filename), ROOT))
     # A map is what a dict is: looking into it leads nowhere.
-    return path if path.split("/")[0] in below("broker") and path != MAP else None
+    return path if path.split("/")[0] in {"ottla", *below("broker")} and path != MAP else None
 
 
 def traced(run: Callable[[], None]) -> list[Call]:
