@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from ottla.cli.application import CONNECTION, Connection, DryRun, connect
 from ottla.cli.output import note, would
 from ottla.cli.progress import Progress, duration_text
+from ottla.cli.topic_copy import TopicCopy
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import USAGE, CommandFailed
-from ottla.client.topic_copy import TopicCopy
 
 
 async def copy(
