@@ -16,7 +16,8 @@ from importlib import import_module
 
 from ottla import __version__
 from ottla.cli.command_table import COMMANDS, HIDDEN
-from ottla.client.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.cli.errors import INTERRUPTED, OK, USAGE, CommandFailed
+from ottla.client.errors import Failure, did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = import_module(command.module).main(words[1:])
         sys.stdout.flush()
-    except CommandFailed as failure:
+    except Failure as failure:
         return _report(failure)
     except KeyboardInterrupt:
         # It may end asyncio between the making of a coroutine and its first step, which Python would warn of.
@@ -61,9 +62,14 @@ def _suggestion(word: str) -> str:
     return did_you_mean(word, COMMANDS) or "`ottla --help` lists the commands"
 
 
-def _report(failure: CommandFailed) -> int:
-    from ottla.cli.output import printable  # only who has failed pays for it
+def _report(failure: Failure) -> int:
+    # Only who has failed pays for it, and a typing mistake not for the client library.
+    from ottla.cli.output import printable
 
+    if not isinstance(failure, CommandFailed):
+        from ottla.cli.hints import as_command_failed
+
+        failure = as_command_failed(failure)
     print(printable(failure.text(), keep="\n"), file=sys.stderr)
     return failure.exit_code
 

@@ -13,10 +13,10 @@ from typing import Annotated, Literal, Never, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from ottla.cli import contexts
+from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import CLIENT_ID, ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.client.errors import OK, TIMED_OUT, USAGE, CommandFailed
 
 BOOTSTRAP = "bootstrap.servers"
 DEFAULT_BOOTSTRAP = "localhost:9092"

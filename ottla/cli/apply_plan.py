@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.cli.declared import DEFAULT, Declared, DeclaredTopic, DeclaredUser, Entity, Settings
+from ottla.cli.errors import CommandFailed
 from ottla.client.acls import create_acl
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs
-from ottla.client.errors import CommandFailed
 from ottla.client.quotas import alter_quotas
 from ottla.client.topics import BROKER_DEFAULT, add_partitions, create_topic
 from ottla.client.users import NewPassword, alter_scram_user

@@ -10,7 +10,7 @@ from ottla.cli.top_view import WANTED, GroupLook, Look, NodeLook, TopicLook
 from ottla.client.admin_listeners import Sample, scrape
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.groups import OFFSET_FETCH_VERSION
 from ottla.client.leaders import NO_LEADER, TopicPartition
 from ottla.client.topics import LATEST
@@ -76,7 +76,7 @@ async def _scraped(address: str | None) -> list[Sample] | None:
         return None
     try:
         return await scrape(address, WANTED, SCRAPE_S_MAX)
-    except CommandFailed:
+    except Failure:
         return None
 
 
@@ -114,7 +114,7 @@ async def _directories(cluster: ClusterClient, look: Look) -> dict[TopicPartitio
     async def ask(node: int) -> None:
         try:
             directories = await describe_log_dirs(cluster, node)
-        except CommandFailed:
+        except Failure:
             return
         for directory in directories:
             for topic in directory.topics:
@@ -152,7 +152,7 @@ async def _groups(cluster: ClusterClient, node: int, ends: Ends) -> dict[str, Gr
                 for topic in group.topics:
                     for part in topic.partitions:
                         _take(found[group.group_id], (topic.topic_name, part.partition_index), part.start_offset, ends)
-    except CommandFailed:
+    except Failure:
         return {}
     return found
 

@@ -17,7 +17,7 @@ from ottla.cli.application import Connection, connect
 from ottla.client.acls import kind_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.features import describe_features
 from ottla.client.groups import list_groups
 from ottla.client.transactions import list_transactions
@@ -121,7 +121,7 @@ def names_for(asked: Asked) -> list[str]:
             names = asyncio.run(_listed(kind, asked))
         else:
             return []
-    except CommandFailed:
+    except Failure:
         return []
     ending = (
         "="

@@ -12,7 +12,8 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import did_you_mean
 
 
 class Context(NamedTuple):

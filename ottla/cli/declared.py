@@ -22,9 +22,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.hints import hint_of
 from ottla.client.acls import new_entry
 from ottla.client.configs import RESOURCE_TYPES
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import Failure, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.extras import missing
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
@@ -141,8 +143,8 @@ def _acl(where: str, row: Any) -> AccessControlEntry:
             host=str(fields.get("host", "*")),
             deny=bool(fields.get("deny")),
         )
-    except CommandFailed as fault:
-        raise CommandFailed(f"{where}: {fault.cause}", fault.hint, USAGE) from None
+    except Failure as fault:
+        raise CommandFailed(f"{where}: {fault.cause}", hint_of(fault), USAGE) from None
 
 
 def _quotas(where: str, rows: Any) -> dict[Entity, dict[str, float]]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.extras import missing
 
 Row = Mapping[str, object]

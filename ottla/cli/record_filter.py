@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records.record import Record
 
 Matches = Callable[[Record], bool]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import printable
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.protocol.records.record import Record
 
 #: The bytes that a record has in the output; it is called with topic, partition and record.

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NoReturn
 
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.hints import as_command_failed
 from ottla.cli.output import printable
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure
 
 #: Home, and erase to the end: without a flash between two looks.
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -59,7 +61,8 @@ def _captured(look: Callable[[], int]) -> list[str]:
 def _shown(look: Callable[[], int]) -> None:
     try:
         look()
-    except CommandFailed as failure:
-        if failure.exit_code == USAGE:
+    except Failure as failure:
+        failed = as_command_failed(failure)
+        if failed.exit_code == USAGE:
             raise
-        print(printable(failure.text(), keep="\n"), file=sys.stderr)
+        print(printable(failed.text(), keep="\n"), file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import ClusterError, Kind, did_you_mean
 from ottla.client.failures import check
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
@@ -65,7 +65,7 @@ async def described_rules(cluster: ClusterClient) -> FileRules | None:
     broker = min(found.node_id for found in (await cluster.metadata([])).brokers)
     try:
         rows = await describe_configs(cluster, "broker", str(broker), sorted(AUTHORIZER_CONFIGS))
-    except CommandFailed:
+    except ClusterError:
         return None
     if any(row.is_sensitive for row in rows):
         return None
@@ -89,18 +89,20 @@ def new_entry(
     """Returns the entry that the words of `ottla acl add` mean.
 
     Raises:
-        CommandFailed: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
+        ClusterError: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
             itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
     """
     kind, name = read_resource(resource)
     if WILDCARD in name and (prefixed or name != WILDCARD):
         wanted = f"{kind_text(kind)}:{name.partition(WILDCARD)[0]}"
         right = (
-            f"names that begin so: {wanted} with --prefixed, or with prefixed: true in a file"
+            f"names that begin so: {wanted} as a prefixed entry"
             if name.strip(WILDCARD)
             else f"all names: {wanted}* alone"
         )
-        raise CommandFailed(f"the name {name!r} has a `*`, which stands for no other letters in an entry", right, USAGE)
+        raise ClusterError(
+            f"the name {name!r} has a `*`, which stands for no other letters in an entry", right, Kind.STAR_IN_NAME
+        )
     return AccessControlEntry(
         kind,
         name,
@@ -140,7 +142,7 @@ def read_operation(text: str) -> int:
     code = next((code for code, known in OPERATIONS.items() if known == name and code > ANY), None)
     if code is None:
         names = [known.lower().replace("_", "-") for code, known in OPERATIONS.items() if code > ANY]
-        raise CommandFailed(f"there is no operation {text!r}", did_you_mean(text, names) or ", ".join(names), USAGE)
+        raise ClusterError(f"there is no operation {text!r}", did_you_mean(text, names) or ", ".join(names), Kind.WRONG)
     return code
 
 
@@ -151,7 +153,7 @@ def read_resource(text: str) -> tuple[int, str]:
     code = next((code for code in RESOURCE_TYPES if code > ANY and kind_text(code) == kind), None)
     if code is None or not name:
         kinds = ", ".join(f"{kind_text(code)}:NAME" for code in RESOURCE_TYPES if code > ANY and code != CLUSTER)
-        raise CommandFailed(f"{text!r} is no resource", f"cluster, or one of {kinds}", USAGE)
+        raise ClusterError(f"{text!r} is no resource", f"cluster, or one of {kinds}", Kind.WRONG)
     return code, name
 
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
+from ottla.server.address import NoAddress, parse_address
 
 ADMIN_LISTENER = "ottla.admin.listener"
 #: More of a scrape is not read: whatever answers there may never end.
@@ -36,20 +37,22 @@ def parse_admin(text: str) -> tuple[int, str]:
     """Return the broker and the address of "1@HOST:PORT".
 
     Raises:
-        CommandFailed: it has another form.
+        ClusterError: it has another form.
     """
     node, at, address = text.partition("@")
-    host, _, port = address.rpartition(":")
-    if not at or not node.isdecimal() or not host or not port.isdecimal():
-        raise CommandFailed(f"{text!r} is not ID@HOST:PORT", "for example --admin 1@kafka-1:9644", USAGE)
-    return int(node), address
+    try:
+        if not at or not node.isdecimal():
+            raise NoAddress(text)
+        return int(node), str(parse_address(address))
+    except NoAddress:
+        raise ClusterError(f"{text!r} is not ID@HOST:PORT", kind=Kind.NOT_ADMIN_LISTENER) from None
 
 
 def read_admin(address: str, page: str, timeout_s: float) -> str:
     """Return a page of an admin listener. It blocks.
 
     Raises:
-        CommandFailed: it cannot be reached, or answers with an error.
+        ClusterError: it cannot be reached, or answers with an error.
     """
     try:
         with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
@@ -57,10 +60,10 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
             return text.decode(errors="replace")
     except (URLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        raise CommandFailed(
+        raise ClusterError(
             f"no answer of {address}: {getattr(reason, 'strerror', None) or reason}",
             f"is it the address of {ADMIN_LISTENER} in a running broker's file, and not the clients' port?",
-            USAGE,
+            Kind.WRONG,
         ) from None
 
 
@@ -84,14 +87,14 @@ def samples_of(text: str) -> list[Sample]:
     """Return all samples of a text of Prometheus; one of a large node takes seconds, and `metrics_of` does not.
 
     Raises:
-        CommandFailed: it is none.
+        ClusterError: it is none.
     """
     from prometheus_client.parser import text_string_to_metric_families  # for one command only
 
     try:
         families = list(text_string_to_metric_families(text))
     except ValueError as fault:
-        raise CommandFailed(f"these are no metrics: {fault}", None, USAGE) from None
+        raise ClusterError(f"these are no metrics: {fault}", None, Kind.WRONG) from None
     return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
@@ -99,7 +102,7 @@ async def scrape(address: str, names: Collection[str], timeout_s: float) -> list
     """Return the samples of some metrics of an admin listener.
 
     Raises:
-        CommandFailed: it does not answer.
+        ClusterError: it does not answer.
     """
     text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
     return [Sample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

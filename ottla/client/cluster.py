@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.connection_hints import NOTHING_ANYWHERE, NOTHING_THERE, connection_hint
-from ottla.client.errors import TIMED_OUT, USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.failures import check, code_of, failure
 from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
@@ -21,6 +20,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from ottla.server.address import Address, NoAddress, parse_addresses
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
@@ -29,7 +29,6 @@ from ottla.server.world import World
 T = TypeVar("T")
 
 DEFAULT_PORT = 9092
-Address = tuple[str, int]
 CLIENT_ID = "ottla"
 RETRY_BACKOFF_MS = 100
 #: A broker creates a topic that a producer asks for within this time, or does not do so (auto.create.topics.enable).
@@ -42,12 +41,29 @@ TRANSACTION_KEY_TYPE = 1
 KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 
 
-class BrokerTooOld(CommandFailed):
+class Lost(NamedTuple):
+    """A channel that was lost: how, what the client expects of the listener, and whether it had answered before."""
+
+    fault: ChannelClosed
+    security: PeerSecurity
+    answered: bool
+
+
+class BrokerTooOld(ClusterError):
     """The newest version of the request that the broker has lacks a field that is set."""
 
 
-class NoConnection(CommandFailed):
-    """The required broker, or every broker, cannot be reached, or has not answered in time."""
+class NoConnection(ClusterError):
+    """The required broker, or every broker, cannot be reached, or has not answered in time.
+
+    `lost` says how channels were lost, with the client's own security and whether that broker had answered before; `doing` what the
+    client waited for when time was up.
+    """
+
+    def __init__(self, cause: str, kind: Kind = Kind.FAILED, *, lost: Sequence[Lost] = (), doing: str = "") -> None:
+        super().__init__(cause, kind=kind)
+        self.lost = lost
+        self.doing = doing
 
 
 class ClusterClient:
@@ -102,7 +118,7 @@ class ClusterClient:
             await self.metadata([])
             address = self.brokers.get(node)
             if address is None:
-                raise NoConnection(f"broker {node} is not in the cluster", "`ottla cluster info` shows who is")
+                raise NoConnection(f"broker {node} is not in the cluster", kind=Kind.BROKER_GONE)
         return await self._request_at(address, request, version, timeout_ms)
 
     async def metadata(
@@ -119,7 +135,7 @@ class ClusterClient:
         is_alone = node is None and max(len(self.bootstrap), len(self.brokers)) == 1
         attempt_ms = None if is_alone else min(self.timeout_ms, ATTEMPT_MS_MAX)
         response: MetadataResponse = await self.request(request, node, timeout_ms=attempt_ms)
-        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
         return response
 
     async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
@@ -163,7 +179,7 @@ class ClusterClient:
         self.doing = f"looking for the {what}"
         found, code = await self.retry(ask)
         check(what, code, found.error_message)
-        self.brokers[found.node_id] = (found.host, found.port)
+        self.brokers[found.node_id] = Address(found.host, found.port)
         return found.node_id
 
     async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
@@ -183,11 +199,11 @@ class ClusterClient:
                 return await self._request_at(address, request, version, timeout_ms)
             except NoConnection as fault:
                 # Without a limit of its own the request has used up the command's, and may have been carried out.
-                if fault.exit_code == TIMED_OUT and timeout_ms is None:
+                if fault.kind is Kind.TIMED_OUT and timeout_ms is None:
                     raise
                 lost.append(fault)
-        hints = [fault.hint for fault in lost if fault.hint != NOTHING_THERE]
-        raise NoConnection("; ".join(fault.cause for fault in lost), hints[0] if hints else NOTHING_ANYWHERE)
+        all_lost = [each for fault in lost for each in fault.lost]
+        raise NoConnection("; ".join(fault.cause for fault in lost), Kind.NO_BROKER_ANSWERS, lost=all_lost)
 
     async def _request_at(
         self, address: Address, request: object, version: int | None, timeout_ms: int | None = None
@@ -203,12 +219,12 @@ class ClusterClient:
                 response = await channel.request(request, version=version, timeout_ms=limit_ms)
             except RequestTimeout as fault:
                 self._give_up(address, channel)
-                raise NoConnection(str(fault), f"while {self.doing}", TIMED_OUT) from None
+                raise NoConnection(str(fault), Kind.TIMED_OUT, doing=self.doing) from None
             except ChannelClosed as fault:
                 self._give_up(address, channel)
                 if attempt:
-                    hint = connection_hint(fault, self.security, address in self._answered)
-                    raise NoConnection(str(fault), hint) from None
+                    lost = Lost(fault, self.security, address in self._answered)
+                    raise NoConnection(str(fault), lost=[lost]) from None
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
             except UnsupportedVersion as fault:
@@ -226,20 +242,15 @@ class ClusterClient:
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """Return the addresses of "host:port,host:port"; a port may be left out, IPv6 hosts stand in brackets."""
-    found = [_parse_one(part.strip()) for part in text.split(",") if part.strip()]
+    """Return the addresses of "host:port,host:port"; a port may be left out.
+
+    Raises:
+        ClusterError: there is none, or one has another form.
+    """
+    try:
+        found = parse_addresses(text, DEFAULT_PORT)
+    except NoAddress as fault:
+        raise ClusterError(f"bootstrap server {fault}", kind=Kind.NOT_HOST_PORT) from None
     if not found:
-        raise CommandFailed(f"bootstrap servers {text!r} name no address", "write -b HOST:PORT", USAGE)
+        raise ClusterError(f"bootstrap servers {text!r} name no address", kind=Kind.NO_ADDRESS)
     return found
-
-
-def _parse_one(part: str) -> Address:
-    # The form of Kafka's listeners is understood too: PLAINTEXT://host:port.
-    scheme, _, rest = part.rpartition("://")
-    host, colon, port = rest.rpartition(":")
-    if not colon or rest.endswith("]"):
-        host, port = rest, str(DEFAULT_PORT)
-    host = host.strip("[]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or scheme not in ("", "PLAINTEXT"):
-        raise CommandFailed(f"bootstrap server {part!r} is not HOST:PORT", "for example -b localhost:9092", USAGE)
-    return host, int(port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.failures import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
@@ -88,7 +88,7 @@ async def describe_many(cluster: ClusterClient, places: Sequence[tuple[str, str]
         cluster.doing = "reading settings"
         try:
             response: DescribeConfigsResponse = await cluster.request(DescribeConfigsRequest(resources), node)
-        except CommandFailed:
+        except ClusterError:
             continue
         found += [result for result in response.results if not result.error_code]
     return found

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from ottla.client.cluster import CLIENT_ID, ClusterClient, parse_bootstrap
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
 
@@ -31,7 +31,7 @@ def read_client_properties(path: str) -> dict[str, str]:
     """Read a file of client properties.
 
     Raises:
-        CommandFailed: as `read_property_file`.
+        ClusterError: as `read_property_file`.
     """
     return read_property_file(path, "it must be a file of client properties")
 
@@ -40,7 +40,7 @@ def read_property_file(path: str, remedy: str) -> dict[str, str]:
     """Read a file of properties, of a client or a node.
 
     Raises:
-        CommandFailed: it cannot be read, or has a line that is no property.
+        ClusterError: it cannot be read, or has a line that is no property.
     """
     from ottla.server.config.properties_file import read_properties
 
@@ -48,9 +48,9 @@ def read_property_file(path: str, remedy: str) -> dict[str, str]:
         with open(path, "rb") as file:
             return read_properties(file.read(), path)
     except OSError as failure:
-        raise CommandFailed(f"{path} cannot be read: {failure.strerror}", remedy, USAGE) from None
+        raise ClusterError(f"{path} cannot be read: {failure.strerror}", remedy, Kind.WRONG) from None
     except ValueError as failure:
-        raise CommandFailed(str(failure), None, USAGE) from None
+        raise ClusterError(str(failure), None, Kind.WRONG) from None
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def open_cluster(
     """Connect a cluster client as the properties say, which the file `path` has or an option; a `limited` command ends after its timeout.
 
     Raises:
-        CommandFailed: an address or a property is wrong.
+        ClusterError: an address or a property is wrong.
         TimeUp: the time limit is over.
     """
     bootstrap = parse_bootstrap(servers)

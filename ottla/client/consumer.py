@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.failures import NO_SUCH_TOPIC, code_of, failure
 from ottla.client.fetched import At, Batches, Recreated, Trouble, records_between
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
@@ -48,7 +48,7 @@ class _Fetch(NamedTuple):
     """A Fetch in flight: where each partition in it is read, and the response, or why there is none."""
 
     places: dict[TopicPartition, At]
-    response: asyncio.Task[FetchResponse | CommandFailed]
+    response: asyncio.Task[FetchResponse | ClusterError]
 
 
 class BatchConsumer:
@@ -85,8 +85,8 @@ class BatchConsumer:
         self._in_flight: dict[int, _Fetch] = {}
         #: Of the last responses, to be handled once their batches were handed out.
         self._troubles: deque[Trouble] = deque()
-        self._faults: deque[CommandFailed] = deque()
-        self._refreshing: asyncio.Task[CommandFailed | None] | None = None
+        self._faults: deque[ClusterError] = deque()
+        self._refreshing: asyncio.Task[ClusterError | None] | None = None
         self._refreshes_in_vain = 0
         self._leaders_ms = self._answered_ms = cluster.world.clock.mono_ms()
         self.assign(positions)
@@ -105,7 +105,7 @@ class BatchConsumer:
         """Return what the next response brings; nothing if no leader has records within half a second.
 
         Raises:
-            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+            ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
         """
         clock = self.cluster.world.clock
         await self._settle()
@@ -139,7 +139,7 @@ class BatchConsumer:
 
     # -- Leaders -------------------------------------------------------------------------------------------------------
 
-    async def _refresh(self) -> CommandFailed | None:
+    async def _refresh(self) -> ClusterError | None:
         """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
         try:
             if not self._leaders.known:
@@ -147,7 +147,7 @@ class BatchConsumer:
             else:
                 await asyncio.sleep(min(RETRY_BACKOFF_MS << self._refreshes_in_vain, BACKOFF_MS_MAX) / 1000)
                 await self._leaders.refresh()
-        except CommandFailed as fault:
+        except ClusterError as fault:
             return fault
         self._answered_ms = self.cluster.world.clock.mono_ms()
         return None
@@ -172,10 +172,10 @@ class BatchConsumer:
         """Return whether the partition is still read there."""
         return at is not None and self.positions.get(place) == at.offset and self._ids.get(place) == at.topic_id
 
-    async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | CommandFailed:
+    async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | ClusterError:
         try:
             response: FetchResponse = await self.cluster.request(request, node, timeout_ms=2 * ATTEMPT_MS_MAX)
-        except CommandFailed as fault:
+        except ClusterError as fault:
             return fault
         return response
 
@@ -213,7 +213,7 @@ class BatchConsumer:
         if isinstance(response, NoConnection):
             self._leaders.forget(node)
             return []
-        if isinstance(response, CommandFailed):
+        if isinstance(response, ClusterError):
             self._faults.append(response)
             return []
         self._answered_ms = self.cluster.world.clock.mono_ms()
@@ -290,11 +290,11 @@ class BatchConsumer:
         """The topic was deleted and created again: go on where the new one begins.
 
         Raises:
-            CommandFailed: it was to be read up to `ends`, which are of the deleted one; or the new one cannot be read.
+            ClusterError: it was to be read up to `ends`, which are of the deleted one; or the new one cannot be read.
         """
         if self.ends is not None:
-            hint = "what was read is of the deleted topic: run the command again"
-            raise CommandFailed(f"topic {name} was deleted and created again while it was read", hint)
+            remedy = "what was read is of the deleted topic: read it again"
+            raise ClusterError(f"topic {name} was deleted and created again while it was read", remedy)
         topic_id, before = self._leaders.topic_id(name), dict(self.positions)
         begins = await list_offsets(self.cluster, name, EARLIEST)
         if self._leaders.topic_id(name) != topic_id:
@@ -314,7 +314,7 @@ class BatchConsumer:
         """The read fails for good.
 
         Raises:
-            CommandFailed: always, with the error code's meaning.
+            ClusterError: always, with the error code's meaning.
             KafkaError: always, where a batch is none.
         """
         name, index = place
@@ -367,7 +367,7 @@ class Consumer(BatchConsumer):
         """Return the records of the next response; nothing if no leader has records within half a second.
 
         Raises:
-            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+            ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
         """
         decoded = [
             Consumed(*row[:2], await self._decoded(row._replace(batches=list(batches))), is_append_time)

@@ -1,33 +1,74 @@
-"""The error of a command: what happened, where, what to try, and the exit code."""
+"""What can go wrong for those who use a cluster. An error says what happened; what a person types to mend it, and with which exit code
+a process ends, is known to the command line alone (ottla/cli/hints.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-OK = 0
-FAILED = 1
-USAGE = 2
-UNHEALTHY = 3
-TIMED_OUT = 124  # as timeout(1)
-INTERRUPTED = 130  # as a shell reports SIGINT
+from enum import Enum, auto
 
 
-class CommandFailed(Exception):
-    """Ends a command. `cause` says what happened and where, `hint` what to try, `code` the broker's error code if any."""
+class Kind(Enum):
+    """What kind of failure it is: for those who give it other words, or act on it."""
 
-    def __init__(self, cause: str, hint: str | None = None, exit_code: int = FAILED, code: int | None = None) -> None:
+    FAILED = auto()
+    TIMED_OUT = auto()
+    #: What was asked for is wrong in itself: a name, an address, a property, a form.
+    WRONG = auto()
+    # These are wrong too, and each has its own remedy.
+    NO_ADDRESS = auto()
+    NOT_HOST_PORT = auto()
+    NOT_ADMIN_LISTENER = auto()
+    NO_SUCH_PARTITION = auto()
+    NO_SUCH_BROKER = auto()
+    STAR_IN_NAME = auto()
+    # These are not.
+    BROKER_GONE = auto()
+    NO_BROKER_ANSWERS = auto()
+    TOO_FEW_BROKERS = auto()
+
+
+class Failure(Exception):
+    """Something that was asked for cannot be done. `cause` says what happened and where, `remedy` what to try, wherever it is read."""
+
+    #: The broker's error code, and its message, if one has answered.
+    code: int | None = None
+    message: str | None = None
+
+    def __init__(self, cause: str, remedy: str | None = None, kind: Kind = Kind.FAILED) -> None:
         super().__init__(cause)
         self.cause = cause
-        self.hint = hint
-        self.exit_code = exit_code
-        self.code = code
+        self.remedy = remedy
+        self.kind = kind
 
     def text(self) -> str:
-        return f"ottla: {self.cause}" + (f"\n  {self.hint}" if self.hint else "")
+        """Return cause and remedy in one line, for a log."""
+        return f"{self.cause} ({self.remedy})" if self.remedy else self.cause
+
+
+class ClusterError(Failure):
+    """A cluster has rejected a request, or cannot be asked, or cannot be asked for this.
+
+    An error code has `place`, what it is about, and `message`, the broker's or Kafka's own.
+    """
+
+    def __init__(
+        self,
+        cause: str,
+        remedy: str | None = None,
+        kind: Kind = Kind.FAILED,
+        code: int | None = None,
+        *,
+        place: str = "",
+        message: str | None = None,
+    ) -> None:
+        super().__init__(cause, remedy, kind)
+        self.code = code
+        self.place = place
+        self.message = message
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """A suggestion for a word that is not known, or None when nothing is near."""
+    """Return a suggestion for a word that is not known, or None when nothing is near."""
     from difflib import get_close_matches  # 10 ms that only mistakes pay
 
     near = get_close_matches(word, list(known), n=3, cutoff=cutoff)

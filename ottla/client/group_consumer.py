@@ -15,7 +15,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.client.consumer_members import Member, RangeMember
 from ottla.client.coordinator_requests import until_answered
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.failures import check, failure
 from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.client.leaders import TopicPartition
@@ -65,7 +65,7 @@ class GroupConsumer:
             try:
                 await self.commit()
                 await self._member.leave("the command has ended")
-            except CommandFailed:
+            except ClusterError:
                 # What ended the command is the better message. Without a leave, the session's end has the same effect.
                 if fault is None:
                     raise
@@ -92,7 +92,7 @@ class GroupConsumer:
         """Return the next records. All records of the calls before count as processed.
 
         Raises:
-            CommandFailed: a topic cannot be read, the group has other protocols, or no broker has answered for the time limit.
+            ClusterError: a topic cannot be read, the group has other protocols, or no broker has answered for the time limit.
         """
         clock = self._cluster.world.clock
         self._processed = dict(self.consumer.positions)
@@ -119,7 +119,7 @@ class GroupConsumer:
         async def ask() -> tuple[None, int]:
             try:
                 await commit_offsets(self._cluster, self.group, moved, self._member.generation, self._member.id)
-            except CommandFailed as fault:
+            except ClusterError as fault:
                 if fault.code is None:
                     raise
                 return None, fault.code

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.groups import OFFSET_FETCH_VERSION, committed_offsets, kind_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.share_groups import share_positions
@@ -40,7 +40,7 @@ async def offsets_by_leader(
             cluster.doing = f"listing the offsets of broker {node}"
             try:
                 response = await cluster.request(ListOffsetsRequest(-1, 0, list(topics.values())), node)
-            except CommandFailed:
+            except ClusterError:
                 break
             found.update(
                 ((topic.name, part.partition_index), part.offset)
@@ -58,7 +58,7 @@ async def groups_by_broker(cluster: ClusterClient, nodes: Iterable[int]) -> dict
         cluster.doing = f"listing the groups of broker {node}"
         try:
             response = await cluster.request(ListGroupsRequest(), node)
-        except CommandFailed:
+        except ClusterError:
             continue
         if not response.error_code:
             found[node] = response.groups
@@ -77,7 +77,7 @@ async def committed_of_groups(
         cluster.doing = f"fetching the offsets of groups of broker {node}"
         try:
             response = await cluster.request(OffsetFetchRequest(groups=wanted), node, version=OFFSET_FETCH_VERSION)
-        except CommandFailed:
+        except ClusterError:
             break
         for row in response.groups:
             if not row.error_code:
@@ -107,7 +107,7 @@ async def group_lag(cluster: ClusterClient, group: str) -> list[PartitionLag]:
     """Return the lag of each partition for which the group has an offset.
 
     Raises:
-        CommandFailed: there is no such group, which suggests names, or no permission.
+        ClusterError: there is no such group, which suggests names, or no permission.
     """
     kind = await kind_of(cluster, group)
     if kind == SHARE:
@@ -150,7 +150,7 @@ async def reset_targets(
     `to` is earliest, latest, an offset, +N or -N from the committed one, or a time.
 
     Raises:
-        CommandFailed: it is none of these, or a partition does not exist.
+        ClusterError: it is none of these, or a partition does not exist.
     """
     targets: dict[TopicPartition, int] = {}
     for name in sorted({name for name, _ in places}):

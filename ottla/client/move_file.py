@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.leaders import TopicPartition
 
 #: A file that is larger is no plan: 100,000 partitions with their names take 20 MB.
@@ -73,15 +73,15 @@ def read_moves(path: str) -> dict[TopicPartition, list[int]]:
     """Return the replicas of a file.
 
     Raises:
-        CommandFailed: it cannot be read, or is no plan.
+        ClusterError: it cannot be read, or is no plan.
     """
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as fault:
-        raise CommandFailed(f"{path} cannot be read: {fault.strerror}", None, USAGE) from None
+        raise ClusterError(f"{path} cannot be read: {fault.strerror}", None, Kind.WRONG) from None
     if len(data) > FILE_BYTES_MAX:
-        raise CommandFailed(f"{path} is larger than {FILE_BYTES_MAX} bytes", "that is no plan", USAGE)
+        raise ClusterError(f"{path} is larger than {FILE_BYTES_MAX} bytes", "that is no plan", Kind.WRONG)
     return parse_moves(data, path)
 
 
@@ -89,7 +89,7 @@ def parse_moves(data: bytes, source: str) -> dict[TopicPartition, list[int]]:
     """Return the replicas of a plan that was read from `source`.
 
     Raises:
-        CommandFailed: it is no plan; the message names the place.
+        ClusterError: it is no plan; the message names the place.
     """
     try:
         plan = json.loads(data)
@@ -122,5 +122,5 @@ def parse_moves(data: bytes, source: str) -> dict[TopicPartition, list[int]]:
     return found
 
 
-def _wrong(where: str, what: str) -> CommandFailed:
-    return CommandFailed(f"{where}: {what}", EXAMPLE, USAGE)
+def _wrong(where: str, what: str) -> ClusterError:
+    return ClusterError(f"{where}: {what}", EXAMPLE, Kind.WRONG)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.failures import code_of
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
@@ -79,7 +79,7 @@ async def start_moves(cluster: ClusterClient, moves: list[Move], throttle: int |
     """Ask for all moves, after setting the throttle.
 
     Raises:
-        CommandFailed: a move was refused; none of them goes on then, and the throttle is taken off.
+        ClusterError: a move was refused; none of them goes on then, and the throttle is taken off.
     """
     if throttle is not None:
         async with cluster.limit():
@@ -99,8 +99,8 @@ async def start_moves(cluster: ClusterClient, moves: list[Move], throttle: int |
                 if code
             ]
             if refused:
-                raise CommandFailed("; ".join(refused[:3]), "nothing moves: what had begun was cancelled")
-    except CommandFailed:
+                raise ClusterError("; ".join(refused[:3]), "nothing moves: what had begun was cancelled")
+    except ClusterError:
         async with cluster.limit():
             if begun:
                 await alter_reassignments(cluster, dict.fromkeys(begun))

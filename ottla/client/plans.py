@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.failures import code_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import Move, moves_between
@@ -22,7 +22,7 @@ def read_brokers(option: str, text: str) -> list[int]:
     """Return the brokers of a list such as 1,2,3."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
-        raise CommandFailed(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", USAGE)
+        raise ClusterError(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", Kind.WRONG)
     return sorted({int(part) for part in parts})
 
 
@@ -32,7 +32,7 @@ async def plan_moves(
     """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
 
     Raises:
-        CommandFailed: a broker takes no part, or a partition has more replicas than there would be brokers.
+        ClusterError: a broker takes no part, or a partition has more replicas than there would be brokers.
     """
     racks = await racks_of_brokers(cluster)
     wanted = list(racks if brokers is None else brokers)
@@ -49,7 +49,7 @@ async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[
     """Return the moves of a plan, from the replicas as they are now.
 
     Raises:
-        CommandFailed: it names a partition or a broker that is not there.
+        ClusterError: it names a partition or a broker that is not there.
     """
     before = await replicas_of_all(cluster)
     racks = await racks_of_brokers(cluster)
@@ -66,21 +66,21 @@ def _check_present(
 ) -> None:
     if unknown := sorted(set(places) - known.keys()):
         name, index = unknown[0]
-        raise CommandFailed(f"there is no partition {name}-{index}", "`ottla topic list`", USAGE)
+        raise ClusterError(f"there is no partition {name}-{index}", kind=Kind.NO_SUCH_PARTITION)
     if gone := sorted(set(brokers) - racks.keys()):
-        raise CommandFailed(f"broker {gone[0]} takes no part", "`ottla broker list` shows those that do", USAGE)
+        raise ClusterError(f"broker {gone[0]} takes no part", kind=Kind.NO_SUCH_BROKER)
 
 
 async def cancel_moves(cluster: ClusterClient, places: Iterable[TopicPartition]) -> None:
     """Cancel the moves of these partitions, and take the throttles off when none is left.
 
     Raises:
-        CommandFailed: a move cannot be cancelled, or has ended by itself.
+        ClusterError: a move cannot be cancelled, or has ended by itself.
     """
     results = await alter_reassignments(cluster, dict.fromkeys(places))
     for (name, index), (code, message) in results.items():
         if code:
-            raise CommandFailed(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
+            raise ClusterError(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
     if not await list_reassignments(cluster):
         await take_throttle_off(cluster, await throttled_topics(cluster))
 
@@ -89,13 +89,13 @@ def refuse_stuck(stuck: list[TopicPartition]) -> None:
     """Reject a plan with partitions for which there are too few brokers."""
     if stuck:
         name, index = stuck[0]
-        raise CommandFailed(
+        raise ClusterError(
             f"{len(stuck)} partition(s), such as {name}-{index}, have more replicas than there would be brokers",
-            "start another broker, or lower their replication factor with `ottla partition move`",
+            kind=Kind.TOO_FEW_BROKERS,
         )
 
 
 def check_throttle(throttle: int | None) -> None:
     """Reject a rate at which nothing would ever move."""
     if throttle is not None and not THROTTLE_MIN <= throttle < 2**63:
-        raise CommandFailed(f"a throttle of {throttle} bytes a second is not from {THROTTLE_MIN} on", None, USAGE)
+        raise ClusterError(f"a throttle of {throttle} bytes a second is not from {THROTTLE_MIN} on", None, Kind.WRONG)

@@ -19,7 +19,7 @@ from ottla.client.cluster import (
     ClusterClient,
     NoConnection,
 )
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.failures import check, code_of, failure
 from ottla.client.leaders import Leaders
 from ottla.protocol.errors import ErrorCode
@@ -112,7 +112,7 @@ class Producer:
         """Look the topic up and get a producer id. A topic that does not exist is created, if the broker creates topics by itself.
 
         Raises:
-            CommandFailed: there is no such topic, or no permission.
+            ClusterError: there is no such topic, or no permission.
         """
         await self._leaders.start(create=True)
         self.partitions = len(self._leaders.partitions(self.topic))
@@ -143,7 +143,9 @@ class Producer:
         if partition is None:
             partition = self._sticky % count if record.key is None else partition_for_key(record.key, count)
         elif not 0 <= partition < count:
-            raise CommandFailed(f"topic {self.topic} has no partition {partition}", f"it has 0 to {count - 1}", USAGE)
+            raise ClusterError(
+                f"topic {self.topic} has no partition {partition}", f"it has 0 to {count - 1}", Kind.WRONG
+            )
         size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
         size += sum(len(name) + len(value or b"") for name, value in record.headers)
         filled = self._collected.get(partition)
@@ -159,7 +161,7 @@ class Producer:
         """Send the collected records and wait until all of them are acknowledged.
 
         Raises:
-            CommandFailed: a leader has rejected a batch for good, or the topic was created again (UNKNOWN_TOPIC_ID). `unacknowledged` has
+            ClusterError: a leader has rejected a batch for good, or the topic was created again (UNKNOWN_TOPIC_ID). `unacknowledged` has
                 the records that are left.
         """
         for index, batch in self._collected.items():
@@ -206,7 +208,7 @@ class Producer:
         doing = self.cluster.doing
         try:
             problems = await directory_problems(self.cluster, node)
-        except CommandFailed:  # no permission, or the broker has ended
+        except ClusterError:  # no permission, or the broker has ended
             problems = []
         self.cluster.doing = doing
         reason = "; ".join(problems) or ErrorCode.KAFKA_STORAGE_ERROR.message

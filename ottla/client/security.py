@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import ClusterError, Kind, did_you_mean
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.tables.security import SASL, SSL
 from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
@@ -28,7 +28,7 @@ def check_names(properties: Mapping[str, str], path: str) -> None:
     """Reject a misspelt name. Others that are not known stay unused: clients of all kinds share a file.
 
     Raises:
-        CommandFailed: a name is nearly one of the connection's, or no name is of a client.
+        ClusterError: a name is nearly one of the connection's, or no name is of a client.
     """
     known = {PROTOCOL, MECHANISM, JAAS, *OTHERS, *SSL, *SASL}
     unknown = sorted(properties.keys() - known)
@@ -45,7 +45,7 @@ def peer_security(world: World, properties: Mapping[str, str], path: str) -> Pee
     """Return what the properties ask for; `path` is named in error messages.
 
     Raises:
-        CommandFailed: a property is missing, wrong or not served. The message never has the value of a secret.
+        ClusterError: a property is missing, wrong or not served. The message never has the value of a secret.
     """
     protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
@@ -112,5 +112,5 @@ def _login(world: World, values: Values, properties: Mapping[str, str], path: st
     return PeerLogin(mechanism, with_password, world.workers, world.clock)
 
 
-def _wrong(path: str, what: str, hint: str | None) -> CommandFailed:
-    return CommandFailed(f"{path}: {what}", hint, USAGE)
+def _wrong(path: str, what: str, hint: str | None) -> ClusterError:
+    return ClusterError(f"{path}: {what}", hint, Kind.WRONG)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.client.coordinator_requests import ask_coordinator
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.failures import check, code_of, failure
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.protocol.errors import ErrorCode
@@ -100,7 +100,7 @@ class ShareConsumer:
                     session.epoch = LAST_EPOCH
                     await self._acknowledge(node, {})
                 await self._beat(LAST_EPOCH)
-        except (CommandFailed, TimeoutError):
+        except (ClusterError, TimeoutError):
             if fault is None:
                 raise
 
@@ -108,7 +108,7 @@ class ShareConsumer:
         """Return the records that the next responses bring: none if no leader has records within half a second.
 
         Raises:
-            CommandFailed: a topic cannot be read, or there is no such group protocol.
+            ClusterError: a topic cannot be read, or there is no such group protocol.
         """
         now_ms = self._cluster.world.clock.mono_ms()
         if self._member_epoch == FIRST_EPOCH or now_ms - self._heartbeat_ms >= self._interval_ms:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.failures import check, code_of, failure
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms
@@ -68,7 +68,7 @@ async def create_own_topic(
     name = f"{prefix}{uuid_to_str(new_uuid(cluster.world.rng))}"
     try:
         await create_topic(cluster, name, partitions, replication_factor, configs)
-    except CommandFailed as refused:
+    except ClusterError as refused:
         if refused.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
     return name
@@ -143,7 +143,7 @@ async def offsets_at(
     offset, -N from the end, or a time, for which it is that of the first record at or after it.
 
     Raises:
-        CommandFailed: it is none of these.
+        ClusterError: it is none of these.
     """
     if text in ("earliest", "latest"):
         return dict(first if text == "earliest" else ends)
@@ -209,13 +209,13 @@ async def places_of(cluster: ClusterClient, texts: Sequence[str]) -> list[TopicP
     """Return the partitions of TOPIC or TOPIC:PARTITION.
 
     Raises:
-        CommandFailed: there is no such topic, or the text has another form.
+        ClusterError: there is no such topic, or the text has another form.
     """
     places: list[TopicPartition] = []
     for text in texts:
         name, colon, index = text.partition(":")
         if colon and not index.isdecimal():
-            raise CommandFailed(f"{text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
+            raise ClusterError(f"{text!r} is not TOPIC or TOPIC:PARTITION", None, Kind.WRONG)
         indexes = await cluster.partitions(name)
         places += [(name, int(index))] if colon else [(name, number) for number in indexes]
     return places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 
 #: Numbers of Python have no bound, those of the protocol have.
 INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
@@ -27,7 +27,7 @@ def time_ms(option: str, text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         hint = "write earliest, latest, an offset, 2026-01-31T12:00:00Z, or @1769860800000"
-        raise CommandFailed(f"{option} {text!r} is no offset and no time", hint, USAGE) from None
+        raise ClusterError(f"{option} {text!r} is no offset and no time", hint, Kind.WRONG) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)

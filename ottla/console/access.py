@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import open_cluster
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.console.options import Options
 
 CLIENT_ID = "ottla-console"
@@ -24,7 +24,7 @@ WORK_TIMEOUT_MS = 20_000
 SCANS_MAX = 8
 
 
-class Busy(CommandFailed):
+class Busy(Failure):
     """The limit of scans that run at once is reached."""
 
 
@@ -73,7 +73,7 @@ class Access:
         """A client for one change, which ends after its time limit.
 
         Raises:
-            CommandFailed: the time limit is over.
+            Failure: the time limit is over.
         """
         async with self._open(WORK_TIMEOUT_MS) as cluster:
             try:
@@ -81,7 +81,7 @@ class Access:
                     yield cluster
             except TimeoutError:
                 cause = f"gave up after {WORK_TIMEOUT_MS // 1000} s while {cluster.doing}"
-                raise CommandFailed(cause, "look again whether it has happened nevertheless") from None
+                raise Failure(cause, "look again whether it has happened nevertheless") from None
 
     @property
     def scans(self) -> int:

@@ -9,7 +9,7 @@ import asyncio
 from typing import NamedTuple
 
 from ottla.client.admin_listeners import Metric, metrics_of, read_admin
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 
 SCRAPE_TIMEOUT_S = 3.0
 
@@ -35,11 +35,11 @@ class Numbers(NamedTuple):
     free_bytes: float | None = None
 
 
-async def scrape(address: str) -> Numbers | CommandFailed:
+async def scrape(address: str) -> Numbers | Failure:
     """Read one admin listener on a thread. Returns the failure instead of raising it."""
     try:
         text = await asyncio.to_thread(read_admin, address, "/metrics", SCRAPE_TIMEOUT_S)
-    except CommandFailed as fault:
+    except Failure as fault:
         return fault
     return numbers_of(metrics_of(text, NAMES))
 

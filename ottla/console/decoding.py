@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import aclosing
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 from ottla.registry.client import RegistryClient
@@ -64,16 +64,16 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
     """Return the decoder for the registry at a URL, None without one.
 
     Raises:
-        CommandFailed: the URL is none, or the file of its login cannot be read.
+        Failure: the URL is none, or the file of its login cannot be read.
     """
     if url is None:
         if config is not None:
-            raise CommandFailed("--registry-config needs --registry", None, USAGE)
+            raise Failure("--registry-config needs --registry", None, Kind.WRONG)
         return None
     if not url.startswith(("http://", "https://")):
-        raise CommandFailed(f"--registry {url!r} is no URL", "for example http://localhost:8081", USAGE)
+        raise Failure(f"--registry {url!r} is no URL", "for example http://localhost:8081", Kind.WRONG)
     try:
         client = RegistryClient.of(url, config)
         return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))
     except (OSError, ValueError) as fault:
-        raise CommandFailed(f"--registry-config: {fault}", None, USAGE) from None
+        raise Failure(f"--registry-config: {fault}", None, Kind.WRONG) from None

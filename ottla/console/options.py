@@ -6,7 +6,7 @@ import hmac
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.server.hosts import LOOPBACK, is_loopback
 
 HOST = "127.0.0.1"
@@ -81,20 +81,20 @@ class Options:
         """Raise for what is unsafe without having been asked for.
 
         Raises:
-            CommandFailed: other machines could look at the cluster without a login, or a file of TLS is missing.
+            Failure: other machines could look at the cluster without a login, or a file of TLS is missing.
         """
         if not is_loopback(self.host) and not self.login.required and not no_login:
-            raise CommandFailed(
+            raise Failure(
                 f"--host {self.host} is for other machines, and there is no login",
                 "pass --login-file or --token-file, or --no-login if a proxy asks for one",
-                USAGE,
+                Kind.WRONG,
             )
         if self.url is not None and not is_url(self.url):
-            raise CommandFailed(f"--url {self.url!r} is no URL", "for example https://console.example.com", USAGE)
+            raise Failure(f"--url {self.url!r} is no URL", "for example https://console.example.com", Kind.WRONG)
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise CommandFailed("--tls-cert and --tls-key belong together", None, USAGE)
+            raise Failure("--tls-cert and --tls-key belong together", None, Kind.WRONG)
         if not 0 <= self.port < 65536:
-            raise CommandFailed(f"--port {self.port} is no port", None, USAGE)
+            raise Failure(f"--port {self.port} is no port", None, Kind.WRONG)
 
 
 def is_url(text: str) -> bool:
@@ -113,7 +113,7 @@ def read_login(login_file: str | None, token_file: str | None) -> Login:
     """Return the logins of a file of lines USER:PASSWORD, and the token that is the first line of another file.
 
     Raises:
-        CommandFailed: a file cannot be read, is empty, or has a line that is no login.
+        Failure: a file cannot be read, is empty, or has a line that is no login.
     """
     users: dict[str, str] = {}
     for number, line in enumerate(_lines(login_file), 1):
@@ -121,13 +121,13 @@ def read_login(login_file: str | None, token_file: str | None) -> Login:
             continue
         user, colon, password = line.partition(":")
         if not colon or not user or not password:
-            raise CommandFailed(f"{login_file}:{number} is not USER:PASSWORD", None, USAGE)
+            raise Failure(f"{login_file}:{number} is not USER:PASSWORD", None, Kind.WRONG)
         users[user] = password
     token = next(iter(_lines(token_file)), "").strip() or None
     if login_file is not None and not users:
-        raise CommandFailed(f"{login_file} has no user", "a line is USER:PASSWORD", USAGE)
+        raise Failure(f"{login_file} has no user", "a line is USER:PASSWORD", Kind.WRONG)
     if token_file is not None and token is None:
-        raise CommandFailed(f"{token_file} has no token", "its first line is the token", USAGE)
+        raise Failure(f"{token_file} has no token", "its first line is the token", Kind.WRONG)
     return Login(users, token)
 
 
@@ -138,4 +138,4 @@ def _lines(path: str | None) -> list[str]:
         with open(path, encoding="utf-8") as file:
             return file.read(LOGIN_FILE_BYTES_MAX).splitlines()
     except (OSError, UnicodeDecodeError) as fault:
-        raise CommandFailed(f"{path} cannot be read: {fault}", None, USAGE) from None
+        raise Failure(f"{path} cannot be read: {fault}", None, Kind.WRONG) from None

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
+from ottla.console.problems import remedy_of
 
 T = TypeVar("T")
 
@@ -101,8 +102,8 @@ class Panels:
     async def _load(self, key: object, panel: _Panel, load: Callable[[], Awaitable[Any]], kept: bool) -> None:
         try:
             panel.value = await load()
-        except CommandFailed as fault:
-            panel.problem, panel.hint = fault.cause, fault.hint
+        except Failure as fault:
+            panel.problem, panel.hint = fault.cause, remedy_of(fault)
         except TimeoutError:
             panel.problem, panel.hint = "the cluster did not answer in time", None
         except Exception as fault:  # an answer that no client expects must not take the page away

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.client.brokers import FULL_BYTES
+from ottla.client.cluster import NoConnection
+from ottla.client.errors import Failure
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import Snapshot
+from ottla.protocol.errors import ErrorCode
 
 #: Names in one finding; the rest is a number.
 NAMES_SHOWN = 5
@@ -129,3 +132,31 @@ def _names(names: list[str]) -> str:
 
 def _count(found: list[str], what: str) -> str:
     return f"{len(found)} {what}{'s' * (len(found) != 1)}"
+
+
+#: What to try on a page, by the broker's error code.
+_OF_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it may have been deleted: the page Topics has those that there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Brokers has them",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "names have 1 to 249 letters, digits, dots, underscores and dashes",
+    ErrorCode.NON_EMPTY_GROUP: "stop its consumers first: the group's page has them",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first",
+    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer (authorizer.class.name)",
+    **dict.fromkeys(
+        (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        "the user of this console has no access control entry for that",
+    ),
+}
+
+
+def remedy_of(failure: Failure) -> str | None:
+    """Return what can be tried on a page, in words of the console."""
+    if isinstance(failure, NoConnection):
+        return "this console asks again by itself"
+    return failure.remedy or (None if failure.code is None else _OF_CODES.get(ErrorCode(failure.code)))

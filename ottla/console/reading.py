@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.fetched import recreated_texts
 from ottla.client.leaders import TopicPartition
 from ottla.client.values import INT64_MAX, number_in
@@ -111,7 +111,7 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
     """Return where to begin and to end in each partition.
 
     Raises:
-        CommandFailed: there is no such topic, partition, offset or time.
+        Failure: there is no such topic, partition, offset or time.
     """
     wanted = None if query.partition is None else [query.partition]
     ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
@@ -123,7 +123,7 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
         return begin, ends
     if query.start in ("offset", "time"):
         if query.start == "offset" and number_in(query.at, 0, INT64_MAX) is None:
-            raise CommandFailed(f"{query.at[:80]!r} is no offset", "an offset is a number", USAGE)
+            raise Failure(f"{query.at[:80]!r} is no offset", "an offset is a number", Kind.WRONG)
         at = f"{query.at}T00:00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", query.at) else query.at
         if query.start == "time" and at.isdecimal():
             at = f"@{at}"

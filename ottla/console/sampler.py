@@ -15,7 +15,7 @@ from contextlib import suppress
 from ottla.client import configs
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
@@ -83,7 +83,7 @@ class Sampler:
             try:
                 async with asyncio.timeout(SAMPLE_TIMEOUT_S):
                     await self.sample()
-            except CommandFailed as fault:
+            except Failure as fault:
                 self.problem = fault.cause
             except TimeoutError:
                 self.problem = f"no sample within {SAMPLE_TIMEOUT_S:g} s: {self._cluster.doing}"
@@ -109,7 +109,7 @@ class Sampler:
         """Take one sample.
 
         Raises:
-            CommandFailed: the cluster does not answer.
+            Failure: the cluster does not answer.
         """
         cluster, now_ms = self._cluster, time.time_ns() // 1_000_000
         self._begun += 1
@@ -117,7 +117,7 @@ class Sampler:
         metadata = await cluster.metadata(None)
         try:
             quorum = await describe_quorum(cluster)
-        except CommandFailed:  # no permission, or there is no quorum: the rest is shown
+        except Failure:  # no permission, or there is no quorum: the rest is shown
             quorum = None
         snapshot = snapshot_of(now_ms, metadata, described, quorum)
         if self.snapshot is not None:
@@ -160,7 +160,7 @@ class Sampler:
         async def ask(node: int) -> None:
             try:
                 rows = await describe_log_dirs(self._cluster, node)
-            except CommandFailed:
+            except Failure:
                 return
             sizes = {key: size for key, size in self.sizes.items() if key[0] != node}
             for row in rows:
@@ -191,7 +191,7 @@ class Sampler:
         listeners = {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
         found = dict(zip(listeners, await asyncio.gather(*map(scrape, listeners.values())), strict=True))
         self.numbers = {node: row for node, row in found.items() if isinstance(row, Numbers)}
-        self.no_numbers = {node: str(row) for node, row in found.items() if isinstance(row, CommandFailed)}
+        self.no_numbers = {node: str(row) for node, row in found.items() if isinstance(row, Failure)}
         counters: dict[str, float] = {}
         self._of_brokers = {}
         for node, row in self.numbers.items():

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.console.access import Access
 from ottla.console.guard import Guard
 from ottla.console.options import Options
@@ -45,7 +45,7 @@ async def not_found(request: Request, fault: Exception) -> Response:
 
 async def failed(request: Request, fault: Exception) -> Response:
     site: Site = request.app.state.site
-    assert isinstance(fault, CommandFailed)
+    assert isinstance(fault, Failure)
     return site.problem(request, fault)
 
 
@@ -69,7 +69,7 @@ async def application(options: Options) -> AsyncIterator[App]:
                 Route("/healthz", health),
                 Mount("/static", StaticFiles(directory=FOLDER / "static")),
             ],
-            exception_handlers={404: not_found, CommandFailed: failed},
+            exception_handlers={404: not_found, Failure: failed},
         )
         app.state.site = site
         await asyncio.wait([sampling], timeout=0.01)
@@ -88,13 +88,13 @@ def listen(options: Options) -> list[socket.socket]:
     """Bind the console's addresses.
 
     Raises:
-        CommandFailed: the port is in use, or no address is of this machine.
+        Failure: the port is in use, or no address is of this machine.
     """
     try:
         found = bound_sockets(of_every_family(options.host.strip("[]")), options.port)
     except OSError as fault:
         cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
-        raise CommandFailed(cause, "take another one: --port 0 for a free one") from None
+        raise Failure(cause, "take another one: --port 0 for a free one") from None
     for each in found:
         each.listen()
     return found
@@ -112,7 +112,7 @@ async def serve(options: Options, ready: Callable[[str], None]) -> None:
                     app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX
                 )
             except OSError as fault:
-                raise CommandFailed(f"--tls-cert and --tls-key cannot be used: {fault}", None, USAGE) from None
+                raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
             loop = asyncio.get_running_loop()
             serving = asyncio.create_task(server.serve(sockets))
             await asyncio.sleep(

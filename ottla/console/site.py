@@ -13,13 +13,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.console import texts
 from ottla.console.access import Access
 from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import Options
 from ottla.console.panels import LIMIT_S, Panels
+from ottla.console.problems import remedy_of
 from ottla.console.sampler import MoveRates, Sampler
 from ottla.console.snapshot import Snapshot
 
@@ -78,9 +79,9 @@ class Site:
         age = time.monotonic() - self.sampler.sampled_s
         return age if age > STALE_INTERVALS * self.sampler.interval_s or self.sampler.problem else None
 
-    def problem(self, request: Request, fault: CommandFailed, status: int = 422) -> Response:
+    def problem(self, request: Request, fault: Failure, status: int = 422) -> Response:
         """Return the page of what did not work."""
-        return self.render(request, "problem.html", status, cause=fault.cause, hint=fault.hint)
+        return self.render(request, "problem.html", status, cause=fault.cause, hint=remedy_of(fault))
 
     async def snapshot_with(self, topic: str) -> Snapshot | None:
         """Return the newest sample. If it lacks a topic, which may have just been made, that is one that begins now."""
@@ -89,7 +90,7 @@ class Site:
         return self.sampler.snapshot
 
     def missing(self, request: Request, what: str) -> Response:
-        return self.problem(request, CommandFailed(f"there is no {what}", "it may have been deleted"), 404)
+        return self.problem(request, Failure(f"there is no {what}", "it may have been deleted"), 404)
 
     async def change(
         self,
@@ -104,18 +105,18 @@ class Site:
         """
         if not self.options.allow_changes:
             hint = "start it with --allow-changes to change something"
-            return self.problem(request, CommandFailed("this console only looks", hint), 403)
+            return self.problem(request, Failure("this console only looks", hint), 403)
         fields = await form(request)
         if not is_right_token(fields.get(FIELD, ""), request.scope):
-            return self.problem(request, CommandFailed("this form is not of this console", "load the page again"), 403)
+            return self.problem(request, Failure("this form is not of this console", "load the page again"), 403)
         wanted = names if isinstance(names, str) else names(fields)
         if not wanted or fields.get("confirm") != wanted:
             cause = f"the confirmation is not {wanted!r}: nothing was changed"
-            return self.problem(request, CommandFailed(cause, "go back, and type the name as it stands there"))
+            return self.problem(request, Failure(cause, "go back, and type the name as it stands there"))
         try:
             async with self.access.change() as cluster:
                 done = await make(cluster, fields)
-        except CommandFailed as fault:
+        except Failure as fault:
             return self.problem(request, fault)
         self.panels.forget()
         if isinstance(done, Response):
@@ -127,17 +128,17 @@ async def form(request: Request) -> dict[str, str]:
     """Return the fields of a posted form.
 
     Raises:
-        CommandFailed: it is larger than any form of the console.
+        Failure: it is larger than any form of the console.
     """
     body = b""
     async for piece in request.stream():
         body += piece
         if len(body) > FORM_BYTES_MAX:
-            raise CommandFailed(f"a form of more than {FORM_BYTES_MAX} bytes")
+            raise Failure(f"a form of more than {FORM_BYTES_MAX} bytes")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
     except ValueError:
-        raise CommandFailed("this is no form of this console") from None
+        raise Failure("this is no form of this console") from None
 
 
 def query(path: str, **fields: object) -> str:

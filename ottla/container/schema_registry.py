@@ -5,11 +5,12 @@ SCHEMA_REGISTRY_A_B is the property a.b, `__` is `_`, `___` is `-`: the names ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.container.settings import ContainerError, Environment, read_value
 from ottla.container.variables import without_service_links
+from ottla.server.address import Address, NoAddress, parse_address, parse_addresses
 
 PREFIX = "SCHEMA_REGISTRY_"
 LISTENERS = "http://0.0.0.0:8081"
@@ -56,7 +57,7 @@ class RegistryStart(NamedTuple):
     properties: dict[str, str]
     notes: list[str]
     #: The brokers that are waited for, and how long.
-    servers: list[tuple[str, int]]
+    servers: Sequence[tuple[str, int]]
     wait_s: float
 
 
@@ -100,8 +101,10 @@ def registry_start(environment: Environment) -> RegistryStart:
     notes = [f"the variables with which Kubernetes describes the Service {name} are not read" for name in services]
     if unknown := reading.unread():
         notes.append(f"not known here, and not read: {', '.join(unknown)}")
-    pairs = (server.rpartition(":") for server in (arguments[1].split(",") if arguments[0] == "-b" else ()))
-    servers = [(host.strip("[]"), int(port)) for host, _, port in pairs if port.isdecimal() and int(port) < 65536]
+    try:
+        servers = parse_addresses(arguments[1]) if arguments[0] == "-b" else []
+    except NoAddress:
+        servers = []  # the registry itself refuses them
     return RegistryStart(arguments, properties, notes, servers, float(wait) if wait.isdecimal() else WAIT_S)
 
 
@@ -157,11 +160,14 @@ def _addresses(given: _Variables, environment: Environment) -> list[str]:
     variable = given.variable("listeners")
     listeners = []
     for part in filter(None, (part.strip() for part in (given.first("listeners") or LISTENERS).split(","))):
-        name, separator, address = part.rpartition("://")
-        host, _, port = address.rstrip("/").rpartition(":")
-        if not separator or not port.isdecimal():
+        name, separator, _ = part.partition("://")
+        try:
+            host, port = parse_address(part.rstrip("/"), any_host=True, port_min=0)
+        except NoAddress:
+            separator = ""
+        if not separator:
             raise ContainerError(f"{part} is not http://HOST:PORT", variable, f"for example {LISTENERS}")
-        listeners.append((name.lower(), host.strip("[]") or "0.0.0.0", port))
+        listeners.append((name.lower(), host or "0.0.0.0", str(port)))
     wanted = (given.first(LISTENER_NAME) or given.first(*SCHEMES) or "").lower()
     given.first(*SCHEMES)
     chosen = [row for row in listeners if not wanted or row[0] == wanted]
@@ -173,11 +179,11 @@ def _addresses(given: _Variables, environment: Environment) -> list[str]:
         raise ContainerError(
             f"there is one listener here, and not also {others}", variable, "keep one, or start one more container"
         )
-    scheme, host, port = chosen[0]
+    scheme, host, number = chosen[0]
     reached = given.first("host.name") or environment.get("HOSTNAME")
-    own = ["--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    own = ["--listen", str(Address(host, int(number)))]
     if reached:
-        own += ["--advertise", f"{reached}:{port}"]
+        own += ["--advertise", f"{reached}:{number}"]
     return own + (_certificate(given) if scheme == "https" else [])
 
 

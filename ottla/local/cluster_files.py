@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.local import secure_files
 from ottla.local.secure_files import NAME_CHARACTERS, SecureFiles, new_directory, property_lines, write_new
 from ottla.node.default_node import replication
@@ -105,17 +105,19 @@ def read_hosts(text: str) -> list[str]:
     """Read `--nodes`: how many, which are then named node-1 and so on, or their host names, separated by commas.
 
     Raises:
-        CommandFailed: it is neither, or a host is named twice.
+        Failure: it is neither, or a host is named twice.
     """
     hosts = [part.strip() for part in text.split(",")]
     if text.isascii() and text.isdigit():
         hosts = [f"node-{number}" for number in range(1, min(int(text), NODES_MAX + 1) + 1)]
     if not hosts or len(hosts) > NODES_MAX or not all(map(_is_host, hosts)):
-        raise CommandFailed(
-            f"--nodes {text} is neither a number from 1 to {NODES_MAX} nor a list of host names", "--nodes 3", USAGE
+        raise Failure(
+            f"--nodes {text} is neither a number from 1 to {NODES_MAX} nor a list of host names",
+            "--nodes 3",
+            Kind.WRONG,
         )
     if twice := next((host for host in hosts if hosts.count(host) > 1), None):
-        raise CommandFailed(f"--nodes names {twice} twice", "each node has a machine of its own here", USAGE)
+        raise Failure(f"--nodes names {twice} twice", "each node has a machine of its own here", Kind.WRONG)
     return hosts
 
 
@@ -127,7 +129,7 @@ def make(directory: str, cluster: PlannedCluster, *, secure: bool, users: Sequen
     """Write the files; returns those of security, if there are any.
 
     Raises:
-        CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
+        Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
     protocol = "SASL_SSL" if secure else "PLAINTEXT"
     properties = {node.name: cluster.properties_of(node, protocol) for node in cluster.nodes}
@@ -139,5 +141,5 @@ def make(directory: str, cluster: PlannedCluster, *, secure: bool, users: Sequen
         for name, own in properties.items():
             write_new(os.path.join(directory, "nodes", f"{name}.properties"), property_lines(own))
     except OSError as failure:
-        raise CommandFailed(f"{failure.filename} cannot be written: {failure.strerror}") from None
+        raise Failure(f"{failure.filename} cannot be written: {failure.strerror}") from None
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.nodes import HOST, Node, bootstrap
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def running_console(nodes: Sequence[Node], port: int, mode: str, files: SecureFi
     """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
 
     Raises:
-        CommandFailed: its packages are not installed, or its port is in use. It has written why to standard error.
+        Failure: its packages are not installed, or its port is in use. It has written why to standard error.
     """
     command = [sys.executable, "-m", "ottla", "console", "--bootstrap", bootstrap(nodes), "--port", str(port)]
     for node in nodes:
@@ -46,7 +46,7 @@ def running_registry(nodes: Sequence[Node], port: int, files: SecureFiles | None
     """Run a schema registry over these nodes; its URL, once it can write. With `files` it has the logins of the cluster.
 
     Raises:
-        CommandFailed: as `running_console`.
+        Failure: as `running_console`.
     """
     command = [sys.executable, "-m", "ottla", "registry", "--bootstrap", bootstrap(nodes), "--listen", f"{HOST}:{port}"]
     if files is not None:
@@ -64,7 +64,7 @@ def _running(command: Sequence[str], name: str) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
         if not line:
-            raise CommandFailed(f"the {name} has not started", f"without --{name} the cluster runs as before")
+            raise Failure(f"the {name} has not started", f"without --{name} the cluster runs as before")
         yield line
     finally:
         process.terminate()

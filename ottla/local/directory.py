@@ -11,7 +11,7 @@ import os
 import uuid
 from typing import NamedTuple
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 
 FILE = "cluster.properties"
 #: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.
@@ -32,7 +32,7 @@ def look(directory: str, nodes: int | None) -> Kept:
     """Return the cluster that the directory belongs to, or will belong to; nothing is written yet. `nodes` is the requested number, if any.
 
     Raises:
-        CommandFailed: it is something else, of another number of nodes, or cannot be used.
+        Failure: it is something else, of another number of nodes, or cannot be used.
     """
     try:
         kept = read(directory)
@@ -43,10 +43,10 @@ def look(directory: str, nodes: int | None) -> Kept:
     except OSError as failure:
         raise _unusable(failure) from None
     if nodes not in (None, kept.nodes):
-        raise CommandFailed(
+        raise Failure(
             f"{directory} has a cluster of {kept.nodes} nodes, not {nodes}: with others its data could be outvoted",
             f"leave --nodes out to start those {kept.nodes}, or {OTHER}",
-            USAGE,
+            Kind.WRONG,
         )
     return kept
 
@@ -69,7 +69,7 @@ def read(directory: str) -> Kept | None:
     """Return the cluster that the directory belongs to, None if it has never been started.
 
     Raises:
-        CommandFailed: what is written there is damaged.
+        Failure: what is written there is damaged.
         OSError: it cannot be read.
     """
     path = os.path.join(directory, FILE)
@@ -80,7 +80,7 @@ def read(directory: str) -> Kept | None:
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):
-        raise CommandFailed(f"{path} is damaged: it must have lines cluster.id=... and nodes=...", OTHER) from None
+        raise Failure(f"{path} is damaged: it must have lines cluster.id=... and nodes=...", OTHER) from None
 
 
 def _check_whole(directory: str) -> None:
@@ -89,7 +89,7 @@ def _check_whole(directory: str) -> None:
             remedy = file.read()
     except FileNotFoundError:
         return
-    raise CommandFailed(
+    raise Failure(
         f"{directory} was being restored or rewound, and that was interrupted: its nodes are of different times", remedy
     )
 
@@ -100,13 +100,13 @@ def _check_new(directory: str) -> None:
     except FileNotFoundError:
         return
     if META_PROPERTIES in names:
-        raise CommandFailed(
+        raise Failure(
             f"{directory} is the log directory of a single node, not of a cluster of `ottla dev`",
             f"{OTHER}, or start that node with `ottla start`",
         )
     if nodes := sorted(name for name in names if name.startswith("node-")):
-        raise CommandFailed(f"{directory} has {', '.join(nodes)}, but no {FILE} that says whose they are", OTHER)
+        raise Failure(f"{directory} has {', '.join(nodes)}, but no {FILE} that says whose they are", OTHER)
 
 
-def _unusable(failure: OSError) -> CommandFailed:
-    return CommandFailed(f"{failure.filename} cannot be used: {failure.strerror}", OTHER)
+def _unusable(failure: OSError) -> Failure:
+    return Failure(f"{failure.filename} cannot be used: {failure.strerror}", OTHER)

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.directory import ORIGIN
 
 #: In the directory of a cluster: the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a fork's cluster.
@@ -39,7 +39,7 @@ def detours(directory: str, now: Mapping[str, str]) -> dict[str, str]:
     """Return which address stands for which former one at this start, whose addresses are `now`. They are former ones at the next.
 
     Raises:
-        CommandFailed: the former ones cannot be read.
+        Failure: the former ones cannot be read.
     """
     own, origin = _read(directory, FILE), _read(directory, ORIGIN)
     kept = {node: [*(each for each in own.get(node, []) if each != here), here] for node, here in now.items()}
@@ -71,7 +71,7 @@ def _read(directory: str, name: str) -> Known:
             if name == ORIGIN
             else ("nodes could reach whatever listens at their former addresses now", "remove it, if nothing does")
         )
-        raise CommandFailed(f"{path} is damaged: {what}", remedy) from None
+        raise Failure(f"{path} is damaged: {what}", remedy) from None
 
 
 def _write(directory: str, addresses: Mapping[str, list[str]]) -> None:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.server.extras import CRYPTOGRAPHY, missing
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class SecureFiles:
         """Return a file with a token of the console, made when it is first asked for: who can read it is the one who runs the cluster.
 
         Raises:
-            CommandFailed: it cannot be written.
+            Failure: it cannot be written.
         """
         return self._made("console-token", secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
 
     def registry_users(self) -> str:
-        """Return a file of the registry's logins, which are those of the cluster. Raises CommandFailed as `console_token`."""
+        """Return a file of the registry's logins, which are those of the cluster. Raises Failure as `console_token`."""
         return self._made("registry-users", "".join(f"{user}: {text}\n" for user, text in self.passwords.items()))
 
     def registry_client(self, user: str = ADMIN) -> str:
-        """Return a file for --registry-config. Raises CommandFailed as `console_token`."""
+        """Return a file for --registry-config. Raises Failure as `console_token`."""
         login = property_lines({"basic.auth.user.info": f"{user}:{self.passwords[user]}"})
         return self._made(os.path.join("clients", f"{user}.registry"), login)
 
@@ -99,7 +99,7 @@ class SecureFiles:
             with suppress(FileExistsError):
                 write_new(path, text)
         except OSError as failure:
-            raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from None
+            raise Failure(f"{path} cannot be written: {failure.strerror}") from None
         return path
 
     def librdkafka(self, user: str = ADMIN) -> dict[str, str]:
@@ -117,7 +117,7 @@ def new_directory(directory: str, names: Iterable[str]) -> str:
     """Make the directory, and return its absolute path; `names` of nodes and users become names of files in it.
 
     Raises:
-        CommandFailed: the directory is not empty, or a name has invalid characters.
+        Failure: the directory is not empty, or a name has invalid characters.
         OSError: it cannot be made.
     """
     for name in names:
@@ -125,15 +125,13 @@ def new_directory(directory: str, names: Iterable[str]) -> str:
     directory = os.path.abspath(directory)
     os.makedirs(directory, exist_ok=True)
     if os.listdir(directory):
-        raise CommandFailed(f"{directory} is not empty: keys in use would be replaced", "name another", USAGE)
+        raise Failure(f"{directory} is not empty: keys in use would be replaced", "name another", Kind.WRONG)
     return directory
 
 
 def _check_name(name: str) -> None:
     if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
-        raise CommandFailed(
-            f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
-        )
+        raise Failure(f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", Kind.WRONG)
 
 
 def make(
@@ -150,12 +148,10 @@ def make(
     the node's name what its file contains before its security.
 
     Raises:
-        CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
+        Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
     if reason := missing(CRYPTOGRAPHY, "making certificates"):
-        raise CommandFailed(
-            reason, f"install {CRYPTOGRAPHY} of your distribution, or make the files on another machine"
-        )
+        raise Failure(reason, f"install {CRYPTOGRAPHY} of your distribution, or make the files on another machine")
     from ottla.local.certificates import Authority
 
     try:
@@ -171,7 +167,7 @@ def make(
         for user in passwords:
             _make_client(files, user)
     except OSError as failure:
-        raise CommandFailed(f"{failure.filename} cannot be written: {failure.strerror}") from None
+        raise Failure(f"{failure.filename} cannot be written: {failure.strerror}") from None
     return files
 
 
@@ -179,14 +175,14 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
     """Make the key and certificate of one more node by the authority that `make` left in the directory. Returns the file.
 
     Raises:
-        CommandFailed: there is no authority, the node has a certificate already, or its name has invalid characters.
+        Failure: there is no authority, the node has a certificate already, or its name has invalid characters.
     """
     _check_name(name)
     from ottla.local.certificates import Authority
 
     store = os.path.join(directory, "nodes", f"{name}.pem")
     if os.path.exists(store):
-        raise CommandFailed(f"{store} is there already", "move it away first, if the node needs a new one", USAGE)
+        raise Failure(f"{store} is there already", "move it away first, if the node needs a new one", Kind.WRONG)
     try:
         parts = []
         for file in ("ca.pem", "ca-key.pem"):
@@ -195,12 +191,12 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
         issued = Authority.read(*parts).issue(name, hosts)
         write_new(store, issued.key_pem + issued.chain_pem)
     except OSError as failure:
-        raise CommandFailed(
+        raise Failure(
             f"{failure.filename}: {failure.strerror}",
             "`ottla init --secure` or `ottla secure init` makes the authority",
         ) from None
     except ValueError as failure:
-        raise CommandFailed(f"the authority in {directory} cannot be read: {failure}") from None
+        raise Failure(f"the authority in {directory} cannot be read: {failure}") from None
     return store
 
 

@@ -31,8 +31,8 @@ from ottla.protocol.features import (
 )
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.primitives import uuid_from_str
+from ottla.server.address import parse_address
 from ottla.server.config.key import ConfigError
-from ottla.server.config.listeners import read_address
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.files import Files
@@ -180,7 +180,7 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
         try:
             node_id, _, rest = entry.partition("@")
             address, _, directory = rest.rpartition(":")
-            host, port = read_address(address)
+            host, port = parse_address(address)
             key = ReplicaKey(int(node_id), uuid_from_str(directory))
         except (ValueError, ConfigError):
             raise CannotFormat(f"--initial-controllers wants id@host:port:directory-id, not {entry!r}") from None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.client.acls import AclFilter, create_acl, describe_acls
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.mirror.names import Policy
 from ottla.protocol.errors import ErrorCode
 from ottla.server.authorization.acl import AccessControlEntry
@@ -46,7 +46,7 @@ class AclCopy:
             missing = wanted - set(await describe_acls(self._target, OF_TOPICS)) if wanted else set()
             for entry in sorted(missing):
                 await create_acl(self._target, entry)
-        except CommandFailed as fault:
+        except Failure as fault:
             if fault.code != ErrorCode.SECURITY_DISABLED and str(fault) not in self._said:
                 self._said.add(str(fault))
                 self._say(f"access control entries are not copied: {fault}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_many
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal
 from ottla.mirror.opposite import Brings, circles, opposite_mirrors
@@ -81,11 +81,11 @@ class Catalogue:
         """Check that these are two clusters.
 
         Raises:
-            CommandFailed: both are the same one.
+            Failure: both are the same one.
         """
         source, target = await self._source.metadata([]), await self._target.metadata([])
         if source.cluster_id is not None and source.cluster_id == target.cluster_id:
-            raise CommandFailed(
+            raise Failure(
                 f"{self.policy.source} and {self.policy.target} are the same cluster, {source.cluster_id}",
                 "-b names the source, and --to the target; `ottla topic copy` copies within a cluster",
             )
@@ -138,12 +138,12 @@ class Catalogue:
         """Check that no mirror that runs brings topics of this one back.
 
         Raises:
-            CommandFailed: one does, and names do not say so.
+            Failure: one does, and names do not say so.
         """
         if self.policy.kind == IDENTITY and self.cycles:
             groups = sorted(group for group, rows in self._opposite.items() if rows)
             names = ", ".join(self.cycles[:NAMED_MAX]) + (" ..." if len(self.cycles) > NAMED_MAX else "")
-            raise CommandFailed(
+            raise Failure(
                 f"{names} would go round in a circle: a mirror from {self.policy.target} to {self.policy.source} runs, "
                 f"of the group {', '.join(groups)}",
                 "with --policy identity mirror each topic in one direction: --topics, --exclude, or stop that mirror first",
@@ -184,7 +184,7 @@ class Catalogue:
                     await self._create(name, remote, count)
                 self._target_counts[remote] = count
                 self.refused.pop(name, None)
-            except CommandFailed as fault:
+            except Failure as fault:
                 if fault.code not in PASSING:
                     self.refused[name] = str(fault)
                     self._say_once(f"{remote} cannot be made in the target: {fault}")
@@ -194,14 +194,14 @@ class Catalogue:
         """Create one of the mirror's own topics, compacted and with one partition, unless it is there.
 
         Raises:
-            CommandFailed: it cannot be created.
+            Failure: it cannot be created.
         """
         if name in await cluster.topic_names():
             return
         replicas = min(REPLICAS_MAX, max(1, len(cluster.brokers)))
         try:
             await topics.create_topic(cluster, name, 1, replicas, COMPACTED)
-        except CommandFailed as fault:
+        except Failure as fault:
             if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
@@ -210,7 +210,7 @@ class Catalogue:
         settings = own_settings(described[0].configs) if described else {}
         try:
             await topics.create_topic(self._target, remote, count, self._replication_factor, settings)
-        except CommandFailed as fault:
+        except Failure as fault:
             if fault.code != ErrorCode.INVALID_CONFIG:
                 raise
             self._say(f"{remote} is made without the settings of {name}: {fault}")
@@ -232,7 +232,7 @@ class Catalogue:
     async def _alter(self, remote: str, changes: dict[str, str | None]) -> None:
         try:
             await alter_configs(self._target, "topic", remote, changes)
-        except CommandFailed as fault:
+        except Failure as fault:
             self._say_once(f"settings of {remote}: {fault}")
 
     def _say_once(self, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
 from ottla.client.leaders import TopicPartition
@@ -71,7 +71,7 @@ class Checkpoints:
         """Translate the offsets that the groups have now, and write what is new. Returns how many checkpoints these are.
 
         Raises:
-            CommandFailed: a cluster does not answer, or takes nothing.
+            Failure: a cluster does not answer, or takes nothing.
         """
         known = await self._log.read()
         await self._syncs.read()
@@ -88,7 +88,7 @@ class Checkpoints:
         """Set the offsets of the target's groups that have no members to those of their checkpoints.
 
         Raises:
-            CommandFailed: the target does not answer, or gives no permission.
+            Failure: the target does not answer, or gives no permission.
         """
         for group, rows in (await self._log.read()).items():
             if group in self._groups:
@@ -126,13 +126,13 @@ async def apply_checkpoints(
     """Set the offsets of a group that has no members, never back. Returns what was set.
 
     Raises:
-        CommandFailed: the cluster does not answer, or gives no permission.
+        Failure: the cluster does not answer, or gives no permission.
     """
     try:
         if (await describe_group(cluster, group)).state not in EMPTY_STATES:
             return {}
         committed = await committed_offsets(cluster, group)
-    except CommandFailed as fault:
+    except Failure as fault:
         if fault.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         committed = {}
@@ -141,7 +141,7 @@ async def apply_checkpoints(
         return {}
     try:
         await commit_offsets(cluster, group, wanted)
-    except CommandFailed as fault:
+    except Failure as fault:
         if fault.code not in NOT_NOW:
             raise
         return {}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Producer
 from ottla.mirror.formats import OffsetSync, heartbeat_record
 from ottla.mirror.names import HEARTBEATS
@@ -33,7 +33,7 @@ class Emitter:
         """Write keys and values, and wait until they are acknowledged.
 
         Raises:
-            CommandFailed: they may not be there; the next call writes them again.
+            Failure: they may not be there; the next call writes them again.
         """
         self._left += records
         if not self._left:
@@ -48,9 +48,9 @@ class Emitter:
                 for key, value in self._left:
                     await producer.send(NewRecord(key, value, now_ms), PARTITION)
                 await producer.flush()
-        except (CommandFailed, TimeoutError) as fault:
+        except (Failure, TimeoutError) as fault:
             self._producer = None
-            raise CommandFailed(f"writing to {self.topic}: {fault or 'time is up'}") from None
+            raise Failure(f"writing to {self.topic}: {fault or 'time is up'}") from None
         self._left = []
 
 
@@ -70,7 +70,7 @@ class SyncEmitter:
         """Write all pairs that are not written yet.
 
         Raises:
-            CommandFailed: they may not be there; they are written with the next ones.
+            Failure: they may not be there; they are written with the next ones.
         """
         due, self._due = [*self._due, *self._choice.pause()], []
         await self._emitter.write(pair.record for pair in due)
@@ -90,6 +90,6 @@ class Heartbeats:
         """Write one heartbeat to each cluster.
 
         Raises:
-            CommandFailed: a cluster does not take it.
+            Failure: a cluster does not take it.
         """
         await asyncio.gather(*(emitter.write([heartbeat_record(*key, now_ms)]) for emitter, key in self._emitters))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
@@ -184,7 +184,7 @@ class Lane:
             except Fenced:
                 self._pause()
                 await self._around.confirm()
-            except (CommandFailed, KafkaError, TimeoutError) as fault:
+            except (Failure, KafkaError, TimeoutError) as fault:
                 self._pause()
                 if isinstance(fault, PlaceFailed) and await self._stop(fault):
                     continue
@@ -322,7 +322,7 @@ class Lane:
             except TooLargeRecord as record:
                 cause = f"the record at offset {record.offset} of {row.topic}-{row.partition} takes {record.size} bytes"
                 hint = f"raise max.message.bytes of {place[0]} in the target: it is {limit}"
-                raise PlaceFailed(place, CommandFailed(cause, hint)) from None
+                raise PlaceFailed(place, Failure(cause, hint)) from None
             if made:
                 batches.setdefault(place, []).extend(made)
         return batches
@@ -341,17 +341,15 @@ class Lane:
 
         Returns whether it is one of the lane's partitions.
         """
-        failed = [place for place in self._wanted if self._around.target_of(place) == fault.place]
-        topic = fault.place[0]
+        failed = [place for place in self._wanted if self._around.target_of(place) == fault.at]
+        topic = fault.at[0]
         if failed and fault.code in TOO_LARGE and topic not in self._limits:
             self._limits[topic] = await self._around.batch_bytes_max(topic)
             return True
         self._limits.pop(topic, None)
         for place in failed:
             if place not in self.stopped:
-                self._around.say(
-                    f"{place[0]}-{place[1]} stops: {fault}{f' ({fault.hint})' if fault.hint else ''}; it is tried again each {STOPPED_S:g} s"
-                )
+                self._around.say(f"{place[0]}-{place[1]} stops: {fault.text()}; it is tried again each {STOPPED_S:g} s")
             self.stopped[place] = str(fault)
             self._retry_ms[place] = self._around.clock.mono_ms() + int(STOPPED_S * 1000)
         await refreshed(self._around.leaders)

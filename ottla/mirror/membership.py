@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ottla.client.classic_member import ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import check
 from ottla.mirror.opposite import PROTOCOL_TYPE, Brings
 from ottla.mirror.shares import LANES, PROTOCOL, share
@@ -26,7 +26,7 @@ HEARTBEATS_A_SESSION = 6
 RETRY_S = 1.0
 
 
-class Refused(CommandFailed):
+class Refused(Failure):
     """The group's other workers do something else than this one."""
 
 
@@ -73,7 +73,7 @@ class Membership:
                 await self._generation()
             except Refused:
                 raise
-            except (CommandFailed, TimeoutError, ValueError) as fault:
+            except (Failure, TimeoutError, ValueError) as fault:
                 self._on_failure(f"the group of the workers: {fault or 'time is up'}; it is tried again")
                 await asyncio.sleep(RETRY_S)
 
@@ -85,7 +85,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Leave the group, so that the others get the lanes at once."""
-        with suppress(CommandFailed, TimeoutError):
+        with suppress(Failure, TimeoutError):
             async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
                 await self._member.leave("the mirror stops")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 
 DEFAULT, IDENTITY = "default", "identity"
 HEARTBEATS = "heartbeats"
@@ -102,7 +102,7 @@ class Selection:
         """Compile the patterns.
 
         Raises:
-            CommandFailed: one is no regular expression.
+            Failure: one is no regular expression.
         """
         object.__setattr__(self, "_patterns", (_compiled(self.included), _compiled(self.excluded, or_none=True)))
 
@@ -116,8 +116,8 @@ def _compiled(patterns: Sequence[str], *, or_none: bool = False) -> re.Pattern[s
         try:
             re.compile(pattern)
         except re.error as fault:
-            raise CommandFailed(
-                f"{pattern!r} is no regular expression: {fault}", "for example 'orders\\..*'", USAGE
+            raise Failure(
+                f"{pattern!r} is no regular expression: {fault}", "for example 'orders\\..*'", Kind.WRONG
             ) from None
     return None if or_none and not patterns else re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
@@ -126,10 +126,10 @@ def check_alias(alias: str) -> str:
     """Return the alias.
 
     Raises:
-        CommandFailed: it cannot be part of a topic's name, or holds the separator.
+        Failure: it cannot be part of a topic's name, or holds the separator.
     """
     if not ALIAS.fullmatch(alias):
-        raise CommandFailed(
-            f"{alias!r} is no alias of a cluster", "letters, digits, _ and -: it begins topics' names", USAGE
+        raise Failure(
+            f"{alias!r} is no alias of a cluster", "letters, digits, _ and -: it begins topics' names", Kind.WRONG
         )
     return alias

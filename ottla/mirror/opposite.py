@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import FAILED, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.groups import list_groups, members_metadata
 from ottla.mirror.names import HEARTBEATS, IDENTITY, Policy, Selection
 from ottla.server.extras import Pattern, compiled
@@ -95,7 +95,7 @@ async def opposite_mirrors(source: ClusterClient, target_id: str, topics: Contai
     """Return what mirrors that run bring from the cluster `target_id` into the source, which has `topics`, by the name of their group.
 
     Raises:
-        CommandFailed: the source does not say it, or a mirror's group is in a rebalance all the time.
+        Failure: the source does not say it, or a mirror's group is in a rebalance all the time.
     """
     found: dict[str, list[Brings]] = {}
     for group in await list_groups(source):
@@ -120,7 +120,7 @@ async def _settled(source: ClusterClient, group: str) -> list[bytes]:
         if (said := await members_metadata(source, group)) is not None:
             return said
         await asyncio.sleep(LOOK_S)
-    raise CommandFailed(f"the mirror of group {group} is in a rebalance", "try again when its workers run", FAILED)
+    raise Failure(f"the mirror of group {group} is in a rebalance", "try again when its workers run", Kind.FAILED)
 
 
 def circles(names: Iterable[str], opposite: dict[str, list[Brings]]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.client.errors import TIMED_OUT, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
@@ -63,7 +63,7 @@ class TopicReader:
         """Read to the end that the topic has now, over transactions that are open there.
 
         Raises:
-            CommandFailed: it cannot be read, or a transaction stays open for longer than the time limit.
+            Failure: it cannot be read, or a transaction stays open for longer than the time limit.
         """
         async with self._turn:
             topic = await self._cluster.topic(self.topic)
@@ -88,7 +88,7 @@ class TopicReader:
                         self._replay(record.key, record.value)
             except TimeoutError:
                 cause = f"a transaction on {self.topic} stays open"
-                raise CommandFailed(cause, "`ottla txn list` shows whose it is", TIMED_OUT) from None
+                raise Failure(cause, "`ottla txn list` shows whose it is", Kind.TIMED_OUT) from None
             self._next |= {index: ends[index] for index in left}
 
 

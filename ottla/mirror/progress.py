@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.client.consumer import READ_COMMITTED
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.options import Clusters
@@ -70,12 +70,12 @@ async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Position
     `recreated` is true if its topic was deleted and created again since the position was written: it is mirrored from its beginning.
 
     Raises:
-        CommandFailed: a cluster cannot be reached, or gives no permission.
+        Failure: a cluster cannot be reached, or gives no permission.
     """
     await catalogue.look()
     try:
         found = await positions.read()
-    except CommandFailed as fault:
+    except Failure as fault:
         if fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         found = {}  # no worker has run yet

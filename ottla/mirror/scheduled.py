@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.checkpoints import CheckpointLog, Checkpoints
 from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, Heartbeats, SyncEmitter
@@ -90,7 +90,7 @@ class ScheduledTasks:
     async def _try(self, task: Callable[[], Awaitable[None]]) -> None:
         try:
             await task()
-        except (CommandFailed, TimeoutError) as fault:
+        except (Failure, TimeoutError) as fault:
             self._say(f"{fault or 'time is up'}; it is tried again")
 
     async def _write_pairs(self) -> None:

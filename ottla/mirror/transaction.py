@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError, Failure
 from ottla.client.failures import check, code_of, failure
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.producer import ACKS_ALL
@@ -49,12 +49,12 @@ class Fenced(Exception):
     """Another worker has the lane, or the transaction took too long: nothing of it will be seen."""
 
 
-class PlaceFailed(CommandFailed):
+class PlaceFailed(ClusterError):
     """One partition of the target does not take records. The transaction was not committed."""
 
-    def __init__(self, place: TopicPartition, fault: CommandFailed) -> None:
-        super().__init__(fault.cause, fault.hint, fault.exit_code, fault.code)
-        self.place = place
+    def __init__(self, place: TopicPartition, fault: Failure) -> None:
+        super().__init__(fault.cause, fault.remedy, fault.kind, fault.code)
+        self.at = place
 
 
 class LaneProducer:
@@ -73,7 +73,7 @@ class LaneProducer:
         """Take the next producer epoch; what was open is over when it returns.
 
         Raises:
-            CommandFailed: no permission, or the cluster does not answer.
+            Failure: no permission, or the cluster does not answer.
         """
 
         async def ask() -> tuple[InitProducerIdResponse, int]:
@@ -126,7 +126,7 @@ class LaneProducer:
         Raises:
             PlaceFailed: a partition has rejected one.
             Fenced: the lane is another worker's.
-            CommandFailed: it is not known what was written.
+            Failure: it is not known what was written.
         """
         offsets: dict[TopicPartition, list[int]] = {place: [] for place in batches}
         flying: deque[asyncio.Task[None]] = deque()
@@ -153,7 +153,7 @@ class LaneProducer:
 
         Raises:
             Fenced: the lane is another worker's, and the transaction was aborted.
-            CommandFailed: it is not known whether it was committed; the positions show it after `start`.
+            Failure: it is not known whether it was committed; the positions show it after `start`.
         """
         if self._id is None or not self._is_open:
             return
@@ -184,7 +184,7 @@ class LaneProducer:
         for place in places:
             node = self._leaders.of(place).node
             if node == NO_LEADER:
-                raise CommandFailed(f"partition {place[0]}-{place[1]} of the target has no leader")
+                raise Failure(f"partition {place[0]}-{place[1]} of the target has no leader")
             found.setdefault(node, []).append(place)
         return found
 
@@ -238,5 +238,5 @@ async def refreshed(leaders: Leaders) -> None:
     await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     try:
         await leaders.refresh()
-    except CommandFailed:
+    except Failure:
         return

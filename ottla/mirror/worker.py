@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ottla.client.cluster import TRANSACTION_KEY_TYPE
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
-from ottla.client.errors import FAILED, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.failures import NO_SUCH_TOPIC, failure
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.client.topics import LATEST, list_offsets
@@ -106,7 +106,7 @@ class Worker:
         """Check both clusters, and see what is to be mirrored. Nothing is changed.
 
         Raises:
-            CommandFailed: they are one cluster, or cannot be reached.
+            Failure: they are one cluster, or cannot be reached.
         """
         async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.check_clusters()
@@ -116,7 +116,7 @@ class Worker:
         """Look, and make the mirror's own topics.
 
         Raises:
-            CommandFailed: as `look`, a mirror in the opposite direction, no permission for the group or the transactions, or one of
+            Failure: as `look`, a mirror in the opposite direction, no permission for the group or the transactions, or one of
                 the topics cannot be made.
         """
         await self.look()
@@ -217,7 +217,7 @@ class Worker:
         for name in names:
             try:
                 found = await list_offsets(self._clusters.source, name, LATEST, None, READ_COMMITTED)
-            except CommandFailed as fault:
+            except Failure as fault:
                 if fault.code not in NO_SUCH_TOPIC:
                     raise
                 continue
@@ -290,7 +290,7 @@ class Worker:
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self._fault = CommandFailed(f"a lane has ended: {fault!r}", "this is a defect of the mirror", FAILED)
+            self._fault = Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror", Kind.FAILED)
             self.stop()
 
     def _spread(self) -> None:
@@ -324,7 +324,7 @@ class Worker:
                 continue
             try:
                 fetched = await self._reader.poll_batches()
-            except (CommandFailed, KafkaError, TimeoutError) as fault:
+            except (Failure, KafkaError, TimeoutError) as fault:
                 self.say_seldom(f"reading from {self.source}: {fault or 'time is up'}; it is tried again")
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -358,7 +358,7 @@ class Worker:
             try:
                 await self._look()
                 self._first_look.set()
-            except (CommandFailed, TimeoutError) as fault:
+            except (Failure, TimeoutError) as fault:
                 self.say_seldom(f"looking for topics: {fault or 'time is up'}; it is tried again")
             waits = bool(self.catalogue.missing().keys() - self.catalogue.refused.keys())
             waits |= any(lane.waits_for_source for lane in self.lanes.values())

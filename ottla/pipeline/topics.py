@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.pipeline import login
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
+from ottla.server.address import Address, NoAddress, parse_addresses
 
 ANSWER_SECONDS_MAX = 10
 #: A broker that does not accept a connection in this time does not in Spark's minute either.
@@ -77,14 +78,11 @@ def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
     return failures
 
 
-def bootstrap_addresses(config: Config) -> list[tuple[str, int]]:
-    found = []
-    for each in config.kafka.bootstrap_servers.split(","):
-        host, colon, port = each.strip().rpartition("://")[2].rpartition(":")
-        if not (colon and host and port.isdigit()):
-            raise PipelineError(f"kafka.bootstrap_servers has {each!r}", remedy="write host:port, comma separated")
-        found.append((host.strip("[]"), int(port)))
-    return found
+def bootstrap_addresses(config: Config) -> list[Address]:
+    try:
+        return parse_addresses(config.kafka.bootstrap_servers)
+    except NoAddress as fault:
+        raise PipelineError(f"kafka.bootstrap_servers: {fault}", remedy="write host:port, comma separated") from None
 
 
 def check_brokers(config: Config, addresses: list[tuple[str, int]]) -> None:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.server.address import PORT_MAX
 from ottla.server.admin import read_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.config.validators import PORT_MAX
 
 #: The brokers of the controller I have the ids I * 1000 + 1 and up: with 1000 of them the last would be the next machine's.
 COUNT_MAX = 999

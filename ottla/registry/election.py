@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.client.classic_member import ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -156,13 +156,13 @@ class Election:
         """Take part for ever. Without a coordinator there is no leader, and it is tried again.
 
         Raises:
-            CommandFailed: the cluster does not take this instance's settings, before it was in any generation (FINAL).
+            Failure: the cluster does not take this instance's settings, before it was in any generation (FINAL).
         """
         while True:
             try:
                 await self._generation_of_group()
-            except (CommandFailed, RegistryError, TimeoutError, ValueError) as fault:
-                if isinstance(fault, CommandFailed) and fault.code in FINAL and not self._has_joined:
+            except (Failure, RegistryError, TimeoutError, ValueError) as fault:
+                if isinstance(fault, Failure) and fault.code in FINAL and not self._has_joined:
                     raise
                 logger.warning("the election of the leader: %s; it is tried again", fault)
                 await self._lead(None, False)
@@ -170,7 +170,7 @@ class Election:
 
     async def leave(self) -> None:
         """Leave the group, so that another instance leads at once."""
-        with suppress(CommandFailed, TimeoutError):
+        with suppress(Failure, TimeoutError):
             async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
                 await self._member.leave("the registry stops")
 

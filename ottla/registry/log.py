@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import NO_SUCH_TOPIC
 from ottla.client.fetched import recreated_texts
 from ottla.client.producer import Producer
@@ -100,7 +100,7 @@ class SchemaLog:
         """Create the topic if it is not there, and read what it holds.
 
         Raises:
-            CommandFailed: it cannot be had, or it has more than one partition.
+            Failure: it cannot be had, or it has more than one partition.
             TimeoutError: nothing has been read for the command's time limit.
         """
         await self._create()
@@ -118,8 +118,8 @@ class SchemaLog:
         while True:
             try:
                 await self._read()
-            except (CommandFailed, KafkaError, TimeoutError) as fault:
-                if isinstance(fault, CommandFailed) and fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            except (Failure, KafkaError, TimeoutError) as fault:
+                if isinstance(fault, Failure) and fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     await self._begin_again()
                     continue
                 logger.warning("reading %s: %s; it is tried again", self.topic, fault)
@@ -138,7 +138,7 @@ class SchemaLog:
                     await self._moved.wait_for(lambda: self._has(wanted) or wanted.topic_id in self._former)
         except TimeoutError:
             raise RegistryError("timeout", "Reading the Kafka store timed out") from None
-        except CommandFailed as fault:
+        except Failure as fault:
             raise RegistryError("store", f"Error while reading the Kafka store: {fault}") from None
         if wanted.topic_id in self._former:
             raise self._gone()
@@ -148,7 +148,7 @@ class SchemaLog:
         """Become the only writer, with a state that has all records.
 
         Raises:
-            RegistryError, CommandFailed: the cluster does not answer.
+            RegistryError, Failure: the cluster does not answer.
             Fenced: another instance has become it meanwhile.
         """
         topic_id = (await self._writing.topic(self.topic)).topic_id
@@ -177,7 +177,7 @@ class SchemaLog:
                 for key, value in records:
                     await producer.send(NewRecord(key, value, now_ms), PARTITION)
                 await producer.flush()
-        except CommandFailed as fault:
+        except Failure as fault:
             self._producer = None
             if fault.code in FENCED:
                 raise Fenced from None
@@ -223,7 +223,7 @@ class SchemaLog:
         """The log does not have the position any more: records before it were deleted, or its end was lost."""
         try:
             first = await self._first()
-        except CommandFailed as fault:
+        except Failure as fault:
             logger.warning("reading %s: %s; it is tried again", self.topic, fault)
             await asyncio.sleep(RETRY_S)
             return
@@ -262,13 +262,13 @@ class SchemaLog:
             replicas = min(REPLICAS_MAX, max(1, len(self._writing.brokers)))
             try:
                 await topics.create_topic(self._writing, self.topic, 1, replicas, {"cleanup.policy": "compact"})
-            except CommandFailed as fault:
+            except Failure as fault:
                 if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
         await self._known_partitions(self._reading)
         partitions = await self._known_partitions(self._writing)
         if len(partitions) != 1:
-            raise CommandFailed(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
+            raise Failure(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
 
     async def _known_partitions(self, cluster: ClusterClient) -> list[int]:
         """Returns the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
@@ -276,7 +276,7 @@ class SchemaLog:
         while True:
             try:
                 return await cluster.partitions(self.topic)
-            except CommandFailed as fault:
+            except Failure as fault:
                 if fault.code not in NO_SUCH_TOPIC or cluster.world.clock.mono_ms() > until_ms:
                     raise
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.client import MEDIA_TYPE
@@ -74,7 +74,7 @@ async def serve(
     """Serve until a signal asks for the end. `clusters` are one client each to read, to write, and for the election.
 
     Raises:
-        CommandFailed: the topic cannot be read, the address is in use, or the group does not take this instance.
+        Failure: the topic cannot be read, the address is in use, or the group does not take this instance.
     """
     reading, writing, electing = clusters
     log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader")
@@ -131,14 +131,14 @@ def _server(settings: Settings, application: Any) -> HttpServer:
             stop_s=STOP_S,
         )
     except OSError as fault:
-        raise CommandFailed(f"--cert and --key cannot be used: {fault}", None, USAGE) from None
+        raise Failure(f"--cert and --key cannot be used: {fault}", None, Kind.WRONG) from None
 
 
 def _listen(settings: Settings) -> list[socket.socket]:
     try:
         made = bound_sockets(of_every_family(settings.host), settings.port)
     except OSError as fault:
-        raise CommandFailed(
+        raise Failure(
             f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}",
             "--listen takes another address",
         ) from None

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
+from ottla.server.address import parse_address
 from ottla.server.clock import TimerHandle
 from ottla.server.hosts import is_loopback, is_of_this_network
 from ottla.server.listening import of_every_family
@@ -258,8 +259,5 @@ def read_request(head: bytes) -> HttpRequest | Answer:
 
 def read_address(text: str) -> tuple[str, int]:
     """Parses `ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. Raises ValueError for anything else."""
-    host, _, port = text.strip().removeprefix("http://").rstrip("/").rpartition(":")
-    number = int(port)
-    if not 0 <= number <= 65_535:
-        raise ValueError(f"port {number} is not between 0 and 65535")
-    return host.strip("[]"), number
+    text = text.strip().rstrip("/")
+    return parse_address(f":{text}" if text.isdecimal() else text, any_host=True, port_min=0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
+from ottla.server.address import Address, parse_address
 from ottla.server.listening import bound_sockets, shown
 from ottla.server.tasks import Spawn
 
@@ -304,9 +305,6 @@ def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:
     return name[0].removeprefix("::ffff:"), name[1]
 
 
-Address = tuple[str, int]
-
-
 class Detours:
     """A network that connects to the addresses in `ways` instead; listening is unchanged. For tests: what stands there can be cut."""
 
@@ -324,7 +322,7 @@ class Detours:
         return await self._network.listen(host, port, protocol_factory, options)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> asyncio.Transport:
-        host, port = self._ways.get((host, port), (host, port))
+        host, port = self._ways.get(Address(host, port), Address(host, port))
         return await self._network.connect(host, port, protocol_factory)
 
 
@@ -333,12 +331,5 @@ def read_ways(text: str) -> dict[Address, Address]:
     ways = {}
     for pair in filter(None, text.split(",")):
         target, _, way = pair.partition("=")
-        ways[_address(target)] = _address(way)
+        ways[parse_address(target)] = parse_address(way)
     return ways
-
-
-def _address(text: str) -> Address:
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return host, int(port)

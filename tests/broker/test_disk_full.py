@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import TIMED_OUT, UNHEALTHY
+from ottla.cli.errors import TIMED_OUT, UNHEALTHY
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest

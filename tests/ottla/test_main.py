@@ -18,7 +18,7 @@ import pytest
 
 from ottla.__main__ import main
 from ottla.cli.command_table import COMMANDS
-from ottla.client.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
 from tests.ottla.conftest import ROOT, command
 
 

@@ -10,7 +10,7 @@ from ottla.broker.groups.modern.offload import RESOLUTION_WORK_MAX, compiled, ma
 from ottla.broker.telemetry.instances import Subscription
 from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.secure_files import make
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server import extras
@@ -71,13 +71,13 @@ def test_tls_and_certificates_are_refused_with_the_package_that_is_missing(
     with pytest.raises(ConfigError, match="TLS needs the Python package cryptography") as refused:
         require(CRYPTOGRAPHY, "TLS", "listener.security.protocol.map", "A:SSL")
     assert "distribution" in refused.value.what_to_try
-    with pytest.raises(CommandFailed, match="making certificates needs the Python package cryptography"):
+    with pytest.raises(Failure, match="making certificates needs the Python package cryptography"):
         make(str(tmp_path_factory.mktemp("secure") / "new"), {"n1": ["localhost"]})
 
 
 @pytest.mark.usefixtures("without_wheels")
 def test_a_declaration_is_refused_with_the_package_that_is_missing() -> None:
-    with pytest.raises(CommandFailed, match="reading a declaration needs the Python package yaml"):
+    with pytest.raises(Failure, match="reading a declaration needs the Python package yaml"):
         read_declared("topics: {}", "cluster.yml")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, connect, run
+from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.client.acls import (
     NO_HOST,
@@ -27,7 +28,6 @@ from ottla.client.acls import (
     row_of,
     text_of,
 )
-from ottla.client.errors import FAILED, CommandFailed
 from ottla.server.authorization.operations import (
     ALLOW,
     ANY,

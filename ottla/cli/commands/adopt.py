@@ -13,9 +13,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
+from ottla.cli.errors import OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.connection import read_property_file
-from ottla.client.errors import OK, USAGE, CommandFailed
 
 app = App(name="adopt", version_flags=[], help="Check the log directories of an Apache Kafka, and run a node on them.")
 

@@ -13,11 +13,12 @@ from ottla.cli import declared as declarations
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
 from ottla.cli.declared import Declared, DeclaredUser, Entity, read_declared
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
 from ottla.client.acls import AclFilter, describe_acls, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.quotas import describe_quotas
 from ottla.client.users import describe_scram_users
 
@@ -64,7 +65,7 @@ async def apply(
             try:
                 async with cluster.limit():
                     await change.make(cluster)
-            except CommandFailed as failure:
+            except Failure as failure:
                 note(f"{number} of {len(changes)} changes were made")
                 raise failure
     note(f"{len(changes)} change(s) made")

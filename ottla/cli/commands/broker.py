@@ -11,10 +11,10 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
 from ottla.cli.drain import plan_drain
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.brokers import answers, describe_log_dirs, unregister_broker
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.client.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.client.failures import code_of
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition

@@ -10,9 +10,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import print_rows
 from ottla.client.admin_listeners import Sample, read_admin, samples_of
-from ottla.client.errors import USAGE, CommandFailed
 
 app = App(name="client", version_flags=[], help="Clients that push metrics to the brokers (KIP-714): list.")
 

@@ -11,11 +11,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
+from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client import health
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.connection import read_client_properties
-from ottla.client.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.client.quorum import describe_quorum
 from ottla.client.stopping import Stop, effects_of_stop
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse

@@ -10,10 +10,11 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
 from ottla.cli.commands.topic import split_setting
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client import configs
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
-from ottla.client.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import did_you_mean
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(

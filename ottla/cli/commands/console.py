@@ -10,10 +10,10 @@ from cyclopts import App, Parameter
 
 from ottla.cli import contexts
 from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, Connection, run
+from ottla.cli.errors import CommandFailed
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.connection import read_client_properties
-from ottla.client.errors import CommandFailed
 from ottla.console.options import HOST, PORT, Options, read_login
 
 app = App(

@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
 from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.leaders import TopicPartition

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from ottla.processes.plan import process_count
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _registry(arguments: argparse.Namespace) -> int:
     return registry(given)
 
 
-def _wait_for_brokers(servers: list[tuple[str, int]], wait_s: float) -> None:
+def _wait_for_brokers(servers: Sequence[tuple[str, int]], wait_s: float) -> None:
     """Wait until a broker takes connections, as cp-schema-registry's image does: compose files start both at once."""
     until, said = time.monotonic() + wait_s, False
     while servers and time.monotonic() < until:

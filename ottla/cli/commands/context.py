@@ -11,9 +11,9 @@ from cyclopts import App, Parameter
 from ottla.cli import contexts
 from ottla.cli.application import Output, run
 from ottla.cli.contexts import Context, Contexts
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.cluster import parse_bootstrap
-from ottla.client.errors import USAGE, CommandFailed
 
 app = App(
     name="context",

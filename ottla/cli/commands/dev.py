@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes

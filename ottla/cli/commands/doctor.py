@@ -15,7 +15,7 @@ from ottla.cli.doctor.findings import Finding, exit_code, in_order
 from ottla.cli.doctor.record import check_permissions, check_record
 from ottla.cli.output import note, print_rows, printable
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 
 app = App(name="doctor", version_flags=[], help="Look for what is wrong between here and a cluster, and in it.")
 
@@ -78,6 +78,6 @@ async def _findings(
         if not read_only:
             found += await check_record(cluster, passed)
         found += await check_cluster(cluster, admin.addresses(cluster.brokers).values(), passed)
-    except CommandFailed as failure:  # the cluster has gone away meanwhile
+    except Failure as failure:  # the cluster has gone away meanwhile
         found.append(Finding("not-reachable", "cluster", failure.cause))
     return found

@@ -9,8 +9,9 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Yes, connect, run
 from ottla.cli.commands.topic import split_setting
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import did_you_mean
 from ottla.client.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,

@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.local import cluster_files
 from ottla.local.cluster_files import PlannedCluster
 from ottla.local.secure_files import ADMIN, SecureFiles

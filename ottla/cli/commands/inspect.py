@@ -12,8 +12,8 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
 from ottla.cli.dump import DUMPS, LOG_SUFFIXES, Row, dump_log
+from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_json, print_rows
-from ottla.client.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.storage.files import Files, OsFiles
 
 app = App(name="inspect", version_flags=[], help="Print what is in the files of a log directory, without a broker.")

@@ -12,10 +12,11 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import Progress, duration_text, size_text
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
 from ottla.mirror.formats import Checkpoint
@@ -24,6 +25,7 @@ from ottla.mirror.options import Clusters, Options
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
+from ottla.server.address import NoAddress, parse_address
 from ottla.server.admin import AdminServer, Check
 from ottla.server.loop_watch import watched
 from ottla.server.metrics import Registry
@@ -301,9 +303,10 @@ async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIt
         with watched():
             yield
         return
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise CommandFailed(f"--metrics {address!r} is not HOST:PORT", None, USAGE)
+    try:
+        host, port = parse_address(address, any_host=True, port_min=0)
+    except NoAddress as fault:
+        raise CommandFailed(f"--metrics {fault}", None, USAGE) from None
     registry = Registry()
     registry.add(lambda: families(worker))
 
@@ -311,7 +314,7 @@ async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIt
         stopped = sorted(f"{name}-{index}" for name, index in worker.stopped)
         return [Check("partitions", not stopped, f"not taken by the target: {', '.join(stopped)}" if stopped else "")]
 
-    server = AdminServer(world, host, int(port), registry, list, checks)
+    server = AdminServer(world, host, port, registry, list, checks)
     await server.start()
     note(f"metrics at http://{host or 'localhost'}:{server.port}/metrics")
     try:

@@ -14,12 +14,12 @@ from cyclopts import App, Parameter
 
 from ottla.cli import load
 from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.progress import Progress
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import places_of
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.protocol.records.compression import CODEC_IDS
 
 COLUMNS = (

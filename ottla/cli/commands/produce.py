@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.producer import Producer
 from ottla.client.record_json import Incoming, from_line
 from ottla.protocol.records.compression import CODEC_IDS

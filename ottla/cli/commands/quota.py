@@ -9,9 +9,10 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
 from ottla.cli.commands.topic import split_setting
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import did_you_mean
 from ottla.client.quotas import alter_quotas, describe_quotas
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 

@@ -9,10 +9,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, replace_file, would
 from ottla.cli.progress import Progress, size_text
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import Move, read_moves, write_moves
 from ottla.client.moving import (
@@ -179,7 +180,7 @@ async def carry_out(
         return
     try:
         await _watched(cluster, {move.place: move.bytes for move in moves})
-    except (asyncio.CancelledError, CommandFailed):
+    except (asyncio.CancelledError, Failure):
         note(
             "the moves go on at the brokers: `ottla reassign watch` shows them, `ottla reassign cancel` ends them"
             + _throttle_stays(throttle)

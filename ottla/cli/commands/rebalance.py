@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.commands.reassign import Save, Throttle, Wait, carry_out, show_plan
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.balance import TOLERANCE, loads, plan_balance
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.move_file import moves_between
 from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
 from ottla.client.plans import check_throttle, refuse_stuck

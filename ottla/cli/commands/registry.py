@@ -15,11 +15,12 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import Members
+from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
 
 app = App(
@@ -131,10 +132,10 @@ def _check_packages() -> None:
 
 
 def _address(option: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise CommandFailed(f"{option} {text!r} is not HOST:PORT", None, USAGE)
-    return host.strip("[]"), int(port)
+    try:
+        return parse_address(text, port_min=0)
+    except NoAddress as fault:
+        raise CommandFailed(f"{option} {fault}", None, USAGE) from None
 
 
 def _own_name(host: str) -> str:

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.kafka_tools import TOOLS
-from ottla.client.errors import USAGE, CommandFailed
 
 #: The spellings of Confluent's packages, and of Apache's.
 SUFFIXES = ("", ".sh")

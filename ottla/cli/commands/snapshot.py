@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, Yes, run
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.values import time_text
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import at_rest, checked, restore
@@ -55,7 +55,7 @@ def list_(*, dir: Directory, output: Output = "table") -> None:
     for name in layout.names(directory):
         try:
             found.append(layout.read(layout.path_of(directory, name)))
-        except CommandFailed as damage:
+        except Failure as damage:
             note(damage.cause)
     print_rows([_row(each) for each in sorted(found, key=lambda each: each.taken_ms)], COLUMNS, output)
 

@@ -10,9 +10,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.client.tokens import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
 from ottla.client.values import time_text
 from ottla.protocol.messages.shared_structs import TokenPrincipal

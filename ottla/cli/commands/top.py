@@ -13,13 +13,14 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import ADMIN, CONNECTION, Admin, Connection, Output, connect, run
 from ottla.cli.cluster_look import look_at
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.full_screen import FullScreen
 from ottla.cli.output import note, print_json, print_rows, printable
 from ottla.cli.top_screen import Screen
 from ottla.cli.top_view import Look, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure
 
 app = App(name="top", version_flags=[], help="Watch nodes, topics and groups.")
 
@@ -66,7 +67,7 @@ async def _looked(cluster: ClusterClient, admin: Admin) -> Look | str:
     try:
         async with cluster.limit():
             return await look_at(cluster, admin)
-    except CommandFailed as fault:
+    except Failure as fault:
         return fault.cause
     except TimeoutError:
         return f"no answer while {cluster.doing}"

@@ -11,12 +11,13 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
 from ottla.cli.commands.topic_copy import copy
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import Progress
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
-from ottla.client.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import Failure, did_you_mean
 from ottla.client.failures import failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
@@ -90,9 +91,9 @@ async def create(
             created = await topics.create_topic(
                 cluster, name, partitions, replication_factor, configs, validate_only=dry_run
             )
-        except CommandFailed as failure:
+        except Failure as failure:
             if failure.code == ErrorCode.INVALID_CONFIG:
-                failure.hint = _near_setting(configs) or failure.hint
+                failure.remedy = _near_setting(configs) or failure.remedy
             if if_not_exists and failure.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 note(f"topic {name} exists already")
                 return

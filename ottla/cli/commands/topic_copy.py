@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ottla.cli.application import CONNECTION, Connection, DryRun, connect
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, would
 from ottla.cli.progress import Progress, duration_text
 from ottla.cli.topic_copy import TopicCopy
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
 
 
 async def copy(

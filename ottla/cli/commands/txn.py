@@ -9,9 +9,10 @@ from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.coordinator import partition_for
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
+from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Producer
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.client.values import time_text
@@ -122,7 +123,7 @@ async def forget(ids: Ids, /, *, dry_run: DryRun = False, connection: Connection
 async def _is_unreadable(cluster: ClusterClient, transactional_id: str) -> bool:
     try:
         await describe_transaction(cluster, transactional_id)
-    except CommandFailed as fault:
+    except Failure as fault:
         if fault.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
             return fault.code == ErrorCode.UNKNOWN_SERVER_ERROR
         raise

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
+from ottla.cli.errors import FAILED, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.client.errors import FAILED, USAGE, CommandFailed, did_you_mean
+from ottla.client.errors import did_you_mean
 from ottla.client.users import NewPassword, alter_scram_user, describe_scram_users
 from ottla.server.sasl.scram import ITERATIONS_MIN
 

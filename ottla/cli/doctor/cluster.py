@@ -14,7 +14,7 @@ from ottla.client.admin_listeners import Sample, scrape
 from ottla.client.brokers import FULL_BYTES, describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import failure
 from ottla.client.features import FeatureLevels, describe_features
 from ottla.client.health import NO_LEADER, describe_cluster
@@ -56,7 +56,7 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         try:
             async with cluster.limit():
                 some = await look()
-        except CommandFailed as refused:
+        except Failure as refused:
             some = [Finding("not-known", name, refused.cause)]
         except TimeoutError:
             some = [
@@ -119,7 +119,7 @@ async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[Finding
     for address in admin:
         try:
             samples += await scrape(address, (SOFTWARE_METRIC,), cluster.timeout_ms / 1000)
-        except CommandFailed:
+        except Failure:
             continue
     if not any(sample.name == SOFTWARE_METRIC for sample in samples):
         return [Finding("clients-not-known", "client libraries", "no broker says which are connected")]

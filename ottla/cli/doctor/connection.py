@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from ottla.cli.doctor.findings import Finding
-from ottla.client.cluster import Address
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataResponseBroker
+from ottla.server.address import Address
 from ottla.server.network.channel_protocol import ChannelClosed, SecurityRejected
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ottla.cli.errors import OK, UNHEALTHY
 from ottla.cli.output import Row
-from ottla.client.errors import OK, UNHEALTHY
 
 ERROR, WARNING, ADVICE = "error", "warning", "advice"
 SEVERITIES = (ERROR, WARNING, ADVICE)

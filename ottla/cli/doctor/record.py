@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.cli.doctor.findings import Finding
+from ottla.cli.errors import CommandFailed
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import check
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode
@@ -55,7 +56,7 @@ async def check_record(cluster: ClusterClient, passed: Passed) -> list[Finding]:
     try:
         async with cluster.limit():
             name = await topics.create_own_topic(cluster, PREFIX, 1, -1, {"message.timestamp.type": "LogAppendTime"})
-    except CommandFailed as failure:
+    except Failure as failure:
         refused = failure.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return [Finding("no-test-topic" if refused else "record-not-written", f"topic {PREFIX}*", failure.cause)]
     try:
@@ -76,7 +77,7 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
             await producer.send(NewRecord(b"ottla", b"doctor", began_ms))
             await producer.flush()
             written_ns, written_ms = clock.mono_ns(), clock.wall_ms()
-    except (CommandFailed, TimeoutError) as failure:
+    except (Failure, TimeoutError) as failure:
         cause = failure.cause if isinstance(failure, CommandFailed) else f"no acknowledgement while {cluster.doing}"
         return [Finding("record-not-written", place, cause)]
     consumer = Consumer(cluster, {(name, 0): 0})
@@ -84,7 +85,7 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
         async with cluster.limit(less_ms):
             while not (consumed := await consumer.poll()):
                 pass
-    except (CommandFailed, TimeoutError) as failure:
+    except (Failure, TimeoutError) as failure:
         cause = failure.cause if isinstance(failure, CommandFailed) else f"no record while {cluster.doing}"
         return [Finding("record-not-read", place, cause)]
     passed(

@@ -15,7 +15,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, given, with_cluster
 from ottla.client.acls import AclFilter, create_acl, delete_acls, describe_acls
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.server.authorization import operations as ops
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: run(cluster, wanted, options.force))
     except WrongPrincipal as wrong_principal:
         print(f"Error while executing ACL command: {wrong_principal}")
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error while executing ACL command: {exception(failure)}")
     return 1
 

@@ -7,7 +7,7 @@ import sys
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     try:
         return with_cluster(options, show)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
         return 1
 

@@ -8,7 +8,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
 KIND = "client-metrics"
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     run = next(RUN[action] for action in ACTIONS if getattr(options, action))
     try:
         return with_cluster(options, lambda cluster: run(cluster, options))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error while executing client metrics command : {reason(failure)}")
         return 1
 

@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import TreeParser, connected, int32, table, with_cluster
 from ottla.client.brokers import unregister_broker
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
 
 COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     options = connected(parser.parse_args(arguments))
     try:
         return with_cluster(options, lambda cluster: RUN[options.command](cluster, options))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(exception(failure), file=sys.stderr)
         return 1
 

@@ -14,7 +14,7 @@ from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
 from ottla.client.quotas import alter_quotas, describe_quotas
 
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
         return 1
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error while executing config command with args '{' '.join(arguments)}'", file=sys.stderr)
         print(execution_exception(failure), file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
 from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.leaders import TopicPartition
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
         with_cluster(options, lambda cluster: consume(cluster, options, properties, reset, output), limited=False)
     except Unusable as wrong:
         failed = str(wrong)
-    except CommandFailed as failure:
+    except Failure as failure:
         failed = exception(failure)
     finally:
         print(f"Processed a total of {counted.count} messages", file=sys.stderr)
@@ -259,7 +259,7 @@ async def _topics(
         return [options.topic]
     try:
         pattern = java_pattern(options.include or options.whitelist)
-    except CommandFailed as wrong:
+    except Failure as wrong:
         raise Unusable(wrong.cause) from None
     with_internal = properties.get("exclude.internal.topics", "true").strip().lower() == "false"
     clock = cluster.world.clock

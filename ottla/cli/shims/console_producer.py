@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, client_properties, deprecated, key_values, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Producer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
@@ -119,6 +120,6 @@ def main(arguments: list[str]) -> int:
 
     try:
         return with_cluster(options, produce, limited=False)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(exception(failure) if failure.code is not None else failure.cause, file=sys.stderr)
         return 1

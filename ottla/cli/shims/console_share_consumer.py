@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.record_text import Printable, Write, formatter
 from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.share_consumer import Acknowledge, Acquired, ShareConsumer
 
 GROUP = "console-share-consumer"
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         with_cluster(options, lambda cluster: _consume(cluster, options, group, write, printed), limited=False)
     except Unusable as wrong:
         parser.usage_error(str(wrong))
-    except CommandFailed as failure:
+    except Failure as failure:
         failed = exception(failure)
     finally:
         print(f"Processed a total of {printed.count} messages", file=sys.stderr)

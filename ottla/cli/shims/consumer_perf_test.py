@@ -7,12 +7,12 @@ import asyncio
 import re
 from datetime import datetime
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.tool import Parser, given, int32, int64, run_for_long
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX
-from ottla.client.errors import CommandFailed
 from ottla.client.group_consumer import GroupConsumer
 
 MIB = 1024 * 1024

@@ -12,7 +12,7 @@ from datetime import datetime
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.tokens import create_token, describe_tokens, expire_token, renew_token
 
 ACTIONS = ("create", "renew", "expire", "describe")
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: RUN[actions[0]](cluster, options))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(exception(failure), file=sys.stderr)
     return 1
 

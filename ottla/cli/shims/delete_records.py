@@ -9,7 +9,7 @@ from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 
 
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: delete(cluster, before))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 
@@ -45,6 +45,6 @@ async def delete(cluster: ClusterClient, before: dict[TopicPartition, int]) -> i
         try:
             low = (await topics.delete_records(cluster, name, {index: offset}))[index]
             print(f"partition: {name}-{index}\tlow_watermark: {low}")
-        except CommandFailed as failure:
+        except Failure as failure:
             print(f"partition: {name}-{index}\terror: {exception(failure)}")
     return 0

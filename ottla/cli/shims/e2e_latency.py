@@ -12,7 +12,7 @@ from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer, places_of
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Producer
 from ottla.protocol.records.record import NewRecord
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 

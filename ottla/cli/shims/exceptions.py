@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import ClusterError, Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."
@@ -47,12 +47,16 @@ MESSAGES = {
 }
 
 
-def reason(failure: CommandFailed) -> str:
-    """Returns the broker's message, without the location in front and the error code after it; or Kafka's own message."""
-    if failure.code is None:
+def reason(failure: Failure) -> str:
+    """Return the broker's message, or Kafka's own."""
+    if failure.code is None or failure.message is None:
         return failure.cause
-    text = failure.cause.rpartition(" (")[0].partition(": ")[2] or failure.cause
-    return message(failure.code) if text == ErrorCode(failure.code).message else text
+    return message(failure.code) if failure.message == ErrorCode(failure.code).message else failure.message
+
+
+def rejected(code: ErrorCode, message: str) -> ClusterError:
+    """Return what Kafka's tool rejects by itself, with the exception that its admin client has for that."""
+    return ClusterError(message, code=code, message=message)
 
 
 def message(code: int) -> str:
@@ -67,13 +71,13 @@ def exception_name(code: int) -> str:
     return f"{PACKAGE}{name}Exception"
 
 
-def exception(failure: CommandFailed) -> str:
+def exception(failure: Failure) -> str:
     """Returns the failure as Java prints an exception: its class and its message."""
     if failure.code is None:
         return f"{PACKAGE}TimeoutException: {failure.cause}"
     return f"{exception_name(failure.code)}: {reason(failure)}"
 
 
-def execution_exception(failure: CommandFailed) -> str:
+def execution_exception(failure: Failure) -> str:
     """Returns the failure as the admin client's futures give it: the first line of a stack trace."""
     return f"java.util.concurrent.ExecutionException: {exception(failure)}"

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: update(cluster, options, levels))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 
@@ -181,7 +181,7 @@ async def update(cluster: ClusterClient, options: argparse.Namespace, levels: di
     problem = None
     try:
         await update_features(cluster, levels, kind, dry_run=options.dry_run)
-    except CommandFailed as failure:
+    except Failure as failure:
         problem = reason(failure)
     for name, level in sorted(levels.items()):
         to = "" if options.command == "disable" else f" to {level}"

@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 
 #: The timestamps of ListOffsets that stand for places.
 PLACES = {
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     parser.check_servers(options.bootstrap_server)
     try:
         return with_cluster(options, lambda cluster: show(cluster, options))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error occurred: {reason(failure)}", file=sys.stderr)
         return 1
 

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
-from ottla.cli.shims.exceptions import exception, reason
+from ottla.cli.shims.exceptions import exception, reason, rejected
 from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
 from ottla.client import groups
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def run_command(
         return with_cluster(options, work, options.timeout)
     except Unusable as wrong:
         parser.usage_error(str(wrong))
-    except CommandFailed as failure:
+    except Failure as failure:
         said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
         print(f"\nError: Executing {kind} group command failed due to {said}")
         # Kafka's tools exit with 0 after this, too; scripts that check the exit code expect that.
@@ -63,14 +63,14 @@ async def print_groups(cluster: ClusterClient, kind: str, state: str | None, sta
 
 
 def not_found(name: str) -> NoReturn:
-    raise CommandFailed(f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)", code=ErrorCode.GROUP_ID_NOT_FOUND)
+    raise rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
 
 
 async def described(cluster: ClusterClient, name: str, describe: Callable[[ClusterClient, str], Awaitable[T]]) -> T:
     """Returns the description of a group; a missing one fails with Kafka's message."""
     try:
         return await describe(cluster, name)
-    except CommandFailed as failure:
+    except Failure as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
             not_found(name)
         raise
@@ -91,7 +91,7 @@ async def delete_each(
         try:
             await groups.delete_groups(cluster, [name])
             deleted.append(name)
-        except CommandFailed as failure:
+        except Failure as failure:
             failed[name] = exception(failure)
     return deleted, failed
 

@@ -8,7 +8,7 @@ import sys
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import Parser, given, table, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
 
 TYPES = ("classic", "consumer", "share", "streams")
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         return 1
     try:
         return with_cluster(options, lambda cluster: show(cluster, options))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(execution_exception(failure), file=sys.stderr)
         return 1
 

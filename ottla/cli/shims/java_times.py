@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from ottla.client.errors import CommandFailed
+from ottla.cli.shims.exceptions import rejected
+from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
 
 _NUMBER = r"\s*(\d{1,18})"
@@ -95,5 +96,5 @@ def duration_ms(text: str) -> int:
     return -(-nanoseconds // 1_000_000)
 
 
-def _wrong(message: str) -> CommandFailed:
-    return CommandFailed(f"option: {message} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST)
+def _wrong(message: str) -> ClusterError:
+    return rejected(ErrorCode.INVALID_REQUEST, message)

@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception_name, message, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of, shown
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
 from ottla.protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: elect(cluster, election, places), TIMEOUT_MS)
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 

@@ -10,7 +10,7 @@ from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 
 WITHOUT_EFFECT = {"describe": "It is the one action, which the tool asks for."}
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: show(cluster, options))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 

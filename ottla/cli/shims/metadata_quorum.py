@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
 from ottla.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID
+from ottla.server.address import NoAddress, parse_address
 
 COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
 
@@ -39,7 +41,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: RUN[options.command](cluster, options))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(exception(failure), file=sys.stderr)
     return 1
 
@@ -151,10 +153,11 @@ def _controller_listeners(properties: dict[str, str]) -> list[tuple[str, str, in
     found: dict[str, tuple[str, str, int]] = {}
     for key in ("listeners", "advertised.listeners"):
         for text in filter(None, properties.get(key, "").split(",")):
-            name, _, address = text.strip().partition("://")
-            host, _, port = address.rpartition(":")
-            if name in names and port.isdecimal():
-                found[name] = (name, host.strip("[]") or "localhost", int(port))
+            name = text.strip().partition("://")[0]
+            with suppress(NoAddress):
+                host, port = parse_address(text, any_host=True, port_min=0)
+                if name in names:
+                    found[name] = (name, host or "localhost", port)
     if not found:
         raise Unusable(
             "controller.listener.names not found, or none of them has a listener. Is this a valid controller configuration file?"

@@ -7,12 +7,12 @@ import csv
 import io
 from collections.abc import Iterable
 
-from ottla.cli.shims.exceptions import exception_name, message
+from ottla.cli.shims.exceptions import exception_name, message, rejected
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
 from ottla.cli.shims.tool import Unusable, given, int32, int64, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
@@ -51,7 +51,7 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace, names: Iter
 async def _is_active(cluster: ClusterClient, name: str) -> bool:
     try:
         return (await groups.describe_group(cluster, name)).state.lower() not in ("empty", "dead")
-    except CommandFailed as failure:
+    except Failure as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return False
         raise
@@ -84,8 +84,8 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
         if indexes:
             found += [(name, _partition(index, text)) for index in indexes.split(",")]
         elif name not in known:
-            what = f"topic {name}: {message(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} (UNKNOWN_TOPIC_OR_PARTITION)"
-            raise CommandFailed(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise rejected(unknown, message(unknown))
         else:
             found += [(name, part.partition_index) for part in known[name].partitions]
     return sorted(found)
@@ -133,7 +133,7 @@ def _number(option: str, text: str) -> int:
         return int64(text)
     except ValueError:
         what = f"Cannot parse argument '{text}' of option {option}"
-        raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
+        raise rejected(ErrorCode.INVALID_REQUEST, what) from None
 
 
 async def listed(cluster: ClusterClient, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
@@ -173,7 +173,7 @@ def _from_file(path: str, group: str) -> Offsets:
             if name == group:
                 found[topic, int32(index)] = int64(offset)
     except (OSError, ValueError) as wrong:
-        raise CommandFailed(f"file: {path}: {wrong} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
+        raise rejected(ErrorCode.INVALID_REQUEST, f"{path}: {wrong}") from None
     if not found:
         print(f"\nError: No reset plan for group {group} found")
     return found
@@ -189,7 +189,7 @@ async def delete_places(
     """Delete the offsets, and print what became of each; `missing` are topics that do not exist."""
     try:
         results = await groups.delete_offsets(cluster, group, places)
-    except CommandFailed as failure:
+    except Failure as failure:
         code = ErrorCode(failure.code or ErrorCode.UNKNOWN_SERVER_ERROR)
         print(f"\nError: {_OF_GROUP.get(code, message(code))}")
         results = dict.fromkeys(places, int(code))

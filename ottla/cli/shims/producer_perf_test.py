@@ -11,7 +11,7 @@ from random import Random
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Producer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: _run(cluster, options, payload, CODEC_IDS[codec]), limited=False)
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     return 1
 

@@ -8,7 +8,7 @@ import sys
 
 from ottla.cli.shims.tool import client_properties, int32, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
 
 RETRY_S = 0.5
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         while True:
             try:
                 found = [row for row in (await describe_cluster(cluster)).brokers if not row.is_fenced]
-            except CommandFailed:
+            except Failure:
                 found = []
             if len(found) >= options.brokers:
                 return 0
@@ -38,6 +38,6 @@ def main(arguments: list[str]) -> int:
 
     try:
         return with_cluster(options, wait, options.seconds * 1000)
-    except CommandFailed:
+    except Failure:
         print(f"Expected {options.brokers} brokers but not all were there within {options.seconds} s", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from ottla.cli.shims import move_throttles
-from ottla.cli.shims.exceptions import exception, message
+from ottla.cli.shims.exceptions import exception, message, rejected
 from ottla.cli.shims.json_files import shown
 from ottla.cli.shims.move_plans import (
     Plan,
@@ -24,7 +24,7 @@ from ottla.cli.shims.move_plans import (
 from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
 from ottla.client.brokers import alter_replica_log_dirs, describe_log_dirs
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import alter_reassignments, list_reassignments
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
         print(failed)
     except Unusable as wrong:
         print(f"Error: {wrong}")
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error: {exception(failure)}")
     return 1
 
@@ -119,12 +119,11 @@ async def _current(cluster: ClusterClient, wanted: Plan | list[str]) -> Plan:
     found = await current_replicas(cluster, names)
     for name in names:
         if (name, 0) not in found:
-            what = f"topic {name}: Topic {name} not found. (UNKNOWN_TOPIC_OR_PARTITION)"
-            raise CommandFailed(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
     if isinstance(wanted, Plan):
         if missing := wanted.replicas.keys() - found.keys():
-            what = f"partition: Unable to find partition: {', '.join(shown(missing))} (UNKNOWN_TOPIC_OR_PARTITION)"
-            raise CommandFailed(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            what = f"Unable to find partition: {', '.join(shown(missing))}"
+            raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
         found = {place: found[place] for place in wanted.replicas}
     known = await directories(cluster, {broker for brokers in found.values() for broker in brokers})
     places = {

@@ -14,7 +14,7 @@ from ottla.cli.shims.tool import Parser, Unusable, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.replica_fetches import fetch_from_replica
 from ottla.protocol.messages.fetch import PartitionData
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     try:
         wanted = included(options.topics_include, end="")
         return with_cluster(options, lambda cluster: _run(cluster, options, wanted), limited=False)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
     except Unusable as different:
         print(different)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.shims.exceptions import message, reason
+from ottla.cli.shims.exceptions import message, reason, rejected
 from ottla.cli.shims.group_commands import (
     delete_each,
     described,
@@ -19,7 +19,7 @@ from ottla.cli.shims.offset_resets import assignment_text, listed, named_places,
 from ottla.cli.shims.tool import Parser, Unusable, int64, table
 from ottla.client import groups, share_groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.groups import GroupDescription
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
@@ -187,17 +187,16 @@ async def _new_offsets(
 
 async def _set(cluster: ClusterClient, group: str, offsets: dict[TopicPartition, int]) -> None:
     results = await share_groups.set_share_positions(cluster, group, offsets)
-    for (name, index), (code, text) in sorted(results.items()):
+    for _, (code, text) in sorted(results.items()):
         if code:
-            what = f"partition {name}-{index}: {text or message(code)} ({ErrorCode(code).name})"
-            raise CommandFailed(what, code=code)
+            raise rejected(ErrorCode(code), text or message(code))
 
 
 async def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -> int:
     (group,) = options.group[:1]
     try:
         results = await share_groups.delete_share_positions(cluster, group, options.topic)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"\nError: {reason(failure)}")
         results = dict.fromkeys(options.topic, (failure.code or 0, reason(failure)))
     rows = [("TOPIC", "STATUS")]

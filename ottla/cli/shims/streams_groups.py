@@ -19,7 +19,7 @@ from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import Parser, Unusable, given, int64, table, with_cluster
 from ottla.client import groups, streams_groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import TaskIds
@@ -49,12 +49,12 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: RUN[action](cluster, options), options.timeout)
     except Unusable as wrong:
         parser.usage_error(str(wrong))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"\nError: Executing streams group command failed due to {_text(action, failure)}")
         return 1
 
 
-def _text(action: str, failure: CommandFailed) -> str:
+def _text(action: str, failure: Failure) -> str:
     """Returns the message of the exception in which Kafka's tool has the failure."""
     if action == "describe":
         return exception(failure)
@@ -277,7 +277,7 @@ async def _delete_topics(cluster: ClusterClient, names: Iterable[str]) -> str | 
     for name in names:
         try:
             await topics.delete_topics(cluster, [name])
-        except CommandFailed as failure:
+        except Failure as failure:
             print(f"Failed to delete internal topic: {name}")
             why = exception(failure)
     return why

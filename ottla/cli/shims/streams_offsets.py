@@ -10,7 +10,7 @@ from ottla.cli.shims.offset_resets import SCENARIOS, Offsets, delete_places, exp
 from ottla.cli.shims.tool import Unusable, given, table
 from ottla.client import groups, streams_groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
@@ -65,7 +65,7 @@ async def _state(cluster: ClusterClient, name: str) -> str:
     """Returns the state of a group. Kafka's tool resets a group that does not exist as one without members."""
     try:
         return (await streams_groups.describe_streams_group(cluster, name)).group_state
-    except CommandFailed as failure:
+    except Failure as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return "Dead"
         raise
@@ -101,7 +101,7 @@ async def _delete_internal(cluster: ClusterClient, name: str, options: argparse.
         return
     try:
         await topics.delete_topics(cluster, names)
-    except CommandFailed as failure:
+    except Failure as failure:
         why = f"due to {execution_exception(failure).partition(': ')[2]}"
         if failure.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             why = "because the topics do not exist."

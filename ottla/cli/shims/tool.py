@@ -13,10 +13,11 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -224,7 +225,7 @@ def client_properties(path: str | None) -> dict[str, str]:
     """Read the file, or end the tool with 1 as Kafka's do."""
     try:
         return {} if path is None else read_client_properties(path)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(failure.cause, file=sys.stderr)
         raise SystemExit(1) from None
 
@@ -269,7 +270,7 @@ def run_for_long(options: argparse.Namespace, work: Callable[[ClusterClient], Aw
     """Run a tool that goes on until it is done or interrupted; why it failed is printed without its exception's name."""
     try:
         return with_cluster(options, work, limited=False)
-    except CommandFailed as failure:
+    except Failure as failure:
         print(reason(failure), file=sys.stderr)
         return 1
 

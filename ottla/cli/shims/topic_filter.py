@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ottla.client.errors import CommandFailed
+from ottla.cli.errors import CommandFailed
+from ottla.client.errors import Failure
 
 
 def included(text: str, end: str = ".") -> re.Pattern[str]:
@@ -16,7 +17,7 @@ def included(text: str, end: str = ".") -> re.Pattern[str]:
     cleaned = re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
     try:
         return java_pattern(cleaned)
-    except CommandFailed:
+    except Failure:
         raise CommandFailed(f"{text} is an invalid regex{end}") from None
 
 

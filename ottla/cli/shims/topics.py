@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import Parser, int32, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.failures import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
@@ -85,7 +86,7 @@ def main(arguments: list[str]) -> int:
         for name in ("partitions", "replication_factor"):
             setattr(options, name, _number(name, getattr(options, name)))
         return with_cluster(options, lambda cluster: RUN[action](cluster, options))
-    except CommandFailed as failure:
+    except Failure as failure:
         print(f"Error while executing topic command : {reason(failure)}")
         return 1
 

@@ -10,7 +10,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.transactions import (
     OpenProducer,
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
         return with_cluster(options, lambda cluster: RUN[options.command](cluster, options))
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
-    except CommandFailed as failure:
+    except Failure as failure:
         what, why = WHAT[options.command].format(**vars(options)), reason(failure)
         if failure.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             name = options.transactional_id
@@ -195,7 +195,7 @@ async def _is_coordinated(cluster: ClusterClient, producer_id: int, place: Topic
     for row in await list_transactions(cluster, producer_ids=[producer_id]):
         try:
             _, state = await describe_transaction(cluster, row.transactional_id)
-        except CommandFailed as failure:
+        except Failure as failure:
             if failure.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 continue
             raise

@@ -13,7 +13,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumed
 from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.leaders import TopicPartition
 
@@ -143,7 +143,7 @@ class _Run:
         error: dict[str, object] = {}
         try:
             await member.commit()
-        except CommandFailed as failure:
+        except Failure as failure:
             error = {"error": reason(failure)}
         rows = [{"topic": topic, "partition": index, "offset": offset} for (topic, index), offset in offsets.items()]
         print_event(self._clock, "offsets_committed", offsets=rows, **error, success=not error)

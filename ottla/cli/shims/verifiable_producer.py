@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.producer import Batch, Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import NewRecord
@@ -59,7 +59,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     begin_ms, failed = clock.mono_ms(), None
     try:
         await _send_all(cluster, producer, options)
-    except CommandFailed as failure:
+    except Failure as failure:
         failed = failure
         name = exception_name(failure.code or ErrorCode.REQUEST_TIMED_OUT)
         facts = {"exception": f"class {name}", "message": reason(failure), "topic": options.topic}

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ottla.client import acls, quotas
 from ottla.client.acls import NO_HOST, reason_of, text_of
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
@@ -115,7 +115,7 @@ def entry_of(fields: Mapping[str, str]) -> AccessControlEntry:
     """Return the entry of a form.
 
     Raises:
-        CommandFailed: a field is no user, operation or resource.
+        Failure: a field is no user, operation or resource.
     """
     return acls.new_entry(
         fields.get("who", "").strip(),
@@ -146,11 +146,11 @@ async def remove_entry(request: Request) -> Response:
         codes = [each for each in numbers if each is not None]
         entry = AccessControlEntry(codes[0], name, codes[1], principal, host, codes[2], codes[3])
     except (KeyError, IndexError):
-        raise CommandFailed("this link names no entry", "load the page again", USAGE) from None
+        raise Failure("this link names no entry", "load the page again", Kind.WRONG) from None
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         if not await acls.delete_acls(cluster, acls.AclFilter(*entry)):
-            raise CommandFailed("there is no such entry any more")
+            raise Failure("there is no such entry any more")
         return f"removed: {text_of(entry)}"
 
     return await site.change(request, entry.principal, make, "/access")
@@ -162,12 +162,12 @@ async def set_quota(request: Request) -> Response:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         kind, name, key = (fields.get(field, "").strip() for field in ("kind", "name", "key"))
         if kind not in KINDS or key not in QUOTA_KEYS:
-            raise CommandFailed(f"there is no quota {key!r} of {kind!r}", None, USAGE)
+            raise Failure(f"there is no quota {key!r} of {kind!r}", None, Kind.WRONG)
         text = fields.get("value", "").strip()
         try:
             value = float(text) if text else None
         except ValueError:
-            raise CommandFailed(f"{text!r} is no number", None, USAGE) from None
+            raise Failure(f"{text!r} is no number", None, Kind.WRONG) from None
         await quotas.alter_quotas(cluster, {kind: name or None}, {key: value})
         return f"{key} of {kind} {name or '(default)'} is {'not limited' if value is None else text}"
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ottla.client import tokens, users
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.console.site import Site
 from ottla.console.texts import moment
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
@@ -83,11 +83,11 @@ async def set_password(request: Request) -> Response:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str | Response:
         name, mechanism = fields.get("name", "").strip(), fields.get("mechanism", "")
         if mechanism not in HASHES:
-            raise CommandFailed(f"there is no mechanism {mechanism!r}", f"it is one of {', '.join(HASHES)}", USAGE)
+            raise Failure(f"there is no mechanism {mechanism!r}", f"it is one of {', '.join(HASHES)}", Kind.WRONG)
         text = fields.get("iterations", "").strip() or str(ITERATIONS_MIN)
         # Before it is hashed: each iteration costs the console a microsecond.
         if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
-            raise CommandFailed(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, USAGE)
+            raise Failure(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, Kind.WRONG)
         given = fields.get("password", "")
         password = given or secrets.token_urlsafe(PASSWORD_BYTES)
         await users.alter_scram_user(cluster, name, {mechanism: users.NewPassword(password, int(text))})
@@ -105,7 +105,7 @@ async def remove_user(request: Request) -> Response:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         present = (await users.describe_scram_users(cluster, [name])).get(name, {})
         if mechanism not in present:
-            raise CommandFailed(f"user {name} has no credentials of {mechanism!r}")
+            raise Failure(f"user {name} has no credentials of {mechanism!r}")
         await users.alter_scram_user(cluster, name, {}, [mechanism])
         return f"{name} cannot log in by {mechanism} any more"
 
@@ -160,19 +160,19 @@ async def hmac_of(cluster: ClusterClient, token: str) -> bytes:
     """Return the HMAC of a token, which its owner and its renewers may read; the pages do not have it.
 
     Raises:
-        CommandFailed: there is no such token, or the console's user may not see it.
+        Failure: there is no such token, or the console's user may not see it.
     """
     for row in await tokens.describe_tokens(cluster):
         if row.token_id == token:
             return bytes(row.hmac)
-    raise CommandFailed("there is no such token any more, or this console's user may not see it")
+    raise Failure("there is no such token any more, or this console's user may not see it")
 
 
 def period_of(fields: Mapping[str, str]) -> int:
     """Return the hours of a form in milliseconds; the broker's setting if the field is empty.
 
     Raises:
-        CommandFailed: they are no number above 0.
+        Failure: they are no number above 0.
     """
     text = fields.get("hours", "").strip()
     try:
@@ -182,7 +182,7 @@ def period_of(fields: Mapping[str, str]) -> int:
     if hours is None:
         return tokens.BROKER_DEFAULT_MS
     if not 0 < hours <= HOURS_MAX:
-        raise CommandFailed(f"{text!r} is no number of hours above 0", None, USAGE)
+        raise Failure(f"{text!r} is no number of hours above 0", None, Kind.WRONG)
     return max(1, int(hours * HOUR_MS))
 
 

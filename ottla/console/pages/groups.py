@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from ottla.client import groups, share_groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.failures import check
 from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.client.group_offsets import reset_targets
@@ -88,7 +88,7 @@ async def describe(cluster: ClusterClient, name: str) -> Described:
     """Return a group with its partitions: those that are assigned, and those with an offset.
 
     Raises:
-        CommandFailed: there is no such group.
+        Failure: there is no such group.
     """
     group = await describe_any_group(cluster, name)
     owners = {place: member.member_id for member in group.members for place in member.assigned}
@@ -167,7 +167,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
     """Return a row for each partition with its committed and its new offset.
 
     Raises:
-        CommandFailed: `to` means no offset, or there is no such group or topic.
+        Failure: `to` means no offset, or there is no such group or topic.
     """
     cluster = site.access.panels
     kind = await kind_of(cluster, name)
@@ -180,7 +180,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
     if topic and not places:
         places = [(topic, index) for index in await cluster.partitions(topic)]
     if not places:
-        raise CommandFailed(f"group {name} has no offsets yet", "name a topic", USAGE)
+        raise Failure(f"group {name} has no offsets yet", "name a topic", Kind.WRONG)
     new = await reset_targets(cluster, places[:RESET_MAX], to, committed)
     return [
         {
@@ -211,20 +211,20 @@ def read_offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets of a preview's form.
 
     Raises:
-        CommandFailed: the text is of no preview.
+        Failure: the text is of no preview.
     """
     try:
         rows = json.loads(text)
         found = {(str(topic), int(index)): int(offset) for topic, index, offset in rows}
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE) from None
+        raise Failure("these are no offsets of a preview", "go back to the preview", Kind.WRONG) from None
     if (
         not found
         or len(found) > RESET_MAX
         or not all(0 <= offset <= INT64_MAX for offset in found.values())
         or not all(0 <= index <= INT32_MAX for _, index in found)
     ):
-        raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE)
+        raise Failure("these are no offsets of a preview", "go back to the preview", Kind.WRONG)
     return found
 
 

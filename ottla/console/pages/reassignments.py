@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.failures import code_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import Move, parse_moves, write_moves
@@ -122,17 +122,17 @@ async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Move]:
     """Return the moves that bring topics, all of them if none is named, onto some brokers evenly, all if none is named.
 
     Raises:
-        CommandFailed: there is no such topic or broker, something moves already, or the plan is too long for a form.
+        Failure: there is no such topic or broker, something moves already, or the plan is too long for a form.
     """
     names = re.split(r"[\s,]+", topics) if topics else None
     wanted = read_brokers("Brokers", brokers) if brokers else None
     places = None if names is None else await places_of(cluster, names)
     if await list_reassignments(cluster):
-        raise CommandFailed("partitions are moving", "wait until they have moved, or cancel their moves")
+        raise Failure("partitions are moving", "wait until they have moved, or cancel their moves")
     moves = await plan_moves(cluster, places, wanted)
     if len(moves) > PLAN_MAX:
         cause = f"{len(moves)} partitions would move, and a form takes {PLAN_MAX}"
-        raise CommandFailed(cause, "name some topics, or use `ottla rebalance`", USAGE)
+        raise Failure(cause, "name some topics, or use `ottla rebalance`", Kind.WRONG)
     return moves
 
 
@@ -154,11 +154,11 @@ async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
     text = fields.get("throttle", "").strip()
     throttle = number_in(text, 0, INT64_MAX)
     if text and throttle is None:
-        raise CommandFailed(f"{text[:80]!r} is no number of bytes a second", "leave it empty for no throttle", USAGE)
+        raise Failure(f"{text[:80]!r} is no number of bytes a second", "leave it empty for no throttle", Kind.WRONG)
     check_throttle(throttle)
     moves = await moves_to(cluster, target_of(fields))
     if not moves:
-        raise CommandFailed("there is nothing to move", "all partitions are where the plan has them")
+        raise Failure("there is nothing to move", "all partitions are where the plan has them")
     await start_moves(cluster, moves, throttle)
     return f"{len(moves)} partition(s) begin to move"
 
@@ -169,12 +169,12 @@ async def cancel(request: Request) -> Response:
     topic, partition = (request.query_params.get(name, "") for name in ("topic", "partition"))
     index = number_in(partition, 0, INT32_MAX)
     if topic and index is None:
-        raise CommandFailed("this link names no partition", "load the page again", USAGE)
+        raise Failure("this link names no partition", "load the page again", Kind.WRONG)
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         ongoing = await list_reassignments(cluster, [(topic, index)] if topic and index is not None else None)
         if not ongoing:
-            raise CommandFailed("nothing moves there any more", "it has moved, or was cancelled")
+            raise Failure("nothing moves there any more", "it has moved, or was cancelled")
         await cancel_moves(cluster, ongoing)
         return f"{len(ongoing)} partition(s) stay where they were"
 
@@ -201,7 +201,7 @@ async def elect(request: Request) -> Response:
         if failed:
             (name, index), code = min(failed.items())
             cause = f"{len(failed)} leader(s) could not be elected, such as that of {name}-{index}"
-            raise CommandFailed(f"{cause}: {code_of(code).message}")
+            raise Failure(f"{cause}: {code_of(code).message}")
         return f"{sum(not code for code in codes.values())} leader(s) were elected"
 
     return await site.change(request, LEADERS, make, PAGE)

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
+from ottla.console.problems import remedy_of
 from ottla.console.reading import Found, Progress, Query, Screen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, View, csv_line, json_line, view_of
 from ottla.console.site import Site, number
@@ -174,8 +175,8 @@ async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> As
                 if await request.is_disconnected():
                     return
             yield event
-    except CommandFailed as fault:
-        yield _event("end", fault.cause + (f" ({fault.hint})" if fault.hint else ""))
+    except Failure as fault:
+        yield _event("end", fault.cause + (f" ({remedy})" if (remedy := remedy_of(fault)) else ""))
     except TimeoutError:
         yield _event("end", "The cluster has not answered for too long.")
     finally:

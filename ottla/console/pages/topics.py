@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ottla.client import configs, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.site import Site, number
@@ -202,7 +202,7 @@ async def set_setting(request: Request) -> Response:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         key = fields.get("key", "").strip()
         if not key:
-            raise CommandFailed("which setting? Its name is missing", None, USAGE)
+            raise Failure("which setting? Its name is missing", None, Kind.WRONG)
         value = None if fields.get("unset") else fields.get("value", "")
         await configs.alter_configs(cluster, "topic", name, {key: value})
         return f"{key} of {name} is {'the default again' if value is None else value}"
@@ -220,8 +220,8 @@ async def create_topic(request: Request) -> Response:
         partitions = number_in(fields.get("partitions", "").strip() or "-1", -1, INT32_MAX)
         replicas = number_in(fields.get("replicas", "").strip() or "-1", -1, INT16_MAX)
         if partitions is None or replicas is None:
-            raise CommandFailed(
-                "partitions and replicas are numbers", "leave them empty for the broker's defaults", USAGE
+            raise Failure(
+                "partitions and replicas are numbers", "leave them empty for the broker's defaults", Kind.WRONG
             )
         await topics.create_topic(cluster, name, partitions, replicas, {})
         return f"topic {name} was created"

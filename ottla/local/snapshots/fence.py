@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles
@@ -51,7 +51,7 @@ sys.exit(late)
 """
 
 
-class NotFenced(CommandFailed):
+class NotFenced(Failure):
     """The nodes did not stand still for as long as it took: the machine is busy, or the disk is."""
 
 
@@ -67,7 +67,7 @@ def lock_holder(directory: str) -> int | None:
     """Return the process that holds the lock of a log directory, None if none does.
 
     Raises:
-        CommandFailed: it is not one that this process can see.
+        Failure: it is not one that this process can see.
     """
     path = os.path.join(directory, LOCK)
     if sys.platform != "linux":
@@ -84,7 +84,7 @@ def lock_holder(directory: str) -> int | None:
     if kind == fcntl.F_UNLCK:
         return None
     if pid <= 0:
-        raise CommandFailed(
+        raise Failure(
             f"{path} is held by a process of another container or machine",
             "run this where the nodes run: the fence stops their processes",
         )
@@ -112,12 +112,10 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
 
     Raises:
         NotFenced: they did not stop in time, or were let go by the guard before the end: what was read inside is worth nothing.
-        CommandFailed: they cannot be stopped.
+        Failure: they cannot be stopped.
     """
     if directories and sys.platform != "linux":
-        raise CommandFailed(
-            "a running cluster can be snapshotted on Linux only", "stop it first: then it needs no fence"
-        )
+        raise Failure("a running cluster can be snapshotted on Linux only", "stop it first: then it needs no fence")
     pids = [pid for pid in holders(directories) if not _stands(pid)]
     found = Fence(pids)
     if not pids:
@@ -129,7 +127,7 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
     )  # fmt: skip
     assert guard.stdin is not None and guard.stdout is not None
     if not guard.stdout.read(1):
-        raise CommandFailed("the guard that lets the nodes go on did not start: nothing was stopped")
+        raise Failure("the guard that lets the nodes go on did not start: nothing was stopped")
     began = time.monotonic()
     try:
         for pid in pids:
@@ -138,7 +136,7 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
         yield found
     finally:
         for pid in pids:
-            with suppress(CommandFailed):
+            with suppress(Failure):
                 _signal(pid, signal.SIGCONT)
         found.seconds = time.monotonic() - began
         guard.stdin.close()
@@ -161,7 +159,7 @@ def _signal(pid: int, number: int) -> None:
     except ProcessLookupError:
         pass  # it has ended, and so stands still
     except PermissionError:
-        raise CommandFailed(
+        raise Failure(
             f"process {pid} of another user cannot be stopped for the moment of the snapshot", "run this as that user"
         ) from None
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.client.errors import Failure, Kind
 from ottla.local.directory import Kept
 
 FOLDER = "snapshots"
@@ -47,8 +47,8 @@ class About:
 
 def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
-        raise CommandFailed(
-            f"{name!r} cannot be the name of a snapshot", "letters, digits, '.', '_' and '-', 100 at most", USAGE
+        raise Failure(
+            f"{name!r} cannot be the name of a snapshot", "letters, digits, '.', '_' and '-', 100 at most", Kind.WRONG
         )
 
 
@@ -78,7 +78,7 @@ def read(path: str) -> About:
     """Return what a snapshot says about itself.
 
     Raises:
-        CommandFailed: there is none, it is damaged, or a newer version of Ottla has made it.
+        Failure: there is none, it is damaged, or a newer version of Ottla has made it.
     """
     file = os.path.join(path, ABOUT)
     try:
@@ -90,17 +90,17 @@ def read(path: str) -> About:
     except FileNotFoundError:
         raise _missing(path) from None
     except OSError as failure:
-        raise CommandFailed(f"{file} cannot be read: {failure.strerror}") from None
+        raise Failure(f"{file} cannot be read: {failure.strerror}") from None
     except (ValueError, TypeError, KeyError):
-        raise CommandFailed(f"the snapshot {path} is damaged: {ABOUT} is not what was written") from None
-    raise CommandFailed(f"the snapshot {path} is of version {version}, and this Ottla reads {VERSION}")
+        raise Failure(f"the snapshot {path} is damaged: {ABOUT} is not what was written") from None
+    raise Failure(f"the snapshot {path} is of version {version}, and this Ottla reads {VERSION}")
 
 
-def _missing(path: str) -> CommandFailed:
+def _missing(path: str) -> Failure:
     folder, name = os.path.split(path)
     known = names(os.path.dirname(folder))
     hint = f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}" if known else "`ottla snapshot create NAME`"
-    return CommandFailed(f"there is no snapshot {name} in {folder}", hint)
+    return Failure(f"there is no snapshot {name} in {folder}", hint)
 
 
 def finish(
@@ -139,17 +139,17 @@ def _write(path: str, text: str) -> None:
 
 
 def check_contents(path: str) -> None:
-    """Raise CommandFailed unless each file of the snapshot is there, in its size."""
+    """Raise Failure unless each file of the snapshot is there, in its size."""
     try:
         with open(os.path.join(path, CONTENTS), encoding="utf-8") as contents:
             wanted = {name: int(size) for size, _, name in (line.rstrip("\n").partition(" ") for line in contents)}
     except (OSError, ValueError) as failure:
-        raise CommandFailed(f"the snapshot {path} is damaged: {CONTENTS}: {failure}") from None
+        raise Failure(f"the snapshot {path} is damaged: {CONTENTS}: {failure}") from None
     there = {name: os.stat(os.path.join(path, name)).st_size for name in _files(path)}
     for name, size in wanted.items():
         if there.get(name) != size:
             what = "is missing" if name not in there else f"has {there[name]} bytes instead of {size}"
-            raise CommandFailed(
+            raise Failure(
                 f"the snapshot {path} is damaged: {name} {what}",
                 "nothing was changed; take another snapshot, or use an older one",
             )

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local.directory import Kept
@@ -33,13 +33,13 @@ def checked(path: str) -> About:
     """Return what a snapshot says about itself, if all of it is there.
 
     Raises:
-        CommandFailed: it does not exist, or is damaged.
+        Failure: it does not exist, or is damaged.
     """
     about = layout.read(path)
     layout.check_contents(path)
     for data in data_directories(path, about.nodes):
         if not os.path.isfile(os.path.join(data, local_directory.META_PROPERTIES)):
-            raise CommandFailed(f"the snapshot {path} is damaged: it has no data of {os.path.dirname(data)}")
+            raise Failure(f"the snapshot {path} is damaged: it has no data of {os.path.dirname(data)}")
     return about
 
 
@@ -47,11 +47,11 @@ def place_fork(path: str, directory: str) -> Kept:
     """Make the directory of a fork, which must be empty or not there.
 
     Raises:
-        CommandFailed: the snapshot or the directory cannot be used. Nothing is left of the fork.
+        Failure: the snapshot or the directory cannot be used. Nothing is left of the fork.
     """
     about = checked(path)
     if os.path.isdir(directory) and os.listdir(directory):
-        raise CommandFailed(f"{directory} is not empty: a fork has a directory of its own", "give another --dir")
+        raise Failure(f"{directory} is not empty: a fork has a directory of its own", "give another --dir")
     fork = Kept(local_directory.new_cluster_id(), about.nodes)
     was_there = os.path.isdir(directory)
     try:
@@ -63,13 +63,13 @@ def place_fork(path: str, directory: str) -> Kept:
         with open(os.path.join(directory, local_directory.ORIGIN), "w", encoding="utf-8") as file:
             json.dump(origin | {"addresses": about.addresses}, file)
         local_directory.keep(directory, fork)
-    except (OSError, CommandFailed) as failure:
+    except (OSError, Failure) as failure:
         for name in os.listdir(directory) if was_there else ():
             shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
         if not was_there:
             shutil.rmtree(directory, ignore_errors=True)
         if isinstance(failure, OSError):
-            raise CommandFailed(f"the fork was not made: {failure}", "nothing was kept of it") from None
+            raise Failure(f"the fork was not made: {failure}", "nothing was kept of it") from None
         raise
     return fork
 
@@ -78,12 +78,12 @@ def restore(directory: str, name: str) -> About:
     """Let a cluster that does not run be what it was. What it has now is removed once the snapshot's data is in its place.
 
     Raises:
-        CommandFailed: nothing was changed; or, of a disk that fails halfway, the same call goes on.
+        Failure: nothing was changed; or, of a disk that fails halfway, the same call goes on.
     """
     kept = local_directory.read(directory) or cluster_at(directory)
     about = checked(layout.path_of(directory, name))
     if (kept.cluster_id, kept.nodes) != (about.cluster_id, about.nodes):
-        raise CommandFailed(
+        raise Failure(
             f"the snapshot {name} is of cluster {about.cluster_id} with {about.nodes} nodes, and {directory} has "
             f"{kept.cluster_id} with {kept.nodes}",
             f"`ottla fork {name}` makes a cluster of it",
@@ -98,9 +98,9 @@ def restore(directory: str, name: str) -> About:
             exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:
         if os.path.exists(os.path.join(directory, local_directory.RESTORING)):
-            raise CommandFailed(f"restoring stopped halfway: {failure}", f"`{again}` goes on") from None
+            raise Failure(f"restoring stopped halfway: {failure}", f"`{again}` goes on") from None
         shutil.rmtree(fresh, ignore_errors=True)
-        raise CommandFailed(f"nothing was restored: {failure}", "the cluster is as before") from None
+        raise Failure(f"nothing was restored: {failure}", "the cluster is as before") from None
     return about
 
 
@@ -109,7 +109,7 @@ def at_rest(directories: Sequence[str]) -> Iterator[None]:
     """No process uses these log directories, and none can be started on them meanwhile.
 
     Raises:
-        CommandFailed: one of them is in use.
+        Failure: one of them is in use.
     """
     with ExitStack() as stack:
         for data in directories:
@@ -117,7 +117,7 @@ def at_rest(directories: Sequence[str]) -> Iterator[None]:
                 try:
                     stack.callback(OsFiles().lock(os.path.join(data, LOCK)).release)
                 except LogDirectoryLocked:
-                    raise CommandFailed(
+                    raise Failure(
                         f"{data} is in use by process {lock_holder(data)}",
                         "stop the cluster first; nothing was changed",
                     ) from None

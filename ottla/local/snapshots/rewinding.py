@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.values import time_text
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
@@ -74,22 +74,22 @@ def rewind_fork(directory: str, to_ms: int, dry_run: bool = False) -> Rewound:
     """Let a fork that does not run be what it was at a time. With `dry_run` that is built, and dropped.
 
     Raises:
-        CommandFailed: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
+        Failure: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
             made again if it failed at the very end.
     """
     kept = cluster_at(directory)
     if not os.path.isfile(os.path.join(directory, ORIGIN)):
-        raise CommandFailed(
+        raise Failure(
             f"{directory} is no fork: what a cluster itself has written since would be lost",
             "`ottla fork --into DIR` makes one, and `ottla rewind --dir DIR` is for that",
         )
     if to_ms > time.time_ns() // 1_000_000:
-        raise CommandFailed(f"{time_text(to_ms)} is in the future")
+        raise Failure(f"{time_text(to_ms)} is in the future")
     sources = data_directories(directory, kept.nodes)
     with at_rest(sources):
         for data in sources:
             if not os.path.isfile(os.path.join(data, CLEAN_MARK)):
-                raise CommandFailed(
+                raise Failure(
                     f"{data} was not stopped in order",
                     f"`{start_command(directory)}` recovers it; stop that with Ctrl-C",
                 )
@@ -154,7 +154,7 @@ def _build(sources: list[str], fresh: str, kept: Kept, to_ms: int) -> Rewound:
         write_clean_mark(OsFiles(), target, -1)
         sealed = seal(target, kept.cluster_id, node, to_ms, ends)
         if sealed.damaged:
-            raise CommandFailed(f"{sealed.damaged[0]} cannot be opened", "the fork is as before")
+            raise Failure(f"{sealed.damaged[0]} cannot be opened", "the fork is as before")
         rewound.addresses = together([rewound.addresses, sealed.addresses])
     return rewound
 
@@ -188,7 +188,7 @@ def _cut_metadata(sources: list[str], scratch: str, to_ms: int) -> tuple[Metadat
     oldest_ms = known[0].last_contained_log_timestamp if known and start else -1
     if end <= start or oldest_ms > to_ms:
         first = next((view.max_timestamp for view in metadata.log.batches(0)), to_ms)
-        raise CommandFailed(
+        raise Failure(
             f"the metadata of {time_text(to_ms)} is not kept", f"it begins at {time_text(max(first, oldest_ms))}"
         )
     for snapshot in metadata.state.snapshots:

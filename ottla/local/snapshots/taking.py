@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local import directory as local_directory
 from ottla.local.directory import Kept
 from ottla.local.former_addresses import together
@@ -45,17 +45,17 @@ def cluster_at(directory: str) -> Kept:
     """Return whose directory it is.
 
     Raises:
-        CommandFailed: it is not the directory of a local cluster that has been started.
+        Failure: it is not the directory of a local cluster that has been started.
     """
     if not os.path.isfile(os.path.join(directory, local_directory.FILE)):
-        raise CommandFailed(
+        raise Failure(
             f"{directory} is not the directory of a local cluster: it has no {local_directory.FILE}",
             "--dir DIR is that of `ottla dev --dir DIR`, which prints it",
         )
     kept = local_directory.look(directory, None)
     for data in data_directories(directory, kept.nodes):
         if not os.path.isfile(os.path.join(data, local_directory.META_PROPERTIES)):
-            raise CommandFailed(f"{data} is missing, or was never used: the cluster has {kept.nodes} nodes")
+            raise Failure(f"{data} is missing, or was never used: the cluster has {kept.nodes} nodes")
     return kept
 
 
@@ -63,12 +63,12 @@ def check(directory: str, name: str) -> Kept:
     """Return whose snapshot it would be.
 
     Raises:
-        CommandFailed: it cannot be taken.
+        Failure: it cannot be taken.
     """
     layout.check_name(name)
     kept = cluster_at(directory)
     if os.path.lexists(layout.path_of(directory, name)):
-        raise CommandFailed(f"there is a snapshot {name} already", f"another name, or `ottla snapshot delete {name}`")
+        raise Failure(f"there is a snapshot {name} already", f"another name, or `ottla snapshot delete {name}`")
     _check_room(directory, data_directories(directory, kept.nodes))
     return kept
 
@@ -82,7 +82,7 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
     """Take a snapshot; return what it says about itself, and the partitions' directories in it that cannot be opened.
 
     Raises:
-        CommandFailed: the reason; nothing of it is left, and the cluster runs as before.
+        Failure: the reason; nothing of it is left, and the cluster runs as before.
     """
     kept = check(directory, name)
     folder = os.path.join(directory, layout.FOLDER)
@@ -90,9 +90,7 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
     try:
         lock = OsFiles().lock(os.path.join(folder, LOCK))
     except LogDirectoryLocked:
-        raise CommandFailed(
-            f"another snapshot of {directory} is being taken", "try again when it is complete"
-        ) from None
+        raise Failure(f"another snapshot of {directory} is being taken", "try again when it is complete") from None
     try:
         for left in layout.parts(directory):  # of processes that were killed: who takes one holds the lock
             shutil.rmtree(left, ignore_errors=True)
@@ -162,7 +160,7 @@ def _check_room(folder: str, sources: Sequence[str]) -> None:
     needed = sum(_bytes_to_copy(source) for source in sources)
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
-        raise CommandFailed(
+        raise Failure(
             f"the snapshot would copy up to {needed >> 20} MB of active segments, and {folder} has {free >> 20} MB free",
             f"{SPARE_BYTES >> 20} MB must stay free for the cluster; nothing was changed",
         )
@@ -183,15 +181,15 @@ def _bytes_to_copy(source: str) -> int:
     return total
 
 
-def reason_of(failure: BaseException, doing: str, after: str) -> CommandFailed | None:
+def reason_of(failure: BaseException, doing: str, after: str) -> Failure | None:
     """Return what a user is to read, None for what is not expected. `after` says how things are now."""
-    if isinstance(failure, CommandFailed):
+    if isinstance(failure, Failure):
         return failure
     cause = failure.cause if isinstance(failure, StorageFailure) else failure
     if isinstance(failure, DiskFull) or (isinstance(cause, OSError) and cause.errno in FULL):
-        return CommandFailed(f"the disk is full: {failure}", after)
+        return Failure(f"the disk is full: {failure}", after)
     if isinstance(failure, LogDirectoryLocked):
-        return CommandFailed(f"a node was started meanwhile: {failure}", "try again")
+        return Failure(f"a node was started meanwhile: {failure}", "try again")
     if isinstance(failure, CorruptFile | InconsistentLogDirectory | StorageFailure | OSError):
-        return CommandFailed(f"{doing} failed: {failure}", after)
+        return Failure(f"{doing} failed: {failure}", after)
     return None

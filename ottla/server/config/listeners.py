@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from ottla.server.address import PORT_MAX, parse_address
 from ottla.server.config.key import ConfigError, Values, shown
-from ottla.server.config.validators import PORT_MAX
 from ottla.server.listening import of_every_family
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -34,11 +34,6 @@ class VoterAddress(NamedTuple):
     """One entry of controller.quorum.voters."""
 
     id: int
-    host: str
-    port: int
-
-
-class Address(NamedTuple):
     host: str
     port: int
 
@@ -149,10 +144,5 @@ def read_voters(entries: Sequence[str]) -> tuple[VoterAddress, ...]:
     voters = []
     for entry in entries:
         node_id, _, address = entry.partition("@")
-        voters.append(VoterAddress(int(node_id), *read_address(address)))
+        voters.append(VoterAddress(int(node_id), *parse_address(address)))
     return tuple(voters)
-
-
-def read_address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -16,6 +16,7 @@ from os.path import normpath
 from typing import Any, TypeAlias
 
 from ottla.protocol.features import RELEASES, Advertised
+from ottla.server.address import Address, parse_address
 from ottla.server.config.broker import (
     AUTHORIZER_CONFIGS,
     BROKER_CONFIGS,
@@ -28,11 +29,9 @@ from ottla.server.config.broker import (
 from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.key import REQUIRED, ConfigError, Values
 from ottla.server.config.listeners import (
-    Address,
     Endpoint,
     VoterAddress,
     protocol_map,
-    read_address,
     read_endpoints,
     read_voters,
 )
@@ -68,7 +67,7 @@ class NodeConfig:
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self.values)
         self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(
-            map(read_address, self["controller.quorum.bootstrap.servers"])
+            map(parse_address, self["controller.quorum.bootstrap.servers"])
         )
         check_roles(self)
 

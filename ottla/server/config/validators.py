@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sized
 
+from ottla.server.address import PORT_BOUNDS, PORT_MAX, NoAddress, parse_address
 from ottla.server.config.key import ConfigError, Validator
 
 ANY_VALUE = "any non-empty value"
@@ -133,7 +134,6 @@ DURATION = re.compile(
 
 
 #: The largest port that a TCP header can have.
-PORT_MAX = 65_535
 
 
 def voters(name: str, value: list[str] | None) -> None:
@@ -160,11 +160,11 @@ def bootstrap_servers(name: str, value: list[str] | None) -> None:
 
 
 def _address(name: str, value: object, address: str, entry: str, form: str) -> None:
-    host, separator, port = address.rpartition(":")
-    for part, missing in (("host name", not separator or not host), ("host port", not port.isdecimal())):
-        if missing:
-            message = f"Failed to parse {part} from {entry}for the configuration {name}. {form}"
-            raise ConfigError(name, value, form, message=message)
-    if not 0 < int(port) <= PORT_MAX:
-        message = f"The port of {entry}for the configuration {name} is not between 1 and {PORT_MAX}."
-        raise ConfigError(name, value, form, message=message)
+    try:
+        parse_address(address)
+    except NoAddress as fault:
+        if fault.part == PORT_BOUNDS:
+            message = f"The port of {entry}for the configuration {name} is not between 1 and {PORT_MAX}."
+        else:
+            message = f"Failed to parse {fault.part} from {entry}for the configuration {name}. {form}"
+        raise ConfigError(name, value, form, message=message) from None

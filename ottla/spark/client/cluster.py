@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.server.address import Address, NoAddress, parse_addresses
 from ottla.spark.client.connection import Connection
 from ottla.spark.client.security import security_of
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
@@ -189,14 +190,16 @@ def is_retriable(code: int) -> bool:
     return code in ErrorCode._value2member_map_ and ErrorCode(code).retriable
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """Returns the addresses of `kafka.bootstrap.servers`. Raises ConnectorError if there are none, or one is no address."""
-    found = []
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        host, _, port = part.rpartition(":") if ":" in part else (part, "", str(DEFAULT_PORT))
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConnectorError(f"kafka.bootstrap.servers has {part}", "each address is HOST:PORT")
-        found.append((host.strip("[]"), int(port)))
+def parse_bootstrap(text: str) -> list[Address]:
+    """Return the addresses of `kafka.bootstrap.servers`.
+
+    Raises:
+        ConnectorError: there are none, or one is no address.
+    """
+    try:
+        found = parse_addresses(text, DEFAULT_PORT)
+    except NoAddress as fault:
+        raise ConnectorError(f"kafka.bootstrap.servers: {fault}", "each address is HOST:PORT") from None
     if not found:
         raise ConnectorError(
             "kafka.bootstrap.servers is missing", "give the addresses of the brokers: HOST:PORT,HOST:PORT"

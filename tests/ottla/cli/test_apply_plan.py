@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
 from ottla.cli.declared import Declared, DeclaredUser, read_declared
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import DENY, PREFIXED
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.record_filter import record_filter
 from ottla.cli.record_format import compile_format
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.protocol.records.record import Record
 
 NOW = 1_700_000_000_123

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.declared import read_declared
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.client.acls import new_entry
-from ottla.client.errors import USAGE, CommandFailed
 from ottla.console.pages.access import entry_of
 from ottla.testing.users import _entry
 

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, Address, ClusterClient, parse_bootstrap
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, parse_bootstrap
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from ottla.server.address import Address
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.consumer import LEADERS_AGE_MS_MAX, Consumer, _Fetch
-from ottla.client.errors import CommandFailed
 from ottla.client.fetched import At, Recreated
 from ottla.client.topics import EARLIEST
 from ottla.protocol.errors import ErrorCode

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import open_cluster
 from ottla.client.consumer_members import HeartbeatMember
-from ottla.client.errors import CommandFailed
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.groups import NO_GENERATION
 from ottla.protocol.errors import ErrorCode

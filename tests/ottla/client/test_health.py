@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
 from ottla.client.features import UPGRADE, update_features
 from ottla.client.health import _broker_problems, describe_cluster
 from ottla.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.client.move_file import moves_between, read_moves, write_moves
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
 from ottla.client.topics import create_own_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import CommandFailed
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (

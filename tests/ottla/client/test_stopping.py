@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import CommandFailed
 from ottla.client.stopping import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.cli.errors import CommandFailed
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.node.default_node import is_of_another
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.console.guard import POLICY
 from ottla.console.options import Login, Options, read_login
 from ottla.console.site import FORM_BYTES_MAX
@@ -88,7 +88,7 @@ async def test_nothing_changes_without_permission_token_and_the_things_name(open
 
 
 def test_other_machines_need_a_login_unless_a_proxy_asks_for_one() -> None:
-    with pytest.raises(CommandFailed, match="there is no login"):
+    with pytest.raises(Failure, match="there is no login"):
         Options("b", host="0.0.0.0").check(no_login=False)
     Options("b", host="0.0.0.0").check(no_login=True)
     Options("b", host="0.0.0.0", login=Login(token="t")).check(no_login=False)
@@ -101,7 +101,7 @@ def test_a_file_of_logins_is_read_and_a_wrong_line_is_named(tmp_path: Path) -> N
     token.write_text("abc\n")
     assert read_login(str(users), str(token)) == Login({"ann": "s:ecret"}, "abc")
     users.write_text("ann\n")
-    with pytest.raises(CommandFailed, match=":1 is not USER:PASSWORD"):
+    with pytest.raises(Failure, match=":1 is not USER:PASSWORD"):
         read_login(str(users), None)
-    with pytest.raises(CommandFailed, match="cannot be read"):
+    with pytest.raises(Failure, match="cannot be read"):
         read_login(None, str(tmp_path / "none"))

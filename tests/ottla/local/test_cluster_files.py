@@ -11,7 +11,7 @@ import pytest
 
 from ottla.__main__ import main
 from ottla.cli.shims import storage
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.cluster_files import plan, read_hosts
 from ottla.node.formatting import prepare
 from ottla.server.config.node_config import NodeConfig
@@ -80,7 +80,7 @@ def test_a_broker_beside_the_quorum_formats_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["0", "", "a,,b", "a b", "a,a", "101", "-3"])
 def test_hosts_that_no_cluster_can_have_are_refused(text: str) -> None:
-    with pytest.raises(CommandFailed):
+    with pytest.raises(Failure):
         read_hosts(text)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.directory import ORIGIN
 from ottla.local.former_addresses import FILE, STARTS_MAX, controller_key, detours, note
 
@@ -58,5 +58,5 @@ def test_what_a_fork_would_send_to_the_nodes_of_its_cluster_goes_to_its_own_at_e
 @pytest.mark.parametrize("name", [ORIGIN, FILE])
 def test_a_cluster_whose_former_addresses_are_not_known_does_not_start(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
-    with pytest.raises(CommandFailed, match="is damaged"):
+    with pytest.raises(Failure, match="is damaged"):
         detours(str(tmp_path), {"1": "h:11"})

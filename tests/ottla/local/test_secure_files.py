@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.secure_files import ADMIN, make, opened
 
 
@@ -34,13 +34,13 @@ def test_what_was_made_is_found_again(tmp_path: Path) -> None:
 
 def test_a_directory_with_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("in use")
-    with pytest.raises(CommandFailed, match="is not empty"):
+    with pytest.raises(Failure, match="is not empty"):
         make(str(tmp_path), {"node-1": []})
     assert (tmp_path / "ca.pem").read_text() == "in use"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", 'a"b', "a b", "node", "a;b"])
 def test_a_name_that_files_or_jaas_text_could_not_have_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CommandFailed, match="cannot be the name"):
+    with pytest.raises(Failure, match="cannot be the name"):
         make(str(tmp_path / "s"), {"node-1": []}, [name])
     assert not (tmp_path / "s").exists()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.client.groups import describe_group
 from ottla.testing import Cluster
 from tests.ottla.conftest import ROOT, Finished, run_here
@@ -83,7 +83,7 @@ class Mirror:
         found = {}
         try:
             records = self.east.records("mm2-offsets.west.internal")
-        except CommandFailed:  # the first worker has just started
+        except Failure:  # the first worker has just started
             return {}
         for record in records:
             _, name = json.loads(record.key or b"")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import Mirror, cluster
 

@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any, cast
 
-from ottla.client.errors import FAILED, CommandFailed
+from ottla.cli.errors import FAILED
+from ottla.client.errors import Failure
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.names import DEFAULT, IDENTITY, Policy, Selection
 from ottla.mirror.opposite import Brings, Foreign, _alias_of, circles, decoded
@@ -29,7 +30,7 @@ def back(mirror: Mirror, *options: str, topics: str = "") -> Finished:
 def has_worker(mirror: Mirror) -> bool:
     try:
         return mirror.members() == 1
-    except CommandFailed:  # there is no such group yet
+    except Failure:  # there is no such group yet
         return False
 
 

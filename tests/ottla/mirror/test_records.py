@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ottla.client.errors import FAILED, USAGE
+from ottla.cli.errors import FAILED, USAGE
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import Mirror
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from tests.ottla.mirror.conftest import Mirror
 
 PARTITIONS = 6

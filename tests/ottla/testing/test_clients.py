@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.testing import Cluster
 from ottla.testing.attached import Attached
 from ottla.testing.clients import read_seed
@@ -80,11 +80,11 @@ def test_records_of_an_open_transaction_are_left_out(cluster: Cluster) -> None:
 
 def test_what_the_cluster_refuses_is_said(cluster: Cluster) -> None:
     cluster.topic("there")
-    with pytest.raises(CommandFailed, match="there"):
+    with pytest.raises(Failure, match="there"):
         cluster.topic("there")
-    with pytest.raises(CommandFailed, match="unknown-setting"):
+    with pytest.raises(Failure, match="unknown-setting"):
         cluster.topic("other", configs={"unknown-setting": "1"})
-    with pytest.raises(CommandFailed, match="missing"):
+    with pytest.raises(Failure, match="missing"):
         cluster.records("missing")
 
 

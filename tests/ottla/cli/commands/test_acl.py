@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.errors import FAILED, USAGE
+from ottla.cli.errors import FAILED, USAGE
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 from tests.broker.conftest import start_node, stop_node
 from tests.ottla.conftest import Cli, Finished

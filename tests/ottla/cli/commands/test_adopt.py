@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.__main__ import main
-from ottla.client.errors import FAILED, OK, USAGE
+from ottla.cli.errors import FAILED, OK, USAGE
 from tests.ottla.node.adoption.recorded import CLUSTER_ID, contents, unpacked
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import FAILED, OK, USAGE
+from ottla.cli.errors import FAILED, OK, USAGE
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 

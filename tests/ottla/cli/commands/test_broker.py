@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.cli.drain import plan_drain
-from ottla.client.errors import FAILED, OK, USAGE
+from ottla.cli.errors import FAILED, OK, USAGE
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.cluster.shared import STEADY

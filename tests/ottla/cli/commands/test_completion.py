@@ -17,7 +17,7 @@ from ottla.cli import completed_names
 from ottla.cli.command_table import COMMANDS
 from ottla.cli.commands.completion import SCRIPTS, candidates
 from ottla.cli.completed_names import LISTED, OPTION_VALUES, PLACES, WITHOUT_CLUSTER
-from ottla.client.errors import OK, USAGE
+from ottla.cli.errors import OK, USAGE
 from tests.needs import skip_because
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from tests.ottla.conftest import Cli
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from ottla.__main__ import main
-from ottla.client.errors import FAILED, USAGE
+from ottla.cli.errors import FAILED, USAGE
 from tests.ottla.conftest import ROOT, command
 
 

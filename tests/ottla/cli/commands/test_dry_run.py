@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from tests.ottla.conftest import Cli
 
 

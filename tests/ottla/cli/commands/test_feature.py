@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ottla.client.errors import FAILED, USAGE
+from ottla.cli.errors import FAILED, USAGE
 from ottla.protocol.features import METADATA_VERSION
 from tests.ottla.cli.commands.conftest import Run
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer
 
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import Cli
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.__main__ import main
-from ottla.client.errors import OK, UNHEALTHY, USAGE
+from ottla.cli.errors import OK, UNHEALTHY, USAGE
 from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
 from ottla.protocol.internal_topics.group_records import GROUP_RECORDS
 from ottla.protocol.internal_topics.metadata_records import (

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from ottla.cli.commands.perf import PREFIX
-from ottla.client.errors import FAILED, INTERRUPTED, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from tests.ottla.conftest import Cli, command
 
 

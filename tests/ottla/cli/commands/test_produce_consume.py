@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ottla.client.errors import FAILED, INTERRUPTED, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from tests.ottla.conftest import ROOT, Cli, command
 
 LINES = [

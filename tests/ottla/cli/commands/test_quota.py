@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.errors import FAILED, USAGE
+from ottla.cli.errors import FAILED, USAGE
 from tests.ottla.conftest import Cli
 
 

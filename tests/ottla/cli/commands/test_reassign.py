@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import FAILED, INTERRUPTED, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from ottla.client.throttles import LEADERS, RATES
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.commands.shims import main
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.__main__ import TOOLS
-from ottla.client.errors import CommandFailed
 
 
 def test_each_tool_runs_by_both_of_its_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from ottla.cli.errors import INTERRUPTED, USAGE
 from ottla.cli.full_screen import ENTER, LEAVE
-from ottla.client.errors import INTERRUPTED, USAGE
 from tests.ottla.conftest import Cli, command
 from tools.picture import last_screen
 

@@ -12,7 +12,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from ottla.client.errors import FAILED, INTERRUPTED, TIMED_OUT, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, TIMED_OUT, USAGE
 from ottla.testing import Cluster
 from tests.ottla.conftest import Cli, command
 

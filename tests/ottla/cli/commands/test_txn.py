@@ -8,7 +8,7 @@ import time
 from confluent_kafka import Producer
 
 from ottla.broker.coordinator.coordinator import partition_for
-from ottla.client.errors import FAILED
+from ottla.cli.errors import FAILED
 from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, encode_key
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ottla.client.errors import FAILED, INTERRUPTED, USAGE
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from tests.ottla.conftest import Cli, command
 
 LISTS = [

@@ -8,8 +8,8 @@ from ottla.cli.doctor import cluster, findings
 from ottla.cli.doctor.connection import is_loopback
 from ottla.cli.doctor.findings import KINDS, SEVERITIES, Finding
 from ottla.cli.doctor.record import clock_difference
+from ottla.cli.errors import OK, UNHEALTHY
 from ottla.client.admin_listeners import Sample
-from ottla.client.errors import OK, UNHEALTHY
 from ottla.client.features import FeatureLevels
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
-from ottla.client.errors import CommandFailed
 
 #: None: Java does not take the text.
 DATES = [

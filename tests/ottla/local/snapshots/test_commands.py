@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.snapshots import copying, layout, taking
 from ottla.local.snapshots.placing import place_fork
 from ottla.storage.directories.log_dirs import LOCK
@@ -121,7 +121,7 @@ def test_a_damaged_snapshot_is_neither_restored_nor_forked(cluster: Cluster, tmp
     log = max((path / "node-1" / "data" / "stock-0").glob("*.index"), key=lambda file: file.stat().st_size)
     log.write_bytes(log.read_bytes() + b"x" * 8)
     assert "is damaged" in refusal(cluster, "restore", "damaged", "--yes")
-    with pytest.raises(CommandFailed, match="is damaged"):
+    with pytest.raises(Failure, match="is damaged"):
         place_fork(str(path), str(tmp_path / "fork"))
     assert not (tmp_path / "fork").exists()
     (path / layout.ABOUT).write_text("{}")

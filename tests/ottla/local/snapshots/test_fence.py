@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.snapshots import fence as fences
 from ottla.local.snapshots.fence import fence, holders
 
@@ -112,7 +112,7 @@ def test_a_snapshot_that_takes_too_long_is_none_and_the_nodes_run_meanwhile(
     tmp_path: Path, node: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fences, "LIMIT_S", 0.05)
-    with pytest.raises(CommandFailed, match="were let go"), fence([str(tmp_path)]):
+    with pytest.raises(Failure, match="were let go"), fence([str(tmp_path)]):
         wait_until_it_runs(node.pid)
 
 
@@ -132,6 +132,6 @@ def test_nodes_that_were_let_go_while_they_were_being_stopped_are_no_fence(
 
     monkeypatch.setattr(fences, "_signal", late)
     monkeypatch.setattr(fences, "LIMIT_S", 0.05)
-    with pytest.raises(CommandFailed, match="were let go"), fence([str(tmp_path)]):
+    with pytest.raises(Failure, match="were let go"), fence([str(tmp_path)]):
         pytest.fail("it is no fence")
     wait_until_it_runs(node.pid)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ottla.client.errors import CommandFailed
+from ottla.client.errors import Failure
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from ottla.testing.snapshots import Snapshot
@@ -143,7 +143,7 @@ def contents(directory: str) -> dict[str, bytes]:
 
 
 def refused(directory: str, to_ms: int) -> str:
-    with pytest.raises(CommandFailed) as failure:
+    with pytest.raises(Failure) as failure:
         rewind_fork(directory, to_ms)
     return failure.value.text()
 

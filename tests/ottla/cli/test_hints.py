@@ -6,7 +6,8 @@ from typing import cast
 
 import pytest
 
-from ottla.client.connection_hints import NOTHING_THERE, connection_hint
+from ottla.cli.hints import NOTHING_THERE, hint_of
+from ottla.client.cluster import Lost, NoConnection
 from ottla.server.network.channel_protocol import (
     AnotherProtocol,
     ChannelClosed,
@@ -39,4 +40,5 @@ REJECTED = "the login at b:1 failed: "
     ],
 )
 def test_the_hint_names_the_cause(fault: ChannelClosed, security: PeerSecurity, answered: bool, expected: str) -> None:
-    assert expected in connection_hint(fault, security, answered)
+    failure = NoConnection(str(fault), lost=[Lost(fault, security, answered)])
+    assert expected in str(hint_of(failure))
