@@ -20,7 +20,7 @@ from ottla.client import topics
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.client.failures import check, failure
+from ottla.client.errors import check, failure
 from ottla.client.leaders import NO_LEADER, Leaders
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode

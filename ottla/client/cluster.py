@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.errors import ClusterError, Kind
-from ottla.client.failures import check, code_of, failure
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure
 from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
@@ -250,7 +249,7 @@ def parse_bootstrap(text: str) -> list[Address]:
     try:
         found = parse_addresses(text, DEFAULT_PORT)
     except NoAddress as fault:
-        raise ClusterError(f"bootstrap server {fault}", kind=Kind.NOT_HOST_PORT) from None
+        raise ClusterError(f"bootstrap servers: {fault}", kind=Kind.NOT_HOST_PORT) from None
     if not found:
         raise ClusterError(f"bootstrap servers {text!r} name no address", kind=Kind.NO_ADDRESS)
     return found

@@ -15,8 +15,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.client.consumer_members import Member, RangeMember
 from ottla.client.coordinator_requests import until_answered
-from ottla.client.errors import ClusterError
-from ottla.client.failures import check, failure
+from ottla.client.errors import ClusterError, check, failure
 from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.client.leaders import TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets

@@ -19,8 +19,7 @@ from ottla.client.cluster import (
     ClusterClient,
     NoConnection,
 )
-from ottla.client.errors import ClusterError, Kind
-from ottla.client.failures import check, code_of, failure
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure
 from ottla.client.leaders import Leaders
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

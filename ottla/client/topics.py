@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import ClusterError, Kind
-from ottla.client.failures import check, code_of, failure
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode

@@ -6,11 +6,12 @@ SCHEMA_REGISTRY_A_B is the property a.b, `__` is `_`, `___` is `-`: the names ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.container.settings import ContainerError, Environment, read_value
 from ottla.container.variables import without_service_links
-from ottla.server.address import Address, NoAddress, parse_address, parse_addresses
+from ottla.server.address import Address, NoAddress, parse_address
 
 PREFIX = "SCHEMA_REGISTRY_"
 LISTENERS = "http://0.0.0.0:8081"
@@ -101,10 +102,10 @@ def registry_start(environment: Environment) -> RegistryStart:
     notes = [f"the variables with which Kubernetes describes the Service {name} are not read" for name in services]
     if unknown := reading.unread():
         notes.append(f"not known here, and not read: {', '.join(unknown)}")
-    try:
-        servers = parse_addresses(arguments[1]) if arguments[0] == "-b" else []
-    except NoAddress:
-        servers = []  # the registry itself refuses them
+    servers = []
+    for server in arguments[1].split(",") if arguments[0] == "-b" else ():
+        with suppress(NoAddress):  # the registry itself refuses it
+            servers.append(parse_address(server))
     return RegistryStart(arguments, properties, notes, servers, float(wait) if wait.isdecimal() else WAIT_S)
 
 

@@ -1,8 +1,8 @@
 """HOST:PORT as people, property files and Kafka's clients write it: the one parser of addresses.
 
 Kafka's clients take `PROTOCOL://host:port` as well (org.apache.kafka.common.utils.Utils.getHost), because advertised listeners are
-written so; the protocol of a connection comes from its own property. An IPv6 address stands in brackets: of `::1` without them
-nobody can tell whether its last group is the port.
+written so; the protocol of a connection comes from its own property. An IPv6 address stands in brackets: without them the last
+group of `::1` may be the port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Address(NamedTuple):
 
 
 class NoAddress(ValueError):
-    """A text is no address. Its message is a sentence that names the text; `part` is what is wrong, in Kafka's words."""
+    """A text is no address. Its message is a sentence that names the text; `part` is what is wrong, as Kafka's messages name it."""
 
     def __init__(self, message: str, part: str = HOST_NAME) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def parse_address(text: str, default_port: int | None = None, *, any_host: bool 
     if not host and not any_host:
         raise NoAddress(f"{text!r} is not HOST:PORT: it names no host")
     if found["port"] is None and default_port is None:
-        raise NoAddress(f"{text!r} is not HOST:PORT: it has no port", HOST_PORT)
+        raise NoAddress(f"{text!r} is not HOST:PORT: it has no port")
     port = int(found["port"]) if found["port"] else default_port or 0
     if not port_min <= port <= PORT_MAX:
         raise NoAddress(f"the port of {text!r} is not from {port_min} to {PORT_MAX}", PORT_BOUNDS)

@@ -17,8 +17,7 @@ from ottla.cli.progress import Progress
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
-from ottla.client.errors import Failure, did_you_mean
-from ottla.client.failures import failure
+from ottla.client.errors import Failure, did_you_mean, failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 

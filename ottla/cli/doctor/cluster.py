@@ -14,8 +14,7 @@ from ottla.client.admin_listeners import Sample, scrape
 from ottla.client.brokers import FULL_BYTES, describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import Failure
-from ottla.client.failures import failure
+from ottla.client.errors import Failure, failure
 from ottla.client.features import FeatureLevels, describe_features
 from ottla.client.health import NO_LEADER, describe_cluster
 from ottla.client.quorum import describe_quorum

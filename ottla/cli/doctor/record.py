@@ -9,8 +9,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.errors import Failure
-from ottla.client.failures import check
+from ottla.client.errors import Failure, check
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

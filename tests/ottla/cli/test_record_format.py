@@ -39,7 +39,7 @@ def test_a_record_without_key_value_and_with_an_impossible_time_can_be_printed()
 def test_an_unknown_letter_is_wrong_usage_and_the_known_ones_are_named(form: str) -> None:
     with pytest.raises(CommandFailed) as caught:
         compile_format(form)
-    assert caught.value.exit_code == USAGE and caught.value.hint
+    assert caught.value.exit_code == USAGE and caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.declared import read_declared
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE
+from ottla.cli.hints import as_command_failed, hint_of
 from ottla.client.acls import new_entry
+from ottla.client.errors import ClusterError, Failure
 from ottla.console.pages.access import entry_of
 from ottla.testing.users import _entry
 
@@ -17,10 +19,10 @@ from ottla.testing.users import _entry
 def test_a_star_in_a_name_is_refused_because_it_would_stand_for_itself(
     resource: str, prefixed: bool, deny: bool
 ) -> None:
-    with pytest.raises(CommandFailed, match="stands for no other letters") as refused:
+    with pytest.raises(ClusterError, match="stands for no other letters") as refused:
         new_entry("bob", "read", resource, prefixed=prefixed, deny=deny)
-    assert refused.value.exit_code == USAGE
-    assert refused.value.hint is not None
+    assert as_command_failed(refused.value).exit_code == USAGE
+    assert refused.value.remedy is not None
 
 
 def test_the_refusal_says_how_a_beginning_and_how_all_names_are_given() -> None:
@@ -28,21 +30,21 @@ def test_the_refusal_says_how_a_beginning_and_how_all_names_are_given() -> None:
         "topic:payments*": "names that begin so: topic:payments with --prefixed, or with prefixed: true in a file",
         "topic:**": "all names: topic:* alone",
     }.items():
-        with pytest.raises(CommandFailed) as refused:
+        with pytest.raises(ClusterError) as refused:
             new_entry("bob", "read", resource)
-        assert refused.value.hint == hint
+        assert hint_of(refused.value) == hint
 
 
 def test_all_names_are_a_star_alone() -> None:
     assert new_entry("bob", "read", "topic:*").resource_name == "*"
-    with pytest.raises(CommandFailed):
+    with pytest.raises(ClusterError):
         new_entry("bob", "read", "topic:*", prefixed=True)  # names that begin with a star
 
 
 def test_a_file_a_form_and_the_test_kit_refuse_it_as_the_command_does() -> None:
-    with pytest.raises(CommandFailed, match=r"cluster\.yml: acls\[1\]: the name 'payments\*' has a"):
+    with pytest.raises(Failure, match=r"cluster\.yml: acls\[1\]: the name 'payments\*' has a"):
         read_declared("acls: [bob read topic:x, bob read topic:payments*]", "cluster.yml")
-    with pytest.raises(CommandFailed, match="stands for no other letters"):
+    with pytest.raises(Failure, match="stands for no other letters"):
         entry_of({"who": "bob", "operation": "read", "what": "topic:payments*", "deny": "on"})
-    with pytest.raises(CommandFailed, match="stands for no other letters"):
+    with pytest.raises(Failure, match="stands for no other letters"):
         _entry("bob", "read topic:payments*")

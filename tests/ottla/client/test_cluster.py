@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE
+from ottla.cli.hints import as_command_failed
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, parse_bootstrap
+from ottla.client.errors import ClusterError
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from ottla.server.address import Address
 
@@ -20,7 +22,7 @@ from ottla.server.address import Address
         ("localhost:9093", [("localhost", 9093)]),
         ("kafka", [("kafka", 9092)]),
         ("a:1, b:2,", [("a", 1), ("b", 2)]),
-        ("PLAINTEXT://a:1", [("a", 1)]),
+        ("PLAINTEXT://a:1,SSL://b:2", [("a", 1), ("b", 2)]),
         ("[::1]:9094,[fe80::1]", [("::1", 9094), ("fe80::1", 9092)]),
     ],
 )
@@ -28,11 +30,11 @@ def test_good_ones(text: str, expected: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ",", ":9092", "host:port", "host:0", "host:70000", "SSL://a:1", "http://a:1"])
+@pytest.mark.parametrize("text", ["", ",", ":9092", "host:port", "host:0", "host:70000", "::1", "http://a:1/"])
 def test_bad_ones_are_wrong_usage(text: str) -> None:
-    with pytest.raises(CommandFailed) as caught:
+    with pytest.raises(ClusterError) as caught:
         parse_bootstrap(text)
-    assert caught.value.exit_code == USAGE
+    assert as_command_failed(caught.value).exit_code == USAGE
 
 
 class Cluster(ClusterClient):

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.consumer import LEADERS_AGE_MS_MAX, Consumer, _Fetch
+from ottla.client.errors import ClusterError
 from ottla.client.fetched import At, Recreated
 from ottla.client.topics import EARLIEST
 from ottla.protocol.errors import ErrorCode
@@ -129,7 +129,7 @@ async def test_an_offset_that_was_deleted_is_reset_or_ends_the_read() -> None:
     brokers = Brokers()
     brokers.log, brokers.start = [b"0", b"1", b"2"], 2
     assert await read(following(brokers, EARLIEST), brokers, 1) == [b"2"]
-    with pytest.raises(CommandFailed, match="OFFSET_OUT_OF_RANGE"):
+    with pytest.raises(ClusterError, match="OFFSET_OUT_OF_RANGE"):
         await read(following(brokers), brokers, 1)
 
 
@@ -175,7 +175,7 @@ async def test_a_read_to_an_end_is_not_continued_in_another_topic_of_the_name() 
     consumer = Consumer(cast(ClusterClient, brokers), {PLACE: 0}, {PLACE: 9})
     assert await read(consumer, brokers, 2) == [b"1", b"2"]
     brokers.topic_id, brokers.log = b"u" * 16, [b"%d" % i for i in range(9)]
-    with pytest.raises(CommandFailed, match="deleted and created again while it was read"):
+    with pytest.raises(ClusterError, match="deleted and created again while it was read"):
         await read(consumer, brokers, 1)
 
 
@@ -191,5 +191,5 @@ async def test_rows_beside_a_partition_that_cannot_be_read_come_before_its_failu
     consumer._ids = dict.fromkeys(consumer.positions, at.topic_id)
     consumer._in_flight[1] = _Fetch(dict.fromkeys(consumer.positions, at), cast(Any, answer))
     assert [row[:3] for row in consumer._received(1)] == [("t", 0, 0)]
-    with pytest.raises(CommandFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(ClusterError, match="TOPIC_AUTHORIZATION_FAILED"):
         await consumer.poll()

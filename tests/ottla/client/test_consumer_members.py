@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import open_cluster
 from ottla.client.consumer_members import HeartbeatMember
+from ottla.client.errors import ClusterError
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.groups import NO_GENERATION
 from ottla.protocol.errors import ErrorCode
@@ -114,7 +114,7 @@ def test_a_member_that_is_refused_says_why() -> None:
     )
 
     async def steps(member: HeartbeatMember) -> None:
-        with pytest.raises(CommandFailed, match="ServerAssignor x is not supported"):
+        with pytest.raises(ClusterError, match="ServerAssignor x is not supported"):
             await member.join(["t"])
 
     play(Coordinator(refused), steps, "x")

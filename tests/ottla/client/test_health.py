@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
+from ottla.client.errors import ClusterError
 from ottla.client.features import UPGRADE, update_features
 from ottla.client.health import _broker_problems, describe_cluster
 from ottla.protocol.errors import ErrorCode
@@ -75,5 +75,5 @@ async def test_an_older_broker_is_asked_without_fenced_brokers() -> None:
 
 
 async def test_what_an_older_broker_says_of_one_feature_is_a_failure() -> None:
-    with pytest.raises(CommandFailed, match="19 is the highest"):
+    with pytest.raises(ClusterError, match="19 is the highest"):
         await update_features(cast(ClusterClient, OfKafka37()), {"metadata.version": 30}, UPGRADE)

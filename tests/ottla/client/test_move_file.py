@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.move_file import moves_between, read_moves, write_moves
 
 
@@ -52,6 +52,6 @@ def test_a_plan_that_was_written_is_read_again(tmp_path: Path) -> None:
 def test_what_is_no_plan_is_refused_with_its_place(tmp_path: Path, text: bytes, says: str) -> None:
     file = tmp_path / "plan.json"
     file.write_bytes(text)
-    with pytest.raises(CommandFailed) as failed:
+    with pytest.raises(ClusterError) as failed:
         read_moves(str(file))
-    assert says in failed.value.cause and failed.value.exit_code == USAGE
+    assert says in failed.value.cause and failed.value.kind is Kind.WRONG

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClusterError
 from ottla.client.topics import create_own_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -29,6 +29,6 @@ def test_a_topic_that_a_first_attempt_has_made_whose_response_was_lost_is_the_co
 
 
 def test_a_topic_that_may_not_be_made_is_refused() -> None:
-    with pytest.raises(CommandFailed) as refused:
+    with pytest.raises(ClusterError) as refused:
         created(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert refused.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

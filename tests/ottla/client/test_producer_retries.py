@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.errors import ClusterError
 from ottla.client.producer import Producer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
@@ -132,7 +132,7 @@ async def test_after_a_rejection_the_records_that_are_not_acknowledged_are_known
     brokers = Brokers(ErrorCode.NONE, ErrorCode.INVALID_RECORD)
     producer = await started(brokers)
     await send(producer, b"1", b"2")
-    with pytest.raises(CommandFailed, match="INVALID_RECORD"):
+    with pytest.raises(ClusterError, match="INVALID_RECORD"):
         await send(producer, b"3", b"4")
     assert (producer.acknowledged, producer.unacknowledged) == (2, [3, 4])
 
@@ -164,7 +164,7 @@ async def test_what_is_for_a_topic_of_an_id_goes_to_no_other_of_its_name(pinned:
     await producer.start()
     brokers.topic_id = b"u" * 16
     if pinned:
-        with pytest.raises(CommandFailed, match=r"topic t as it was.*UNKNOWN_TOPIC_ID"):
+        with pytest.raises(ClusterError, match=r"topic t as it was.*UNKNOWN_TOPIC_ID"):
             await send(producer, b"v")
         assert (len(brokers.received), producer.unacknowledged) == (1, [1])
     else:

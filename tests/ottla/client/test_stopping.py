@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client.cluster import ClusterClient
+from ottla.client.errors import ClusterError
 from ottla.client.stopping import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
@@ -77,6 +77,6 @@ def test_a_topic_that_is_too_new_for_the_broker_that_is_asked_lets_no_node_stop(
         return DescribeConfigsResponse(results=[result])
 
     cluster = cast(ClusterClient, SimpleNamespace(metadata=metadata, request=request))
-    with pytest.raises(CommandFailed) as refused:
+    with pytest.raises(ClusterError) as refused:
         asyncio.run(effects_of_stop(cluster, 3))
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
+from ottla.client.errors import ClusterError
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.node.default_node import is_of_another
 
@@ -25,7 +25,7 @@ def test_the_bounds_are_numbers() -> None:
 
 
 def test_a_time_of_5_000_digits_is_refused() -> None:
-    with pytest.raises(CommandFailed, match="no offset and no time"):
+    with pytest.raises(ClusterError, match="no offset and no time"):
         time_ms("--from", "@" + "9" * 5_000)
 
 

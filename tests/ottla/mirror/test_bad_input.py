@@ -114,6 +114,7 @@ def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror)
         "target_topic": f"west.{topic}",
         "position": 10,
         "end": 11,
+        "recreated": False,
         "lag": 1,
     }
     mirror.start("--metrics", "127.0.0.1:0")

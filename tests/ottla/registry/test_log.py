@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client import topics
 from ottla.client.consumer import Consumed
-from ottla.client.errors import Failure
+from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record
 from ottla.registry import log
@@ -32,7 +32,7 @@ class LateBroker:
     async def partitions(self, topic: str) -> list[int]:
         self.asked += 1
         if self.asked <= self.misses:
-            raise Failure(f"topic {topic}: no such topic", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ClusterError(f"topic {topic}: no such topic", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return [0]
 
 
@@ -54,7 +54,7 @@ async def test_a_registry_waits_until_both_of_its_brokers_know_the_new_topic() -
 
 async def test_a_topic_that_stays_unknown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "CREATE_MS_MAX", -1)
-    with pytest.raises(Failure, match="no such topic"):
+    with pytest.raises(ClusterError, match="no such topic"):
         await SchemaLog(cast("Any", LateBroker(9)), cast("Any", LateBroker(9)), "_schemas", "fence")._create()
 
 
@@ -74,7 +74,7 @@ class LossyReader:
             await asyncio.Event().wait()
         value = self.reads.pop(0)
         if value is None:
-            raise Failure("offset 6 of partition _schemas-0", code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise ClusterError("offset 6 of partition _schemas-0", code=ErrorCode.OFFSET_OUT_OF_RANGE)
         self.place = self.place._replace(offset=self.place.offset + 1)
         key = b'{"keytype": "MODE", "subject": "%s"}' % value
         return [Consumed("_schemas", 0, [Record(0, 0, key, b'{"mode": "READONLY"}', ())])]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
+from ottla.client.errors import ClusterError
 
 #: None: Java does not take the text.
 DATES = [
@@ -92,7 +92,7 @@ def test_a_date_is_read_as_java_reads_it(text: str, expected: int | None) -> Non
     if expected is not None:
         assert datetime_ms(text) == expected
     else:
-        with pytest.raises(CommandFailed, match=r"java\.text\.ParseException"):
+        with pytest.raises(ClusterError, match=r"java\.text\.ParseException"):
             datetime_ms(text)
 
 
@@ -101,11 +101,11 @@ def test_a_duration_is_read_as_java_reads_it(text: str, expected: int | None) ->
     if expected is not None:
         assert duration_ms(text) == expected
     else:
-        with pytest.raises(CommandFailed, match=r"Text cannot be parsed to a Duration|long overflow"):
+        with pytest.raises(ClusterError, match=r"Text cannot be parsed to a Duration|long overflow"):
             duration_ms(text)
 
 
 def test_a_number_of_many_digits_is_refused_before_it_is_converted() -> None:
     for text in ("PT" + "9" * 100_000 + "S", "1970-01-01T00:00:02." + "9" * 100_000):
-        with pytest.raises(CommandFailed):
+        with pytest.raises(ClusterError):
             (duration_ms if text.startswith("P") else datetime_ms)(text)
