@@ -30,7 +30,7 @@ from ottla.protocol.messages.alter_client_quotas import (
 )
 from ottla.protocol.messages.shared_structs import EntityData
 from ottla.testing import Cluster
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 
 NOISY, QUIET = "noisy", "quiet"
 BYTES_PER_SECOND = 1_000_000
@@ -106,7 +106,7 @@ def set_quota(cluster: Cluster, key: str, value: float) -> None:
     host, _, port = cluster.address(1).rpartition(":")
     entity = [EntityData(entity_type="client-id", entity_name=NOISY)]
     entry = EntryDataRequest(entity=entity, ops=[OpData(key=key, value=value, remove=False)])
-    with Connection(host, int(port), None) as connection:
+    with ClusterConnection(host, int(port), None) as connection:
         answer = connection.request(AlterClientQuotasRequest(entries=[entry]), ApiKey.ALTER_CLIENT_QUOTAS, 1)
     assert not answer.entries[0].error_code, answer
 

@@ -34,7 +34,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.shared_structs import PartitionIndex, TopicNamePartitions
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 
 NODES = 3
 LOAD = "steady"
@@ -90,7 +90,7 @@ class Target:
         lost: Exception | None = None
         for host, port in self.addresses.values() if node_id is None else [self.addresses[node_id]]:
             try:
-                with Connection(host, port, None) as connection:
+                with ClusterConnection(host, port, None) as connection:
                     return connection.request(message, api, version)
             except OSError as error:
                 lost = error

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """The address of the cluster and the timeout of the command."""
 
     bootstrap: Annotated[
@@ -51,12 +51,12 @@ Output = Annotated[
 DryRun = Annotated[bool, Parameter(negative="", help="Only show what would be changed.")]
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask at a terminal.")]
 
-CONNECTION = Connection()
+CONNECTION = ConnectionOptions()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Listing:
+class ListingOptions:
     """The form of what a command lists, and whether it lists again and again."""
 
     output: Output = "table"
@@ -66,7 +66,7 @@ class Listing:
     every: Annotated[float, Parameter(name="--every", help="Seconds between two looks of --watch.")] = 2.0
 
 
-LISTING = Listing()
+LISTING = ListingOptions()
 
 
 @Parameter(name="*")
@@ -116,14 +116,14 @@ def run(app: App, arguments: Sequence[str]) -> int:
             result = _run_coroutine(result)
         return result if isinstance(result, int) else OK
 
-    listing = next((value for value in bound.arguments.values() if isinstance(value, Listing)), LISTING)
+    listing = next((value for value in bound.arguments.values() if isinstance(value, ListingOptions)), LISTING)
     if listing.watch and asyncio.iscoroutinefunction(command):
         _watch(once, listing.every)
     code = once()
     return USAGE if verb_is_missing else code
 
 
-def repeat(look: Callable[[], Coroutine[object, Never, None]], listing: Listing) -> None:
+def repeat(look: Callable[[], Coroutine[object, Never, None]], listing: ListingOptions) -> None:
     """Run `look` once, or again and again with --watch: for a command that keeps something from one look to the next."""
     if listing.watch:
         _watch(lambda: _run_coroutine(look()) or OK, listing.every)
@@ -138,7 +138,7 @@ def _watch(look: Callable[[], int], every_s: float) -> Never:
 
 @asynccontextmanager
 async def connect(
-    connection: Connection,
+    connection: ConnectionOptions,
     *,
     limited: bool = True,
     client_id: str = CLIENT_ID,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from ottla.cli.declared import DEFAULT, Declared, DeclaredTopic, DeclaredUser, Entity, Settings
+from ottla.cli.declared import DEFAULT, DeclaredCluster, DeclaredTopic, DeclaredUser, Entity, Settings
 from ottla.cli.errors import CommandFailed
 from ottla.client.acls import create_acl
 from ottla.client.cluster import ClusterClient
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 
 def plan(
-    declared: Declared,
+    declared: DeclaredCluster,
     present: Present,
     password: Callable[[str, DeclaredUser], str],
     acl_text: Callable[[AccessControlEntry], str],

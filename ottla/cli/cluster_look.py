@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 
 from ottla.cli.application import Admin
-from ottla.cli.top_view import WANTED, GroupLook, Look, NodeLook, TopicLook
-from ottla.client.admin_listeners import Sample, scrape
+from ottla.cli.top_view import WANTED, GroupLook, NodeLook, TopicLook, TopLook
+from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.errors import Failure
@@ -31,14 +31,14 @@ SHARE = "share"
 Ends = dict[TopicPartition, int]
 
 
-async def look_at(cluster: ClusterClient, admin: Admin) -> Look:
+async def look_at(cluster: ClusterClient, admin: Admin) -> TopLook:
     """Read everything once; brokers that do not answer have no lag, groups or metrics of theirs.
 
     Raises:
         CommandFailed: no broker answers.
     """
     topics = [topic for topic in (await cluster.metadata(None)).topics if not topic.error_code]
-    look = Look(cluster.world.clock.mono_ms())
+    look = TopLook(cluster.world.clock.mono_ms())
     listeners = admin.addresses(cluster.brokers)
     look.nodes = {node: NodeLook() for node in cluster.brokers}
     for topic in topics:
@@ -71,7 +71,7 @@ async def look_at(cluster: ClusterClient, admin: Admin) -> Look:
     return look
 
 
-async def _scraped(address: str | None) -> list[Sample] | None:
+async def _scraped(address: str | None) -> list[AdminSample] | None:
     if address is None:
         return None
     try:
@@ -107,7 +107,7 @@ async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic])
     return found
 
 
-async def _directories(cluster: ClusterClient, look: Look) -> dict[TopicPartition, int]:
+async def _directories(cluster: ClusterClient, look: TopLook) -> dict[TopicPartition, int]:
     """Take the lag of each broker's replicas; returns the bytes of each partition, of one replica."""
     sizes: dict[TopicPartition, int] = {}
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.cli import contexts
-from ottla.cli.application import Connection, connect
+from ottla.cli.application import ConnectionOptions, connect
 from ottla.client.acls import kind_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
@@ -77,7 +77,7 @@ WITH_VALUE = {("config", "set"), ("quota", "set"), ("feature", "upgrade"), ("fea
 CONNECTION_OPTIONS = {"-b": "bootstrap", "--bootstrap": "bootstrap", "--config": "config", "--context": "context"}
 
 
-class Asked(NamedTuple):
+class AskedCompletion(NamedTuple):
     """A word that is to be completed: where it stands, and what stands before it."""
 
     command: str
@@ -99,16 +99,16 @@ class Asked(NamedTuple):
         kinds = PLACES.get((self.command, self.verb), ("",))
         return kinds[min(len(self.places), len(kinds) - 1)]
 
-    def connection(self) -> Connection:
+    def connection(self) -> ConnectionOptions:
         """Return where the cluster is, from the words and then from the environment."""
         options = {name: os.environ.get(f"OTTLA_{name.upper()}") for name in CONNECTION_OPTIONS.values()}
         options |= {
             CONNECTION_OPTIONS[word]: value for word, value in pairwise(self.words) if word in CONNECTION_OPTIONS
         }
-        return Connection(**options, timeout=TIMEOUT_S)
+        return ConnectionOptions(**options, timeout=TIMEOUT_S)
 
 
-def names_for(asked: Asked) -> list[str]:
+def names_for(asked: AskedCompletion) -> list[str]:
     """Return the names that can stand at the place of a word; none if the cluster does not answer."""
     kind, prefix = asked.kind, ""
     try:
@@ -131,16 +131,16 @@ def names_for(asked: Asked) -> list[str]:
     return [f"{prefix}{name}{ending}" for name in names]
 
 
-async def _listed(kind: str, asked: Asked) -> Iterable[str]:
+async def _listed(kind: str, asked: AskedCompletion) -> Iterable[str]:
     async with connect(asked.connection()) as cluster:
         return await LISTED[kind](cluster, asked)
 
 
-async def _topics(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+async def _topics(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]:
     return await cluster.topic_names()
 
 
-async def _partitions(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+async def _partitions(cluster: ClusterClient, asked: AskedCompletion) -> Iterable[str]:
     topic, colon, _ = asked.beginning.rpartition(":")
     if not colon:
         return await cluster.topic_names()
@@ -148,40 +148,40 @@ async def _partitions(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
     return [f"{topic}:{part.partition_index}" for each in found for part in each.partitions]
 
 
-async def _groups(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+async def _groups(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]:
     return [group.group_id for group in await list_groups(cluster)]
 
 
-async def _users(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+async def _users(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]:
     return list(await describe_scram_users(cluster))
 
 
-async def _brokers(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+async def _brokers(cluster: ClusterClient, asked: AskedCompletion) -> Iterable[str]:
     given, comma, _ = asked.beginning.rpartition(",")
     ids = [str(broker.node_id) for broker in (await cluster.metadata([])).brokers]
     return [f"{given}{comma}{node}" for node in ids if node not in given.split(",")]
 
 
-async def _transactions(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+async def _transactions(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]:
     return [row.transactional_id for row in await list_transactions(cluster)]
 
 
-async def _features(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+async def _features(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]:
     return (await describe_features(cluster)).levels
 
 
-async def _named(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+async def _named(cluster: ClusterClient, asked: AskedCompletion) -> Iterable[str]:
     listed = {"topic": _topics, "group": _groups, "broker": _brokers}.get(asked.places[0])
     return [] if listed is None else await listed(cluster, asked)
 
 
-async def _settings(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+async def _settings(cluster: ClusterClient, asked: AskedCompletion) -> Iterable[str]:
     kind, name = asked.places[:2]
     resource = "" if (kind, name) == ("broker", "all") else name
     return [entry.name for entry in await describe_configs(cluster, kind, resource, None)]
 
 
-LISTED: Mapping[str, Callable[[ClusterClient, Asked], Awaitable[Iterable[str]]]] = {
+LISTED: Mapping[str, Callable[[ClusterClient, AskedCompletion], Awaitable[Iterable[str]]]] = {
     TOPIC: _topics,
     PARTITION: _partitions,
     GROUP: _groups,

@@ -16,7 +16,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.client.errors import did_you_mean
 
 
-class Context(NamedTuple):
+class ClientContext(NamedTuple):
     """The bootstrap servers, and the path of a file of client properties."""
 
     bootstrap: str | None = None
@@ -27,7 +27,7 @@ class Contexts(NamedTuple):
     """All contexts of the user, and the name of the one that commands take."""
 
     current: str | None
-    named: dict[str, Context]
+    named: dict[str, ClientContext]
 
 
 def path() -> str:
@@ -44,7 +44,7 @@ def load() -> Contexts:
     try:
         with open(path(), encoding="utf-8") as file:
             data = json.load(file)
-        named = {name: Context(row.get("bootstrap"), row.get("config")) for name, row in data["contexts"].items()}
+        named = {name: ClientContext(row.get("bootstrap"), row.get("config")) for name, row in data["contexts"].items()}
         return Contexts(data.get("current"), named)
     except FileNotFoundError:
         return Contexts(None, {})
@@ -72,7 +72,7 @@ def save(contexts: Contexts) -> None:
         raise CommandFailed(f"{target} cannot be written: {fault.strerror}") from None
 
 
-def current(name: str | None) -> Context:
+def current(name: str | None) -> ClientContext:
     """Return the context of this name; for None the current one, which is empty if there is none.
 
     Raises:
@@ -80,7 +80,7 @@ def current(name: str | None) -> Context:
     """
     contexts = load()
     if name is None and contexts.current is None:
-        return Context()
+        return ClientContext()
     wanted = name or contexts.current or ""
     if wanted not in contexts.named:
         hint = did_you_mean(wanted, contexts.named) or "`ottla context list` shows those that there are"

@@ -68,7 +68,7 @@ class DeclaredUser:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredCluster:
     """All of a file."""
 
     topics: dict[str, DeclaredTopic] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Declared:
     config: dict[tuple[str, str], Settings] = field(default_factory=dict)
 
 
-def read_declared(text: str, path: str) -> Declared:
+def read_declared(text: str, path: str) -> DeclaredCluster:
     """Read a file.
 
     Raises:
@@ -94,7 +94,7 @@ def read_declared(text: str, path: str) -> Declared:
     except yaml.YAMLError as fault:
         raise CommandFailed(f"{path} is no YAML: {' '.join(str(fault).split())}", None, USAGE) from None
     sections = _mapping(path, {} if data is None else data, SECTIONS)
-    return Declared(
+    return DeclaredCluster(
         topics=_named(f"{path}: topics", sections.get("topics"), _topic),
         users=_named(f"{path}: users", sections.get("users"), _user),
         acls=[_acl(f"{path}: acls[{n}]", row) for n, row in enumerate(_list(f"{path}: acls", sections.get("acls")))],

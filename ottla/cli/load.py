@@ -11,11 +11,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ottla.cli.percentiles import Durations
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
 from ottla.client.leaders import TopicPartition
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.record import NewRecord
 
@@ -46,7 +46,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadResult:
     """The records of a run: their number, the bytes of each value, and how many are due in a second (0: as many as go)."""
 
     records: int
@@ -56,10 +56,10 @@ class Load:
     linger_ms: float = 5.0
 
 
-async def produce(cluster: ClusterClient, topic: str, load: Load, progress: Progress) -> Measured:
+async def produce(cluster: ClusterClient, topic: str, load: LoadResult, progress: ProgressLine) -> Measured:
     """Write the records with acks=all; the durations are from each record to its acknowledgement."""
     clock, rng = cluster.world.clock, cluster.world.rng
-    producer = Producer(cluster, topic, compression=load.compression)
+    producer = ClusterProducer(cluster, topic, compression=load.compression)
     async with cluster.limit():
         await producer.start()
     value, found = rng.randbytes(load.size), Measured("produce")
@@ -97,7 +97,10 @@ async def produce(cluster: ClusterClient, topic: str, load: Load, progress: Prog
 
 
 async def consume(
-    cluster: ClusterClient, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int], progress: Progress
+    cluster: ClusterClient,
+    positions: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    progress: ProgressLine,
 ) -> Measured:
     """Read from `positions` to `ends`; the durations are those of responses with records, from one to the next."""
     clock, found = cluster.world.clock, Measured("consume")
@@ -119,8 +122,8 @@ async def latency(
     reader: ClusterClient,
     topic: str,
     ends: dict[TopicPartition, int],
-    load: Load,
-    progress: Progress,
+    load: LoadResult,
+    progress: ProgressLine,
 ) -> list[Measured]:
     """Write one record after another, each read by a consumer that waits for it: until its acknowledgement, and end to end.
 
@@ -128,7 +131,7 @@ async def latency(
     Produce behind a Fetch that waits would wait with it.
     """
     clock, rng = cluster.world.clock, cluster.world.rng
-    producer, consumer = Producer(cluster, topic), Consumer(reader, ends)
+    producer, consumer = ClusterProducer(cluster, topic), Consumer(reader, ends)
     async with cluster.limit():
         await producer.start()
     value, acknowledged, received = rng.randbytes(load.size), Measured("acknowledged"), Measured("end to end")

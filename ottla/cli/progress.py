@@ -47,7 +47,7 @@ class Pace:
         return left / self.per_s if self.per_s else None
 
 
-class Progress:
+class ProgressLine:
     """The progress of one step towards `total`, which may grow; None: it has no end. `unit` is "bytes", or what is counted."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Progress:
         self._shown_ms = now_ms
         self._is_dirty = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(

@@ -58,7 +58,7 @@ class Sort:
 
 
 @dataclass(slots=True)
-class Screen:
+class TopScreen:
     """What is shown: a view is one table, or all of them."""
 
     view: str = ALL

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.cli.output import Row
-from ottla.client.admin_listeners import Sample
+from ottla.client.admin_listeners import AdminSample
 
 NODE_COLUMNS = (
     "node", "leaders", "replicas", "replica_lag", "in_per_s", "out_per_s", "requests_per_s",
@@ -45,7 +45,7 @@ class NodeLook:
     leaders: int = 0
     replicas: int = 0
     replica_lag: int = 0
-    metrics: list[Sample] | None = None
+    metrics: list[AdminSample] | None = None
 
     def total(self, name: str) -> float | None:
         """Return the sum of a counter over its labels, but topics: the sample without a label is their sum."""
@@ -78,7 +78,7 @@ class GroupLook:
 
 
 @dataclass(slots=True)
-class Look:
+class TopLook:
     """The cluster at one time, which is that of a monotonic clock."""
 
     at_ms: int
@@ -86,7 +86,7 @@ class Look:
     topics: dict[str, TopicLook] = field(default_factory=dict)
     groups: dict[str, GroupLook] = field(default_factory=dict)
 
-    def rows(self, before: Look) -> dict[str, list[Row]]:
+    def rows(self, before: TopLook) -> dict[str, list[Row]]:
         """Return the rows of nodes, topics and groups, the busiest topics and the most lag first."""
         seconds = max(1, self.at_ms - before.at_ms) / 1000
         return {
@@ -103,7 +103,7 @@ class Look:
             ),
         }
 
-    def _topic_row(self, name: str, before: Look, seconds: float) -> Row:
+    def _topic_row(self, name: str, before: TopLook, seconds: float) -> Row:
         look = self.topics[name]
         was = before.topics.get(name)
         return {
@@ -116,7 +116,7 @@ class Look:
             "bytes": look.bytes,
         }
 
-    def _topic_rate(self, metric: str, topic: str, before: Look, seconds: float) -> float | None:
+    def _topic_rate(self, metric: str, topic: str, before: TopLook, seconds: float) -> float | None:
         known = [node for node, look in self.nodes.items() if look.metrics is not None]
         if not known:
             return None

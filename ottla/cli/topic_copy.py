@@ -22,7 +22,7 @@ from ottla.client.configs import describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import check, failure
 from ottla.client.leaders import NO_LEADER, Leaders
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
@@ -69,8 +69,8 @@ class TopicCopy:
         #: The next offset of each partition of the target.
         self.next: dict[int, int] = {}
         self.copied = 0
-        self._producer = Producer(target, target_topic, compression=CODEC_IDS[compression])
-        self._filler = Producer(target, target_topic, compression=CODEC_IDS["gzip"])
+        self._producer = ClusterProducer(target, target_topic, compression=CODEC_IDS[compression])
+        self._filler = ClusterProducer(target, target_topic, compression=CODEC_IDS["gzip"])
         self._leaders = Leaders(target, [target_topic])
         self._marker_producer: tuple[int, int] | None = None
         self._checked_ms = 0

@@ -25,7 +25,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Metric = tuple[str, tuple[tuple[str, str], ...]]
 
 
-class Sample(NamedTuple):
+class AdminSample(NamedTuple):
     """A sample of a scrape: a metric's name, its labels and its value."""
 
     name: str
@@ -83,7 +83,7 @@ def metrics_of(text: str, names: Collection[str]) -> dict[Metric, float]:
     return found
 
 
-def samples_of(text: str) -> list[Sample]:
+def samples_of(text: str) -> list[AdminSample]:
     """Return all samples of a text of Prometheus; one of a large node takes seconds, and `metrics_of` does not.
 
     Raises:
@@ -95,14 +95,14 @@ def samples_of(text: str) -> list[Sample]:
         families = list(text_string_to_metric_families(text))
     except ValueError as fault:
         raise ClusterError(f"these are no metrics: {fault}", None, Kind.WRONG) from None
-    return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+    return [AdminSample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
-async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[Sample]:
+async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[AdminSample]:
     """Return the samples of some metrics of an admin listener.
 
     Raises:
         ClusterError: it does not answer.
     """
     text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
-    return [Sample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]
+    return [AdminSample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

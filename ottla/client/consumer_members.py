@@ -41,7 +41,7 @@ HEARTBEAT_MS = 3_000
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
 
-class Beat(NamedTuple):
+class MemberBeat(NamedTuple):
     """The answer to a heartbeat: an error code that does not pass, and a new assignment if there is one."""
 
     code: int
@@ -49,7 +49,7 @@ class Beat(NamedTuple):
     message: str | None = None
 
 
-class Member(Protocol):
+class GroupMembership(Protocol):
     """What a consumer of a group needs of its membership. All requests raise TimeoutError when time is up."""
 
     @property
@@ -69,7 +69,7 @@ class Member(Protocol):
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
         """Become a member. Returns the partitions that it is to read first; None: it has to ask again."""
 
-    async def heartbeat(self) -> Beat:
+    async def heartbeat(self) -> MemberBeat:
         """Send a heartbeat. `is_out` has not been asked about its code yet."""
 
     def is_out(self, code: int) -> bool:
@@ -129,8 +129,8 @@ class RangeMember:
             for member, assignment in assign_ranges(subscribed, counts).items()
         ]
 
-    async def heartbeat(self) -> Beat:
-        return Beat(await self._member.heartbeat(ATTEMPT_MS_MAX))
+    async def heartbeat(self) -> MemberBeat:
+        return MemberBeat(await self._member.heartbeat(ATTEMPT_MS_MAX))
 
     def is_out(self, code: int) -> bool:
         return self._member.is_out(code)
@@ -176,26 +176,26 @@ class HeartbeatMember:
         check(f"group {self._group}", beat.code, beat.message)
         return beat.assigned or []
 
-    async def heartbeat(self) -> Beat:
+    async def heartbeat(self) -> MemberBeat:
         owned, self._owned = self._owned, None
         request = ConsumerGroupHeartbeatRequest(self._group, self.id, self.generation, topic_partitions=owned)
         return await self._beat(request)
 
-    async def _beat(self, request: ConsumerGroupHeartbeatRequest) -> Beat:
+    async def _beat(self, request: ConsumerGroupHeartbeatRequest) -> MemberBeat:
         response: ConsumerGroupHeartbeatResponse
         response, code = await ask_coordinator(self._cluster, self._group, request, ATTEMPT_MS_MAX)
         if code:
-            return Beat(code, None, response.error_message)
+            return MemberBeat(code, None, response.error_message)
         self.generation, self.interval_ms = response.member_epoch, response.heartbeat_interval_ms
         if response.assignment is None:
-            return Beat(code)
+            return MemberBeat(code)
         rows = response.assignment.topic_partitions
         if any(row.topic_id not in self._names for row in rows):
             found = (await self._cluster.metadata(self._topics)).topics
             self._names = {topic.topic_id: topic.name or "" for topic in found}
         # A topic that has just been deleted is in no metadata: it is not read, and not owned.
         self._owned = [row for row in rows if row.topic_id in self._names]
-        return Beat(code, [(self._names[row.topic_id], index) for row in self._owned for index in row.partitions])
+        return MemberBeat(code, [(self._names[row.topic_id], index) for row in self._owned for index in row.partitions])
 
     def is_out(self, code: int) -> bool:
         if code in FORGOTTEN:
@@ -210,7 +210,7 @@ class HeartbeatMember:
 
 def member_of(
     protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
-) -> Member:
+) -> GroupMembership:
     """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
 
     `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.

@@ -22,14 +22,14 @@ class FeatureLevels(NamedTuple):
     finalized: int
 
 
-class Features(NamedTuple):
+class ClusterFeatures(NamedTuple):
     """The features by name, and the epoch of the finalized levels (-1: there are none)."""
 
     epoch: int
     levels: dict[str, FeatureLevels]
 
 
-async def describe_features(cluster: ClusterClient, broker: int | None = None) -> Features:
+async def describe_features(cluster: ClusterClient, broker: int | None = None) -> ClusterFeatures:
     """Return the features that a broker, or any, supports, and their finalized levels in the cluster."""
     cluster.doing = "reading the features"
     response: ApiVersionsResponse = await cluster.request(ApiVersionsRequest(*SOFTWARE), broker)
@@ -39,7 +39,7 @@ async def describe_features(cluster: ClusterClient, broker: int | None = None) -
         row.name: FeatureLevels(row.min_version, row.max_version, finalized.get(row.name, 0))
         for row in response.supported_features
     }
-    return Features(response.finalized_features_epoch, dict(sorted(levels.items())))
+    return ClusterFeatures(response.finalized_features_epoch, dict(sorted(levels.items())))
 
 
 async def update_features(

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
-from ottla.client.consumer_members import Member, RangeMember
+from ottla.client.consumer_members import GroupMembership, RangeMember
 from ottla.client.coordinator_requests import until_answered
 from ottla.client.errors import ClusterError, check, failure
 from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
@@ -35,7 +35,7 @@ class GroupConsumer:
         *,
         isolation_level: int = READ_UNCOMMITTED,
         reset: int | None = EARLIEST,
-        member: Member | None = None,
+        member: GroupMembership | None = None,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
     ) -> None:
         """Make a member that has not joined, by the classic protocol unless `member` is another one.

@@ -46,7 +46,7 @@ class GroupMember:
     target: list[TopicPartition] = field(default_factory=list)
 
 
-class Position(NamedTuple):
+class GroupPosition(NamedTuple):
     """A committed offset, and the leader epoch that was committed with it: -1 if none was."""
 
     offset: int
@@ -173,7 +173,7 @@ async def committed_offsets(cluster: ClusterClient, group: str, *, stable: bool 
 
 async def committed_positions(
     cluster: ClusterClient, group: str, stable: bool = False
-) -> dict[TopicPartition, Position]:
+) -> dict[TopicPartition, GroupPosition]:
     """Return all committed offsets of the group, with their leader epochs."""
     wanted = [OffsetFetchRequestGroup(group_id=group, topics=None)]
     request = OffsetFetchRequest(groups=wanted, require_stable=stable)
@@ -182,7 +182,7 @@ async def committed_positions(
     check(f"group {group}", found.error_code)
     rows = [(topic.name, part) for topic in found.topics for part in topic.partitions]
     return {
-        (name, part.partition_index): Position(part.committed_offset, part.committed_leader_epoch)
+        (name, part.partition_index): GroupPosition(part.committed_offset, part.committed_leader_epoch)
         for name, part in rows
         if part.committed_offset >= 0
     }

@@ -18,12 +18,12 @@ TopicPartition = tuple[str, int]
 NO_LEADER = -1
 
 
-class Leader(NamedTuple):
+class LeaderOf(NamedTuple):
     node: int
     epoch: int
 
 
-UNKNOWN = Leader(NO_LEADER, -1)
+UNKNOWN = LeaderOf(NO_LEADER, -1)
 
 
 class Leaders:
@@ -34,7 +34,7 @@ class Leaders:
         self.topics = list(dict.fromkeys(topics))
         self._cluster = cluster
         self._all_exist = all_exist
-        self._found: dict[TopicPartition, Leader] = {}
+        self._found: dict[TopicPartition, LeaderOf] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         #: Ids of topics that were deleted and created again. A broker that lags may still name one.
@@ -59,7 +59,7 @@ class Leaders:
         """Return the partitions of a topic, which may be without a leader."""
         return sorted(index for name, index in self._found if name == topic)
 
-    def of(self, place: TopicPartition) -> Leader:
+    def of(self, place: TopicPartition) -> LeaderOf:
         """Return the leader, UNKNOWN if there is none at the moment."""
         return self._found.get(place, UNKNOWN)
 
@@ -106,13 +106,13 @@ class Leaders:
     def forget(self, node: int) -> None:
         """The node did not answer: none of its partitions has a leader until the metadata names one of a newer epoch, or it again."""
         self._found.update(
-            (place, Leader(NO_LEADER, found.epoch)) for place, found in self._found.items() if found.node == node
+            (place, LeaderOf(NO_LEADER, found.epoch)) for place, found in self._found.items() if found.node == node
         )
 
     def forget_topic(self, name: str) -> None:
         """A leader does not know the topic's id: none of its partitions has a leader until a broker names the id again, or another one."""
         self._found.update(
-            (place, Leader(NO_LEADER, row.epoch)) for place, row in self._found.items() if place[0] == name
+            (place, LeaderOf(NO_LEADER, row.epoch)) for place, row in self._found.items() if place[0] == name
         )
 
     def _take(self, topic: MetadataResponseTopic) -> None:
@@ -128,4 +128,4 @@ class Leaders:
         for part in topic.partitions:
             place = (name, part.partition_index)
             if part.leader_epoch >= self.of(place).epoch:
-                self._found[place] = Leader(part.leader_id, part.leader_epoch)
+                self._found[place] = LeaderOf(part.leader_id, part.leader_epoch)

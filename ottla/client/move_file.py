@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
 
 
-class Move(NamedTuple):
+class PlannedMove(NamedTuple):
     """The move of one partition: its replicas before and after, and the bytes that new replicas have to fetch."""
 
     topic: str
@@ -54,10 +54,10 @@ def moves_between(
     before: Mapping[TopicPartition, list[int]],
     after: Mapping[TopicPartition, list[int]],
     sizes: Mapping[TopicPartition, int],
-) -> list[Move]:
+) -> list[PlannedMove]:
     """Return the moves from one to the other; partitions that stay as they are have none."""
     return [
-        Move(*place, before[place], nodes, sizes.get(place, 0) * len(set(nodes) - set(before[place])))
+        PlannedMove(*place, before[place], nodes, sizes.get(place, 0) * len(set(nodes) - set(before[place])))
         for place, nodes in sorted(after.items())
         if nodes != before[place]
     ]

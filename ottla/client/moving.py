@@ -14,7 +14,7 @@ from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.errors import ClusterError, code_of
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
-from ottla.client.move_file import Move
+from ottla.client.move_file import PlannedMove
 from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.client.throttles import clear_brokers, clear_topics, throttle_moves
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
@@ -74,7 +74,7 @@ def partition_sizes(sizes: ReplicaSizes) -> dict[TopicPartition, int]:
     return found
 
 
-async def start_moves(cluster: ClusterClient, moves: list[Move], throttle: int | None) -> None:
+async def start_moves(cluster: ClusterClient, moves: list[PlannedMove], throttle: int | None) -> None:
     """Ask for all moves, after setting the throttle.
 
     Raises:
@@ -144,7 +144,7 @@ async def left_to_move(
     }
 
 
-async def finish_moves(cluster: ClusterClient, moves: list[Move], throttled: bool) -> None:
+async def finish_moves(cluster: ClusterClient, moves: list[PlannedMove], throttled: bool) -> None:
     """Let the new preferred leaders lead, and take the throttle off."""
     led_by_another = [move.place for move in moves if move.changes_leader]
     async with cluster.limit():

@@ -8,7 +8,7 @@ from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClusterError, Kind, code_of
 from ottla.client.leaders import TopicPartition
-from ottla.client.move_file import Move, moves_between
+from ottla.client.move_file import PlannedMove, moves_between
 from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all, take_throttle_off
 from ottla.client.reassignments import alter_reassignments, list_reassignments
 from ottla.client.throttles import throttled_topics
@@ -27,7 +27,7 @@ def read_brokers(option: str, text: str) -> list[int]:
 
 async def plan_moves(
     cluster: ClusterClient, places: Iterable[TopicPartition] | None, brokers: Iterable[int] | None
-) -> list[Move]:
+) -> list[PlannedMove]:
     """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
 
     Raises:
@@ -44,7 +44,7 @@ async def plan_moves(
     return moves_between(before, balance.replicas, sizes)
 
 
-async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[int]]) -> list[Move]:
+async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[int]]) -> list[PlannedMove]:
     """Return the moves of a plan, from the replicas as they are now.
 
     Raises:

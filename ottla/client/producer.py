@@ -44,7 +44,7 @@ _SEQUENCES = 1 << 31
 
 
 @dataclass(slots=True)
-class Batch:
+class SentBatch:
     """Records of one partition, with the number of each in the order of `send`, from 1."""
 
     records: list[NewRecord] = field(default_factory=list)
@@ -52,16 +52,16 @@ class Batch:
     size: int = 0
     sequence: int = -1
 
-    def halves(self) -> tuple[Batch, Batch]:
+    def halves(self) -> tuple[SentBatch, SentBatch]:
         """Return two batches with the same records and sequence numbers."""
         middle = len(self.records) // 2
         return (
-            Batch(self.records[:middle], self.numbers[:middle], 0, self.sequence),
-            Batch(self.records[middle:], self.numbers[middle:], 0, (self.sequence + middle) % _SEQUENCES),
+            SentBatch(self.records[:middle], self.numbers[:middle], 0, self.sequence),
+            SentBatch(self.records[middle:], self.numbers[middle:], 0, (self.sequence + middle) % _SEQUENCES),
         )
 
 
-class Producer:
+class ClusterProducer:
     """A producer for commands. `send()` collects records, and `flush()` waits for their acknowledgements."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Producer:
         compression: int = NO_COMPRESSION,
         batch_bytes: int = BATCH_BYTES_MAX,
         notify: Callable[[str], object] | None = None,
-        on_acknowledged: Callable[[int, int, Batch], None] | None = None,
+        on_acknowledged: Callable[[int, int, SentBatch], None] | None = None,
         transactional_id: str | None = None,
         topic_id: bytes | None = None,
     ) -> None:
@@ -99,9 +99,9 @@ class Producer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._sequences: dict[int, int] = {}
-        self._collected: dict[int, Batch] = {}
+        self._collected: dict[int, SentBatch] = {}
         # What `flush` sends, in its order; a batch leaves it once it is acknowledged.
-        self._unacknowledged: dict[int, deque[Batch]] = {}
+        self._unacknowledged: dict[int, deque[SentBatch]] = {}
         self._sticky = 0
         self._notify = notify
         # The brokers whose disks `notify` was called about.
@@ -150,7 +150,7 @@ class Producer:
         filled = self._collected.get(partition)
         if filled is not None and filled.size + size > self.batch_bytes:
             await self.flush()
-        batch = self._collected.setdefault(partition, Batch())
+        batch = self._collected.setdefault(partition, SentBatch())
         self.sent += 1
         batch.records.append(record)
         batch.numbers.append(self.sent)

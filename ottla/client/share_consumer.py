@@ -52,7 +52,7 @@ class Acknowledge(IntEnum):
     REJECT = 3
 
 
-class Acquired(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """A record that is locked for this member, and how often it has been delivered."""
 
     topic: str
@@ -103,7 +103,7 @@ class ShareConsumer:
             if fault is None:
                 raise
 
-    async def poll(self) -> list[Acquired]:
+    async def poll(self) -> list[AcquiredRecords]:
         """Return the records that the next responses bring: none if no leader has records within half a second.
 
         Raises:
@@ -127,7 +127,7 @@ class ShareConsumer:
         return [row for rows in found for row in rows]
 
     async def acknowledge(
-        self, acquired: Iterable[Acquired], kind: Acknowledge = Acknowledge.ACCEPT
+        self, acquired: Iterable[AcquiredRecords], kind: Acknowledge = Acknowledge.ACCEPT
     ) -> dict[TopicPartition, tuple[list[int], int]]:
         """Acknowledge records. Returns their offsets by partition, and the error code for them."""
         offsets: dict[TopicPartition, list[int]] = {}
@@ -168,7 +168,7 @@ class ShareConsumer:
 
     # -- Sessions ------------------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int, places: set[TopicPartition]) -> list[Acquired]:
+    async def _fetch(self, node: int, places: set[TopicPartition]) -> list[AcquiredRecords]:
         session = self._sessions.setdefault(node, _Session())
         known = set() if session.epoch == FIRST_EPOCH else session.places
         request = ShareFetchRequest(
@@ -193,7 +193,7 @@ class ShareConsumer:
         check(f"reading from broker {node}", response.error_code, response.error_message)
         session.places = places
         session.answered()
-        found: list[Acquired] = []
+        found: list[AcquiredRecords] = []
         for topic in response.responses:
             name = self._leaders.name_of(topic.topic_id)
             if name is None:
@@ -265,12 +265,12 @@ def _runs(offsets: Iterable[int], kind: Acknowledge) -> list[AcknowledgementBatc
     return [AcknowledgementBatch(run[0], run[-1], [int(kind)]) for run in runs]
 
 
-def _acquired(topic: str, part: PartitionData) -> list[Acquired]:
+def _acquired(topic: str, part: PartitionData) -> list[AcquiredRecords]:
     read = part.records or b""
     assert not isinstance(read, list), "what was decoded is in one buffer"
     rows = part.acquired_records
     return [
-        Acquired(topic, part.partition_index, record, row.delivery_count, batch.append_time is not None)
+        AcquiredRecords(topic, part.partition_index, record, row.delivery_count, batch.append_time is not None)
         for batch in iter_batches(read)
         if not batch.is_control
         for record in batch.records()
@@ -279,7 +279,7 @@ def _acquired(topic: str, part: PartitionData) -> list[Acquired]:
     ]
 
 
-def _gaps(part: PartitionData, records: Iterable[Acquired]) -> list[int]:
+def _gaps(part: PartitionData, records: Iterable[AcquiredRecords]) -> list[int]:
     """Return the acquired offsets that have no record: the leader keeps them locked until they are acknowledged, too."""
     there = {row.record.offset for row in records}
     return [

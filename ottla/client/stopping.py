@@ -25,14 +25,14 @@ MIN_ISR = "min.insync.replicas"
 VOTER_SILENT_MS_MAX = 10_000
 
 
-class Stop(NamedTuple):
+class StopEffects(NamedTuple):
     """What a stop would take away: for now, so that waiting helps, and in any case, because nothing is there to spare."""
 
     now: list[Problem]
     always: list[Problem]
 
 
-async def effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
+async def effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     """Ask the cluster what a stop of the node would take away."""
     cluster.doing = "reading which replicas are in sync"
     topics = (await cluster.metadata(None)).topics
@@ -45,11 +45,11 @@ async def effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
             check(f"topic {topic.name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     of_topics = of_partitions(concerned, {name: int(text) for name, text in min_isr.items()}, node_id)
     of_voters = of_quorum(await describe_quorum(cluster), node_id)
-    return Stop(of_voters.now + of_topics.now, of_voters.always + of_topics.always)
+    return StopEffects(of_voters.now + of_topics.now, of_voters.always + of_topics.always)
 
 
-def of_partitions(topics: Iterable[MetadataResponseTopic], min_isr: Mapping[str, int], node_id: int) -> Stop:
-    stop = Stop([], [])
+def of_partitions(topics: Iterable[MetadataResponseTopic], min_isr: Mapping[str, int], node_id: int) -> StopEffects:
+    stop = StopEffects([], [])
     for topic in sorted(topics, key=lambda each: each.name or ""):
         for part in sorted(topic.partitions, key=lambda each: each.partition_index):
             if node_id not in part.replica_nodes:
@@ -64,14 +64,14 @@ def of_partitions(topics: Iterable[MetadataResponseTopic], min_isr: Mapping[str,
     return stop
 
 
-def of_quorum(quorum: PartitionDataResponse, node_id: int) -> Stop:
+def of_quorum(quorum: PartitionDataResponse, node_id: int) -> StopEffects:
     voters = {row.replica_id: row.last_fetch_timestamp for row in quorum.current_voters}
     if node_id not in voters:
-        return Stop([], [])
+        return StopEffects([], [])
     newest_ms = max(voters.values())
     left = sum(newest_ms - at_ms <= VOTER_SILENT_MS_MAX for voter, at_ms in voters.items() if voter != node_id)
     majority = len(voters) // 2 + 1
     if left >= majority:
-        return Stop([], [])
+        return StopEffects([], [])
     found = [Problem("quorum", f"{left} of {len(voters)} voters would be left, and {majority} are a majority")]
-    return Stop(found, []) if len(voters) > majority else Stop([], found)
+    return StopEffects(found, []) if len(voters) > majority else StopEffects([], found)

@@ -14,7 +14,7 @@ from types import TracebackType
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import open_cluster
 from ottla.client.errors import Failure
-from ottla.console.options import Options
+from ottla.console.options import ConsoleOptions
 
 CLIENT_ID = "ottla-console"
 #: A broker that does not answer a panel's question within this time is tried again after the others.
@@ -28,17 +28,17 @@ class Busy(Failure):
     """The limit of scans that run at once is reached."""
 
 
-class Access:
+class ConsoleAccess:
     """The clients by their use. It is to be entered in the event loop that serves the pages."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
         self._stack = AsyncExitStack()
         self._scans = 0
         self.panels: ClusterClient
         self.sampler: ClusterClient
 
-    async def __aenter__(self) -> Access:
+    async def __aenter__(self) -> ConsoleAccess:
         try:
             self.panels = await self._stack.enter_async_context(self._open(PANEL_TIMEOUT_MS))
             self.sampler = await self._stack.enter_async_context(self._open(PANEL_TIMEOUT_MS))

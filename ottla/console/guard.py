@@ -15,8 +15,8 @@ import secrets
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
-from ottla.console.options import Options
-from ottla.web.rules import App, Receive, Rules, Scope, Send, headers_of
+from ottla.console.options import ConsoleOptions
+from ottla.web.rules import App, HttpRules, Receive, Scope, Send, headers_of
 
 #: Scripts, styles and pictures are files of the console; no page may frame it, and forms go nowhere else.
 POLICY = (
@@ -44,10 +44,10 @@ FORMS = frozenset({"application/x-www-form-urlencoded"})
 class Guard:
     """Serves `app` to those who may look."""
 
-    def __init__(self, app: App, options: Options) -> None:
+    def __init__(self, app: App, options: ConsoleOptions) -> None:
         self._app = app
         self._options = options
-        self._rules = Rules(options.host_names(), FORMS, is_tls=bool(options.tls_cert), url=options.url)
+        self._rules = HttpRules(options.host_names(), FORMS, is_tls=bool(options.tls_cert), url=options.url)
         self._key = secrets.token_bytes(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

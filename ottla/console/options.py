@@ -15,7 +15,7 @@ LOGIN_FILE_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Login:
+class ConsoleLogin:
     """Passwords by user, and tokens. A token is the password of any user, or stands in `Authorization: Bearer`."""
 
     users: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Login:
 
 
 @dataclass(frozen=True)
-class Options:
+class ConsoleOptions:
     """What `ottla console` was started with."""
 
     bootstrap: str
@@ -45,7 +45,7 @@ class Options:
     host: str = HOST
     port: int = PORT
     allow_changes: bool = False
-    login: Login = Login()
+    login: ConsoleLogin = ConsoleLogin()
     allowed_hosts: tuple[str, ...] = ()
     #: How browsers reach it through a proxy.
     url: str | None = None
@@ -109,7 +109,7 @@ def is_wildcard(host: str) -> bool:
     return host in ("", "0.0.0.0", "::", "[::]")
 
 
-def read_login(login_file: str | None, token_file: str | None) -> Login:
+def read_login(login_file: str | None, token_file: str | None) -> ConsoleLogin:
     """Return the logins of a file of lines USER:PASSWORD, and the token that is the first line of another file.
 
     Raises:
@@ -128,7 +128,7 @@ def read_login(login_file: str | None, token_file: str | None) -> Login:
         raise Failure(f"{login_file} has no user", "a line is USER:PASSWORD", Kind.WRONG)
     if token_file is not None and token is None:
         raise Failure(f"{token_file} has no token", "its first line is the token", Kind.WRONG)
-    return Login(users, token)
+    return ConsoleLogin(users, token)
 
 
 def _lines(path: str | None) -> list[str]:

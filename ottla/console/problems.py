@@ -9,7 +9,7 @@ from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import NoConnection
 from ottla.client.errors import Failure
 from ottla.console.sampler import Sampler
-from ottla.console.snapshot import Snapshot
+from ottla.console.snapshot import ConsoleSnapshot
 from ottla.protocol.errors import ErrorCode
 
 #: Names in one finding; the rest is a number.
@@ -40,7 +40,7 @@ def findings(sampler: Sampler) -> list[Finding]:
     return sorted(found, key=lambda each: each.level != ERROR)
 
 
-def _brokers(snapshot: Snapshot) -> Iterator[Finding]:
+def _brokers(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
     if fenced := [str(node) for node, broker in snapshot.brokers.items() if broker.fenced]:
         yield Finding(
             ERROR,
@@ -61,7 +61,7 @@ def _brokers(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def _partitions(snapshot: Snapshot) -> Iterator[Finding]:
+def _partitions(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
     offline, under, bare = [], [], []
     for name, index, part in snapshot.partitions():
         if part.is_offline:
@@ -90,7 +90,7 @@ def _partitions(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _quorum(snapshot: Snapshot) -> Iterator[Finding]:
+def _quorum(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
     if snapshot.quorum is None:
         return
     if snapshot.quorum.leader < 0:

@@ -90,7 +90,7 @@ class Query:
         return matches
 
 
-class Screen(NamedTuple):
+class RecordScreen(NamedTuple):
     """Records in the order of the page, and where the next page begins: `older` before it, `newer` after it. `cut`: not all were read."""
 
     found: list[Found]
@@ -99,7 +99,7 @@ class Screen(NamedTuple):
     cut: bool = False
 
 
-class Progress(NamedTuple):
+class ReadProgress(NamedTuple):
     """How far a scan is: offsets passed of all, records that match, and whether it has ended."""
 
     passed: int
@@ -131,7 +131,7 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
     return first, ends
 
 
-async def screen(cluster: ClusterClient, query: Query) -> Screen:
+async def screen(cluster: ClusterClient, query: Query) -> RecordScreen:
     """Return one page of records without a filter: the newest ones, or those from a place on."""
     begin, ends = await bounds(cluster, query)
     # Many partitions: each gives its share, so that a page of a large topic is as quick as one of a small one.
@@ -151,11 +151,11 @@ async def screen(cluster: ClusterClient, query: Query) -> Screen:
         for each in rest:
             edge[each.partition] = max(edge[each.partition], each.record.offset + 1)
         older = edge if any(edge[index] > begin[index] for index in edge) else None
-        return Screen(shown, older, None, cut)
+        return RecordScreen(shown, older, None, cut)
     edge = dict(stops)
     for each in rest:
         edge[each.partition] = min(edge[each.partition], each.record.offset)
-    return Screen(shown, None, edge if any(edge[index] < ends[index] for index in edge) else None, cut)
+    return RecordScreen(shown, None, edge if any(edge[index] < ends[index] for index in edge) else None, cut)
 
 
 async def _read(
@@ -176,7 +176,7 @@ async def _read(
     return found, False
 
 
-async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | Progress]:
+async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | ReadProgress]:
     """Go through the topic, from the newest record back or from a place on, and give out matches and the progress.
 
     It ends at the end, or when LIMIT_MAX records match. Of `goes_back` the matches of a window come newest first.
@@ -196,7 +196,7 @@ async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
                 matched += len(hits)
                 if matched >= LIMIT_MAX:
                     return
-            yield Progress(_passed(begin, starts, stops, query.goes_back, ends), total, matched + len(kept))
+            yield ReadProgress(_passed(begin, starts, stops, query.goes_back, ends), total, matched + len(kept))
             await asyncio.sleep(0)
         if kept:
             kept.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
@@ -204,7 +204,7 @@ async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
             matched += len(kept)
             if matched >= LIMIT_MAX:
                 return
-    yield Progress(total, total, matched)
+    yield ReadProgress(total, total, matched)
 
 
 def windows(

@@ -29,7 +29,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Shown(NamedTuple):
+class ShownRecord(NamedTuple):
     """Bytes as a page shows them: one line, and a text that may be cut."""
 
     form: str
@@ -39,16 +39,16 @@ class Shown(NamedTuple):
     cut: bool = False
 
 
-class View(NamedTuple):
+class RecordView(NamedTuple):
     """A record with what is shown of it."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Shown
-    value: Shown
-    headers: list[tuple[str, Shown]]
+    key: ShownRecord
+    value: ShownRecord
+    headers: list[tuple[str, ShownRecord]]
     more_headers: int
 
 
@@ -57,8 +57,8 @@ class View(NamedTuple):
 Decoded = dict[bytes, tuple[str, str | None]]
 
 
-def view_of(topic: str, partition: int, record: Record, form: str, decoded: Decoded) -> View:
-    return View(
+def view_of(topic: str, partition: int, record: Record, form: str, decoded: Decoded) -> RecordView:
+    return RecordView(
         topic,
         partition,
         record.offset,
@@ -73,10 +73,10 @@ def view_of(topic: str, partition: int, record: Record, form: str, decoded: Deco
     )
 
 
-def show(data: bytes | None, form: str, decoded: Decoded) -> Shown:
+def show(data: bytes | None, form: str, decoded: Decoded) -> ShownRecord:
     """Return bytes in a form; `auto` is JSON if it is an object or a list, else text if it is UTF-8, else hex."""
     if data is None:
-        return Shown("null", "null", "null", 0)
+        return ShownRecord("null", "null", "null", 0)
     if form == "auto" and data in decoded:
         kind, decoded_text = decoded[data]
         if decoded_text is not None:
@@ -85,17 +85,17 @@ def show(data: bytes | None, form: str, decoded: Decoded) -> Shown:
     plain = _utf8(data)
     if form == "hex" or plain is None:
         dump = hex_dump(data[:HEX_BYTES_MAX])
-        return Shown("hex", data[:64].hex(" "), dump, len(data), len(data) > HEX_BYTES_MAX)
+        return ShownRecord("hex", data[:64].hex(" "), dump, len(data), len(data) > HEX_BYTES_MAX)
     pretty = pretty_json(plain) if form in ("auto", "json") and len(data) <= JSON_BYTES_MAX else None
     if pretty is not None:
         return _text("json", pretty, len(data), line=plain)
     return _text("text" if data else "empty", plain, len(data))
 
 
-def _text(form: str, text: str, size: int, line: str | None = None) -> Shown:
+def _text(form: str, text: str, size: int, line: str | None = None) -> ShownRecord:
     first = visible(" ".join((text if line is None else line)[: 2 * LINE_CHARACTERS_MAX].split()))
     cut = text[:SHOWN_BYTES_MAX]
-    return Shown(form, first[:LINE_CHARACTERS_MAX], visible(cut), size, len(cut) < len(text))
+    return ShownRecord(form, first[:LINE_CHARACTERS_MAX], visible(cut), size, len(cut) < len(text))
 
 
 def _utf8(data: bytes) -> str | None:

@@ -22,7 +22,7 @@ from ottla.client.leaders import TopicPartition
 from ottla.client.quorum import describe_quorum
 from ottla.client.topics import LATEST
 from ottla.console.admin_numbers import Numbers, scrape
-from ottla.console.snapshot import Snapshot, changes, setting_changes, snapshot_of
+from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of
 from ottla.console.window import Window
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Sampler:
         self._admin = dict(admin or {})
         self._admin_port = admin_port
         self.window = Window()
-        self.snapshot: Snapshot | None = None
+        self.snapshot: ConsoleSnapshot | None = None
         #: Why the last sample failed, None if it did not.
         self.problem: str | None = None
         self.sampled_s: float | None = None
@@ -141,7 +141,7 @@ class Sampler:
 
     # -- What a sample has -----------------------------------------------------------------------------------------------
 
-    def _values(self, snapshot: Snapshot) -> dict[str, float]:
+    def _values(self, snapshot: ConsoleSnapshot) -> dict[str, float]:
         """Returns the numbers of this sample by series."""
         records = dict.fromkeys((f"topic/{name}/records" for name in snapshot.topics), 0.0)
         for (name, _), end in self.ends.items():
@@ -156,7 +156,7 @@ class Sampler:
             values["cluster/records"] = sum(rates.values())
         return values | self._of_brokers | {f"group/{name}/lag": lag for name, lag in self.lags.items()} | rates
 
-    async def _sample_sizes(self, snapshot: Snapshot) -> None:
+    async def _sample_sizes(self, snapshot: ConsoleSnapshot) -> None:
         async def ask(node: int) -> None:
             try:
                 rows = await describe_log_dirs(self._cluster, node)
@@ -173,7 +173,7 @@ class Sampler:
 
         await _each(ask, (node for node, broker in snapshot.brokers.items() if not broker.fenced))
 
-    async def _sample_groups(self, snapshot: Snapshot) -> None:
+    async def _sample_groups(self, snapshot: ConsoleSnapshot) -> None:
         lags: dict[str, int] = {}
         topic_lags: dict[str, dict[str, int]] = {}
         alive = [node for node, broker in snapshot.brokers.items() if not broker.fenced]
@@ -187,7 +187,7 @@ class Sampler:
                 lags[name] = sum(by_topic.values())
         self.lags, self.topic_lags = lags, topic_lags
 
-    async def _sample_numbers(self, snapshot: Snapshot) -> None:
+    async def _sample_numbers(self, snapshot: ConsoleSnapshot) -> None:
         listeners = {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
         found = dict(zip(listeners, await asyncio.gather(*map(scrape, listeners.values())), strict=True))
         self.numbers = {node: row for node, row in found.items() if isinstance(row, Numbers)}
@@ -207,12 +207,12 @@ class Sampler:
     def asks_admin_listeners(self) -> bool:
         return bool(self._admin) or self._admin_port is not None
 
-    def _admin_of(self, snapshot: Snapshot, node: int) -> str | None:
+    def _admin_of(self, snapshot: ConsoleSnapshot, node: int) -> str | None:
         if node in self._admin or self._admin_port is None:
             return self._admin.get(node)
         return f"{snapshot.brokers[node].host}:{self._admin_port}"
 
-    async def _sample_settings(self, snapshot: Snapshot) -> None:
+    async def _sample_settings(self, snapshot: ConsoleSnapshot) -> None:
         """Compare the settings of some topics, and of all brokers, with those that were read before."""
         if not self._rotation:
             self._rotation = sorted(snapshot.topics)

@@ -16,9 +16,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ottla.client.errors import Failure, Kind
-from ottla.console.access import Access
+from ottla.console.access import ConsoleAccess
 from ottla.console.guard import Guard
-from ottla.console.options import Options
+from ottla.console.options import ConsoleOptions
 from ottla.console.pages import access, credentials, groups, overview, reassignments, records, topics, transactions
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
@@ -50,9 +50,9 @@ async def failed(request: Request, fault: Exception) -> Response:
 
 
 @asynccontextmanager
-async def application(options: Options) -> AsyncIterator[App]:
+async def application(options: ConsoleOptions) -> AsyncIterator[App]:
     """The console's pages, with a sampler that runs while they are served."""
-    async with Access(options) as clients:
+    async with ConsoleAccess(options) as clients:
         sampler = Sampler(clients.sampler, options.interval_s, options.admin, options.admin_port)
         site = Site(options, clients, sampler)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
@@ -84,7 +84,7 @@ async def application(options: Options) -> AsyncIterator[App]:
                 await sampling
 
 
-def listen(options: Options) -> list[socket.socket]:
+def listen(options: ConsoleOptions) -> list[socket.socket]:
     """Bind the console's addresses.
 
     Raises:
@@ -100,7 +100,7 @@ def listen(options: Options) -> list[socket.socket]:
     return found
 
 
-async def serve(options: Options, ready: Callable[[str], None]) -> None:
+async def serve(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(sock) for sock in listen(options)]

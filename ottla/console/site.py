@@ -15,14 +15,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.console import texts
-from ottla.console.access import Access
+from ottla.console.access import ConsoleAccess
 from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
-from ottla.console.options import Options
+from ottla.console.options import ConsoleOptions
 from ottla.console.panels import LIMIT_S, Panels
 from ottla.console.problems import remedy_of
 from ottla.console.sampler import MoveRates, Sampler
-from ottla.console.snapshot import Snapshot
+from ottla.console.snapshot import ConsoleSnapshot
 
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
@@ -40,7 +40,7 @@ STALE_INTERVALS = 4
 class Site:
     """One console: its cluster, its sampler, its panels and its templates."""
 
-    def __init__(self, options: Options, access: Access, sampler: Sampler) -> None:
+    def __init__(self, options: ConsoleOptions, access: ConsoleAccess, sampler: Sampler) -> None:
         self.options = options
         self.access = access
         self.sampler = sampler
@@ -83,7 +83,7 @@ class Site:
         """Return the page of what did not work."""
         return self.render(request, "problem.html", status, cause=fault.cause, hint=remedy_of(fault))
 
-    async def snapshot_with(self, topic: str) -> Snapshot | None:
+    async def snapshot_with(self, topic: str) -> ConsoleSnapshot | None:
         """Return the newest sample. If it lacks a topic, which may have just been made, that is one that begins now."""
         if self.sampler.snapshot is not None and topic not in self.sampler.snapshot.topics:
             await self.sampler.newer(LIMIT_S)

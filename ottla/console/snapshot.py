@@ -16,7 +16,7 @@ from ottla.protocol.messages.metadata import MetadataResponse
 SINGLE_EVENTS_MAX = 8
 
 
-class Partition(NamedTuple):
+class PartitionRow(NamedTuple):
     """A partition as the metadata has it."""
 
     leader: int
@@ -47,7 +47,7 @@ class Broker(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-class Voter(NamedTuple):
+class VoterRow(NamedTuple):
     """A replica of the metadata log. Its lag is in records, `silent_ms` the time since its last Fetch: each -1 if not known."""
 
     id: int
@@ -56,28 +56,28 @@ class Voter(NamedTuple):
     silent_ms: int
 
 
-class Quorum(NamedTuple):
+class QuorumRow(NamedTuple):
     """The metadata quorum. `leader` -1: there is none."""
 
     leader: int
     epoch: int
     high_watermark: int
-    replicas: tuple[Voter, ...]
+    replicas: tuple[VoterRow, ...]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ConsoleSnapshot:
     """Brokers, topics and the quorum at one time, in milliseconds since the epoch."""
 
     at_ms: int
     cluster_id: str
     brokers: Mapping[int, Broker]
-    topics: Mapping[str, tuple[Partition, ...]]
+    topics: Mapping[str, tuple[PartitionRow, ...]]
     internal: frozenset[str] = frozenset()
-    quorum: Quorum | None = None
+    quorum: QuorumRow | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def partitions(self) -> Iterator[tuple[str, int, Partition]]:
+    def partitions(self) -> Iterator[tuple[str, int, PartitionRow]]:
         for name, partitions in self.topics.items():
             for index, part in enumerate(partitions):
                 yield name, index, part
@@ -93,13 +93,13 @@ class Snapshot:
 
 def snapshot_of(
     at_ms: int, metadata: MetadataResponse, described: DescribeClusterResponse, quorum: PartitionDataResponse | None
-) -> Snapshot:
+) -> ConsoleSnapshot:
     """Join what three requests have answered."""
     topics = {}
     for topic in metadata.topics:
         rows = sorted(topic.partitions, key=lambda row: row.partition_index)
         topics[str(topic.name)] = tuple(
-            Partition(row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(sorted(row.isr_nodes)))
+            PartitionRow(row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(sorted(row.isr_nodes)))
             for row in rows
         )
     brokers = {
@@ -107,15 +107,17 @@ def snapshot_of(
     }
     internal = frozenset(str(topic.name) for topic in metadata.topics if topic.is_internal)
     cluster_id = described.cluster_id or metadata.cluster_id or ""
-    return Snapshot(at_ms, cluster_id, brokers, topics, internal, None if quorum is None else quorum_of(at_ms, quorum))
+    return ConsoleSnapshot(
+        at_ms, cluster_id, brokers, topics, internal, None if quorum is None else quorum_of(at_ms, quorum)
+    )
 
 
-def quorum_of(at_ms: int, found: PartitionDataResponse) -> Quorum:
+def quorum_of(at_ms: int, found: PartitionDataResponse) -> QuorumRow:
     rows = [(True, row) for row in found.current_voters] + [(False, row) for row in found.observers]
     ends = {row.replica_id: row.log_end_offset for _, row in rows}
     end = ends.get(found.leader_id, found.high_watermark)
     replicas = tuple(
-        Voter(
+        VoterRow(
             row.replica_id,
             is_voter,
             -1 if row.log_end_offset < 0 else max(0, end - row.log_end_offset),
@@ -123,10 +125,10 @@ def quorum_of(at_ms: int, found: PartitionDataResponse) -> Quorum:
         )
         for is_voter, row in sorted(rows, key=lambda each: (not each[0], each[1].replica_id))
     )
-    return Quorum(found.leader_id, found.leader_epoch, found.high_watermark, replicas)
+    return QuorumRow(found.leader_id, found.leader_epoch, found.high_watermark, replicas)
 
 
-def changes(before: Snapshot, after: Snapshot) -> list[Event]:
+def changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> list[Event]:
     """Return what changed: the controller, brokers, topics, leaders and ISRs."""
     events = [*_quorum_changes(before, after), *_broker_changes(before, after), *_topic_changes(before, after)]
     leaders: list[tuple[str, str]] = []
@@ -163,7 +165,7 @@ def setting_changes(
             yield Event(at_ms, "setting", place, text)
 
 
-def _quorum_changes(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _quorum_changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> Iterator[Event]:
     if before.quorum is None or after.quorum is None:
         return
     if before.quorum.leader != after.quorum.leader or before.quorum.epoch != after.quorum.epoch:
@@ -171,7 +173,7 @@ def _quorum_changes(before: Snapshot, after: Snapshot) -> Iterator[Event]:
         yield Event(after.at_ms, "controller", "quorum", text)
 
 
-def _broker_changes(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _broker_changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> Iterator[Event]:
     for node in sorted(before.brokers.keys() | after.brokers.keys()):
         old, new = before.brokers.get(node), after.brokers.get(node)
         place = f"broker {node}"
@@ -185,7 +187,7 @@ def _broker_changes(before: Snapshot, after: Snapshot) -> Iterator[Event]:
             yield Event(after.at_ms, "broker", place, f"moved from {old.address} to {new.address}")
 
 
-def _topic_changes(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+def _topic_changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> Iterator[Event]:
     for name in sorted(after.topics.keys() - before.topics.keys()):
         yield Event(after.at_ms, "topic", name, f"created with {len(after.topics[name])} partitions")
     for name in sorted(before.topics.keys() - after.topics.keys()):

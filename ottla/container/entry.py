@@ -16,14 +16,14 @@ from ottla.container.checks import (
 )
 from ottla.container.first_start import FirstStart, reachable
 from ottla.container.resolve import detect, resolve
-from ottla.container.settings import ContainerError, Environment, Resolution, Setting, read_file, write_file
+from ottla.container.settings import ContainerError, ContainerSetting, Environment, Resolution, read_file, write_file
 from ottla.container.steps import with_commands_run, with_placeholders_filled
 
 CLUSTER_ID = "cluster.id"
 PATHS = ("log.dirs", "log.dir", "metadata.log.dir", "ssl.keystore.location", "ssl.truststore.location")
 
 
-class Prepared(NamedTuple):
+class PreparedStart(NamedTuple):
     """The configuration that the node is started with."""
 
     properties: dict[str, str]
@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
             file.write(write_file(properties))
 
 
-def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> Prepared:
+def configure(environment: Environment, dialect: str | None, root: str, say: Callable[[str], None]) -> PreparedStart:
     """Read, resolve, print and check the configuration; only the start of the node is left.
 
     Raises:
@@ -79,7 +79,7 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
         properties[CLUSTER_ID] = cluster_id
     # As the images that it stands for: they format at each start what is empty.
     properties.setdefault(FORMAT_EMPTY, "true")
-    return Prepared(
+    return PreparedStart(
         properties,
         resolution.log_level,
         resolution.cluster_id is None,
@@ -117,4 +117,4 @@ def _below_root(resolution: Resolution, root: str) -> None:
         setting = resolution.settings.get(name)
         if setting is not None:
             moved = ",".join(root + part.strip() for part in setting.value.split(","))
-            resolution.settings[name] = Setting(moved, setting.origin)
+            resolution.settings[name] = ContainerSetting(moved, setting.origin)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ottla.container.settings import Setting, User
+from ottla.container.settings import ContainerSetting, User
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, salted_password
 
@@ -19,7 +19,7 @@ class FirstStart(NamedTuple):
 
     users: Sequence[User]
     initial_controllers: str | None
-    topics: Setting | None
+    topics: ContainerSetting | None
     #: A listener of the node that asks for neither TLS nor a login, by which topics can be created.
     servers: str | None
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.container.settings import ContainerError, Environment, Resolution, Setting
+from ottla.container.settings import ContainerError, ContainerSetting, Environment, Resolution
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 
 #: Internal topics of a cluster that may have one node.
@@ -121,10 +121,10 @@ def adopt(resolution: Resolution, image: OlderImage | None) -> None:
 
 def _set_topics(resolution: Resolution) -> None:
     if "create.topics" in resolution.settings:
-        separator = resolution.settings.pop("create.topics.separator", Setting(",", ""))
+        separator = resolution.settings.pop("create.topics.separator", ContainerSetting(",", ""))
         given = resolution.settings.pop("create.topics")
         topics = [text.strip() for text in given.value.split(separator.value) if text.strip()]
-        resolution.topics = Setting(",".join(topics), given.origin)
+        resolution.topics = ContainerSetting(",".join(topics), given.origin)
 
 
 def _replace_authorizer(resolution: Resolution) -> None:

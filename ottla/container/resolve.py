@@ -8,7 +8,15 @@ from typing import NamedTuple
 from ottla.container import bitnami, kafka_dialect
 from ottla.container.kafka_dialect import APACHE, CONFLUENT
 from ottla.container.older_images import SINGLE_COPIES, OlderImage, adopt, older_image, renamed
-from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, Setting, User, read_file
+from ottla.container.settings import (
+    ContainerError,
+    ContainerSetting,
+    Environment,
+    ReadFile,
+    Resolution,
+    User,
+    read_file,
+)
 from ottla.container.variables import expand, notes, without_service_links
 
 DIALECTS: Mapping[str, str] = {"apache": APACHE, "confluent": CONFLUENT, "bitnami": bitnami.BITNAMI}
@@ -139,7 +147,7 @@ def _set_cluster_id(environment: Environment, resolution: Resolution) -> None:
     variables = ["CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID"]
     for variable in variables:
         if value := environment.get(variable, "").strip():
-            resolution.cluster_id = Setting(value, variable)
+            resolution.cluster_id = ContainerSetting(value, variable)
             break
     # To Kafka these two would be unknown properties; to the node, cluster.id is what it must find in its directories.
     for name in ("cluster.id", "kraft.cluster.id"):
@@ -183,7 +191,7 @@ def _read_users(text: str) -> list[User]:
 
 def _rename_origins(resolution: Resolution, origins: dict[str, str]) -> None:
     for name, setting in resolution.settings.items():
-        resolution.settings[name] = Setting(setting.value, origins.get(setting.origin, setting.origin))
+        resolution.settings[name] = ContainerSetting(setting.value, origins.get(setting.origin, setting.origin))
     if resolution.topics is not None:
         resolution.topics = resolution.topics._replace(
             origin=origins.get(resolution.topics.origin, resolution.topics.origin)

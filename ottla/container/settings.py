@@ -19,7 +19,7 @@ HIDDEN = "[hidden]"
 ORIGIN_COLUMN_MAX = 72
 
 
-class Setting(NamedTuple):
+class ContainerSetting(NamedTuple):
     """A property's value, and where it came from: a variable, a file, or the image."""
 
     value: str
@@ -52,23 +52,23 @@ class Resolution:
 
     dialect: str
     reason: str
-    settings: dict[str, Setting] = field(default_factory=dict)
+    settings: dict[str, ContainerSetting] = field(default_factory=dict)
     #: The id that was asked for, and the one to take for directories that have none yet.
-    cluster_id: Setting | None = None
+    cluster_id: ContainerSetting | None = None
     default_cluster_id: str | None = None
     notes: list[str] = field(default_factory=list)
     users: list[User] = field(default_factory=list)
     #: The first voters of a dynamic quorum, as `kafka-storage format --initial-controllers` takes them.
     initial_controllers: str | None = None
     #: Topics to be created once the node serves, as wurstmeister's KAFKA_CREATE_TOPICS has them.
-    topics: Setting | None = None
+    topics: ContainerSetting | None = None
     log_level: str | None = None
 
     def set(self, name: str, value: str, origin: str) -> None:
-        self.settings[name] = Setting(value, origin)
+        self.settings[name] = ContainerSetting(value, origin)
 
     def set_default(self, name: str, value: str, origin: str) -> None:
-        self.settings.setdefault(name, Setting(value, origin))
+        self.settings.setdefault(name, ContainerSetting(value, origin))
 
     def get(self, name: str) -> str | None:
         found = self.settings.get(name)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import Failure
-from ottla.local.nodes import HOST, Node, bootstrap
+from ottla.local.nodes import HOST, LocalNode, bootstrap
 
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
@@ -23,7 +23,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 @contextmanager
-def running_console(nodes: Sequence[Node], port: int, mode: str, files: SecureFiles | None) -> Iterator[str]:
+def running_console(nodes: Sequence[LocalNode], port: int, mode: str, files: SecureFiles | None) -> Iterator[str]:
     """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
 
     Raises:
@@ -42,7 +42,7 @@ def running_console(nodes: Sequence[Node], port: int, mode: str, files: SecureFi
 
 
 @contextmanager
-def running_registry(nodes: Sequence[Node], port: int, files: SecureFiles | None) -> Iterator[str]:
+def running_registry(nodes: Sequence[LocalNode], port: int, files: SecureFiles | None) -> Iterator[str]:
     """Run a schema registry over these nodes; its URL, once it can write. With `files` it has the logins of the cluster.
 
     Raises:

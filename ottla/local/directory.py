@@ -23,12 +23,12 @@ NODES_DEFAULT = 3
 OTHER = "give another --dir"
 
 
-class Kept(NamedTuple):
+class KeptCluster(NamedTuple):
     cluster_id: str
     nodes: int
 
 
-def look(directory: str, nodes: int | None) -> Kept:
+def look(directory: str, nodes: int | None) -> KeptCluster:
     """Return the cluster that the directory belongs to, or will belong to; nothing is written yet. `nodes` is the requested number, if any.
 
     Raises:
@@ -39,7 +39,7 @@ def look(directory: str, nodes: int | None) -> Kept:
         _check_whole(directory)
         if kept is None:
             _check_new(directory)
-            kept = Kept(new_cluster_id(), nodes or NODES_DEFAULT)
+            kept = KeptCluster(new_cluster_id(), nodes or NODES_DEFAULT)
     except OSError as failure:
         raise _unusable(failure) from None
     if nodes not in (None, kept.nodes):
@@ -55,7 +55,7 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-def keep(directory: str, kept: Kept) -> None:
+def keep(directory: str, kept: KeptCluster) -> None:
     """Before the first node is started."""
     try:
         os.makedirs(directory, exist_ok=True)
@@ -65,7 +65,7 @@ def keep(directory: str, kept: Kept) -> None:
         raise _unusable(failure) from None
 
 
-def read(directory: str) -> Kept | None:
+def read(directory: str) -> KeptCluster | None:
     """Return the cluster that the directory belongs to, None if it has never been started.
 
     Raises:
@@ -76,7 +76,7 @@ def read(directory: str) -> Kept | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             values = dict(line.strip().split("=", 1) for line in file if "=" in line)
-        return Kept(values["cluster.id"], int(values["nodes"]))
+        return KeptCluster(values["cluster.id"], int(values["nodes"]))
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):

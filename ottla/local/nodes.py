@@ -35,7 +35,7 @@ BASE_PORT_MAX = 65_535 - ADMIN_PORT_STEP - NODES_MAX
 
 
 @dataclass
-class Node:
+class LocalNode:
     """One node as a child process."""
 
     id: int
@@ -87,17 +87,17 @@ def _bound_to_free_ports(count: int) -> list[socket.socket]:
     return sockets
 
 
-def plan(node_count: int, base_port: int, directory: str) -> list[Node]:
+def plan(node_count: int, base_port: int, directory: str) -> list[LocalNode]:
     return [_planned(i, base_port, os.path.join(directory, f"node-{i + 1}")) for i in range(node_count)]
 
 
-def _planned(index: int, base_port: int, directory: str) -> Node:
+def _planned(index: int, base_port: int, directory: str) -> LocalNode:
     if base_port:
         port = base_port + index
-        return Node(index + 1, port, port + CONTROLLER_PORT_STEP, port + ADMIN_PORT_STEP, directory)
+        return LocalNode(index + 1, port, port + CONTROLLER_PORT_STEP, port + ADMIN_PORT_STEP, directory)
     sockets = _bound_to_free_ports(3)
     port, controller_port, admin_port = (sock.getsockname()[1] for sock in sockets)
-    node = Node(index + 1, port, controller_port, admin_port, directory)
+    node = LocalNode(index + 1, port, controller_port, admin_port, directory)
     if sys.platform == "linux":
         # A socket that is bound and does not listen lets the node listen there, and no other process gets the port: neither
         # another cluster that looks for free ones, nor an outgoing connection while the node is down. Elsewhere both may happen.
@@ -105,7 +105,7 @@ def _planned(index: int, base_port: int, directory: str) -> Node:
     return node
 
 
-def ports_in_use(nodes: Sequence[Node]) -> list[int]:
+def ports_in_use(nodes: Sequence[LocalNode]) -> list[int]:
     """Return the ports that a node could not listen on; they are tried as the node tries them."""
     taken = []
     for port in sorted(port for node in nodes for port in (node.port, node.controller_port, node.admin_port)):
@@ -118,7 +118,7 @@ def ports_in_use(nodes: Sequence[Node]) -> list[int]:
     return taken
 
 
-def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+def properties_of(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]:
     return default_properties() | {
         "node.id": str(node.id),
         "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
@@ -137,26 +137,26 @@ def detours_property(ways: Mapping[str, str]) -> dict[str, str]:
     return {"ottla.peer.detours": ",".join(f"{old}={new}" for old, new in ways.items())} if ways else {}
 
 
-def addresses(nodes: Collection[Node]) -> dict[str, str]:
+def addresses(nodes: Collection[LocalNode]) -> dict[str, str]:
     """Return where the nodes are, as former_addresses.py names them."""
     brokers = {str(node.id): node.address for node in nodes}
     return brokers | {controller_key(node.id): node.controller_address for node in nodes}
 
 
-def bootstrap(nodes: Sequence[Node]) -> str:
+def bootstrap(nodes: Sequence[LocalNode]) -> str:
     return ",".join(node.address for node in nodes)
 
 
 # -- Starting and stopping -----------------------------------------------------------------------------------------------
 
 
-class Birth(Protocol):
+class NodeBirth(Protocol):
     """Starts a node's process with the arguments of `ottla start` (ottla/processes/children.py)."""
 
     def __call__(self, arguments: Sequence[str], output: IO[bytes], /) -> ChildNode: ...
 
 
-def start(node: Node, properties: dict[str, str], birth: Birth = spawn) -> None:
+def start(node: LocalNode, properties: dict[str, str], birth: NodeBirth = spawn) -> None:
     os.makedirs(node.dir, exist_ok=True)
     if node.alive_fd >= 0:  # of an earlier life
         os.close(node.alive_fd)
@@ -167,7 +167,7 @@ def start(node: Node, properties: dict[str, str], birth: Birth = spawn) -> None:
         node.process, node.ready_fd, node.alive_fd = birth(arguments, output)
 
 
-def wait_ready(nodes: Sequence[Node], on_ready: Callable[[Node], object] = lambda node: None) -> str | None:
+def wait_ready(nodes: Sequence[LocalNode], on_ready: Callable[[LocalNode], object] = lambda node: None) -> str | None:
     """Return None once all nodes serve, otherwise the reason why not. Each node is passed to `on_ready` once it serves."""
     selector = selectors.DefaultSelector()
     for node in nodes:
@@ -189,7 +189,7 @@ def wait_ready(nodes: Sequence[Node], on_ready: Callable[[Node], object] = lambd
     return None
 
 
-def why_it_ended(node: Node, lines_max: int = 15) -> str:
+def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
     """The line with which the node itself explains its end; without such a line, the last lines of its log."""
     if node.process is not None:
         with suppress(subprocess.TimeoutExpired):
@@ -206,7 +206,7 @@ def why_it_ended(node: Node, lines_max: int = 15) -> str:
     return "".join(lines[own[-1] :]).removeprefix(f"{PROGRAM}: ").rstrip()
 
 
-def stop(nodes: Sequence[Node]) -> list[Node]:
+def stop(nodes: Sequence[LocalNode]) -> list[LocalNode]:
     """Stops all nodes at once: one by one, the last would have no quorum for a controlled shutdown. Returns those that had to be killed."""
     killed = []
     for node in nodes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from random import SystemRandom
 
 from ottla.local import secure_files
-from ottla.local.nodes import HOST, Node
+from ottla.local.nodes import HOST, LocalNode
 from ottla.local.secure_files import SecureFiles
 from ottla.local.storage_format import format_directories
 from ottla.storage.directories.log_dirs import read_meta_properties
@@ -19,7 +19,7 @@ HOSTS = (HOST, "localhost", "::1")
 
 
 def secure(
-    nodes: Sequence[Node], directory: str, cluster_id: str, properties: Mapping[int, dict[str, str]]
+    nodes: Sequence[LocalNode], directory: str, cluster_id: str, properties: Mapping[int, dict[str, str]]
 ) -> SecureFiles:
     """Give each node its file of security properties, and format new directories with the users in their metadata."""
     folder = os.path.join(directory, FOLDER)
@@ -36,7 +36,7 @@ def secure(
     return files
 
 
-def _name(node: Node) -> str:
+def _name(node: LocalNode) -> str:
     return f"node-{node.id}"
 
 

@@ -18,7 +18,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say
-from ottla.mirror.positions import Position
+from ottla.mirror.positions import MirrorPosition
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,10 +35,10 @@ CONSUMER = -1
 Offsets = dict[TopicPartition, int]
 
 
-class Begin(NamedTuple):
+class PlaceBegin(NamedTuple):
     """Where a partition is read from, as its leader of this epoch has confirmed."""
 
-    position: Position
+    position: MirrorPosition
     leader_epoch: int
 
 
@@ -64,11 +64,11 @@ class Beginnings:
         self._source = source
         self._known_ends = known_ends
         self._say = say
-        self._reported: set[tuple[TopicPartition, Position]] = set()
+        self._reported: set[tuple[TopicPartition, MirrorPosition]] = set()
 
     async def of(
-        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, Begin]:
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
+    ) -> dict[TopicPartition, PlaceBegin]:
         """Return where each of `places` begins; those without a leader at the moment are left out.
 
         Raises:
@@ -88,13 +88,13 @@ class Beginnings:
             point, epoch = parted.get(place), leaders.of(place).epoch
             if place in same and epoch < same[place].epoch:
                 # The leader is of an epoch before the position's: the source was restored, and where both part is not known.
-                point = Position(first, topic_id)
+                point = MirrorPosition(first, topic_id)
             at = self._begin(place, found.get(place), topic_id, first, ends.get(place), point)
-            begins[place] = Begin(at, epoch)
+            begins[place] = PlaceBegin(at, epoch)
             self.out_of_range.discard(place)
         return begins
 
-    async def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    async def latest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, MirrorPosition]:
         """Return the ends of partitions that have a leader, with the epoch of each: it shows that the source was cut below its end
         before anything was mirrored (KIP-320).
 
@@ -104,20 +104,21 @@ class Beginnings:
         leaders = await self._leaders(places)
         ends = await self._rows(leaders, places, LATEST)
         return {
-            place: Position(row.offset, leaders.topic_id(place[0]), row.leader_epoch) for place, row in ends.items()
+            place: MirrorPosition(row.offset, leaders.topic_id(place[0]), row.leader_epoch)
+            for place, row in ends.items()
         }
 
     def _begin(
         self,
         place: TopicPartition,
-        position: Position | None,
+        position: MirrorPosition | None,
         topic_id: bytes,
         first: int,
         end: int | None,
-        parted: Position | None,
-    ) -> Position:
+        parted: MirrorPosition | None,
+    ) -> MirrorPosition:
         if position is None:
-            return Position(first, topic_id)
+            return MirrorPosition(first, topic_id)
         at = position.next_offset
         if position.topic_id not in (None, topic_id):
             unread = max(0, self._known_ends.get(place, at) - at)
@@ -126,15 +127,15 @@ class Beginnings:
             if self._report(place, position, f"{why}; the new one is mirrored from offset {first} on"):
                 self.losses.recreated += 1
                 self.losses.offsets += unread
-            return Position(first, topic_id)
+            return MirrorPosition(first, topic_id)
         if at < first:
             why = f"{first - at} offsets from {at} on were deleted by retention before they were mirrored"
             if self._report(place, position, f"{why}; it goes on at offset {first}"):
                 self.losses.offsets += first - at
-            return Position(first, topic_id)
+            return MirrorPosition(first, topic_id)
         if parted is None and end is not None and at > end:
             # Without an epoch it is not known where they part: a topic of the same id was cut, another one is mirrored from its beginning.
-            parted = Position(end if position.topic_id is not None else first, topic_id)
+            parted = MirrorPosition(end if position.topic_id is not None else first, topic_id)
             if position.topic_id is None:
                 why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"
                 if self._report(place, position, f"{why}; it goes on at offset {first}"):
@@ -147,10 +148,10 @@ class Beginnings:
                 place, position, f"{why} (an unclean election, or a restored source); it goes on at {begin}"
             ):
                 self.losses.cut += 1
-            return Position(begin, topic_id, parted.epoch)
+            return MirrorPosition(begin, topic_id, parted.epoch)
         return position._replace(topic_id=topic_id)
 
-    def _report(self, place: TopicPartition, position: Position, text: str) -> bool:
+    def _report(self, place: TopicPartition, position: MirrorPosition, text: str) -> bool:
         """Say it once for each position. Returns whether it was said now."""
         if (place, position) in self._reported:
             return False
@@ -187,8 +188,8 @@ class Beginnings:
         }
 
     async def _parted(
-        self, leaders: Leaders, positions: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, Position | None]:
+        self, leaders: Leaders, positions: Mapping[TopicPartition, MirrorPosition]
+    ) -> dict[TopicPartition, MirrorPosition | None]:
         """Return where the epoch of each position ends in the source, None where it is not known; without those whose leader does not answer."""
 
         def request(rows: dict[str, list[int]]) -> object:
@@ -207,9 +208,11 @@ class Beginnings:
             )
 
         asked = [place for place, row in positions.items() if row.epoch >= 0]
-        unknown: dict[TopicPartition, Position | None] = {place: None for place in positions if place not in asked}
+        unknown: dict[TopicPartition, MirrorPosition | None] = {
+            place: None for place in positions if place not in asked
+        }
         return unknown | {
-            (topic.topic, row.partition): Position(row.end_offset, None, row.leader_epoch)
+            (topic.topic, row.partition): MirrorPosition(row.end_offset, None, row.leader_epoch)
             if row.end_offset >= 0
             else None
             for topic in await self._ask(leaders, asked, request)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.mirror.formats import OffsetSync, heartbeat_record
 from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.syncs import SyncWriter
@@ -26,7 +26,7 @@ class Emitter:
     def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self.topic = topic
         self._cluster = cluster
-        self._producer: Producer | None = None
+        self._producer: ClusterProducer | None = None
         self._left: list[tuple[bytes, bytes]] = []
 
     async def write(self, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -39,7 +39,7 @@ class Emitter:
         if not self._left:
             return
         now_ms = self._cluster.world.clock.wall_ms()
-        producer = self._producer or Producer(self._cluster, self.topic)
+        producer = self._producer or ClusterProducer(self._cluster, self.topic)
         try:
             async with self._cluster.limit():
                 if self._producer is None:
@@ -76,7 +76,7 @@ class SyncEmitter:
         await self._emitter.write(pair.record for pair in due)
 
 
-class Heartbeats:
+class MirrorHeartbeats:
     """Heartbeats of a mirror, in each cluster under the key that MirrorMaker's flow towards it would have."""
 
     def __init__(self, source: str, target: str, at: Iterable[tuple[ClusterClient, bool]]) -> None:

@@ -19,9 +19,9 @@ from ottla.client.errors import Failure
 from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
-from ottla.mirror.beginnings import Begin
+from ottla.mirror.beginnings import PlaceBegin
 from ottla.mirror.formats import OffsetSync
-from ottla.mirror.positions import Position, Positions, begun_record, position_record
+from ottla.mirror.positions import MirrorPosition, Positions, begun_record, position_record
 from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -52,15 +52,17 @@ class Surroundings(Protocol):
 
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
-    def restart_at(self, begins: Mapping[TopicPartition, Begin]) -> None:
+    def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
         """Read these partitions from there."""
 
     async def begins_of(
-        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, Begin]:
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
+    ) -> dict[TopicPartition, PlaceBegin]:
         """Return where partitions begin, of which the target has the positions `found`; without those that have no leader now."""
 
-    async def latest_of(self, lane: int, found: Iterable[TopicPartition]) -> dict[TopicPartition, Position] | None:
+    async def latest_of(
+        self, lane: int, found: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, MirrorPosition] | None:
         """Return the ends of the lane's partitions that have no position, if they are to begin there; None: none is."""
 
     async def batch_bytes_max(self, topic: str) -> int:
@@ -91,7 +93,7 @@ class Lane:
     def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
         self.number = number
         #: Up to where each partition is committed. Only these are read.
-        self.positions: dict[TopicPartition, Position] = {}
+        self.positions: dict[TopicPartition, MirrorPosition] = {}
         #: The next offset that is to be read of each.
         self.expected: dict[TopicPartition, int] = {}
         #: Bytes that were read and are not committed yet.
@@ -107,7 +109,7 @@ class Lane:
         self._limits: dict[str, int] = {}
         self._retry_ms: dict[TopicPartition, int] = {}
         #: Positions that are others than the target has.
-        self._unsaved: dict[TopicPartition, Position] = {}
+        self._unsaved: dict[TopicPartition, MirrorPosition] = {}
         #: Partitions that are to be looked up again: their topic, their leader or their log has changed.
         self._again: set[TopicPartition] = set()
         #: Partitions that had no leader in the source, and when they are looked up again.
@@ -290,7 +292,7 @@ class Lane:
             size += _size(taken[-1])
         batches = self._outgoing(taken)
         nexts = dict(self._unsaved)
-        nexts |= {row[:2]: Position(row.next_offset, row.topic_id, row.epoch) for row in taken}
+        nexts |= {row[:2]: MirrorPosition(row.next_offset, row.topic_id, row.epoch) for row in taken}
         offsets = await self._commit(batches, self._position_batches(nexts))
         self.positions |= nexts
         self._unsaved.clear()
@@ -328,7 +330,7 @@ class Lane:
         return batches
 
     def _position_batches(
-        self, nexts: Mapping[TopicPartition, Position], more: Iterable[tuple[bytes, bytes]] = ()
+        self, nexts: Mapping[TopicPartition, MirrorPosition], more: Iterable[tuple[bytes, bytes]] = ()
     ) -> dict[TopicPartition, list[Outgoing]]:
         rows: dict[TopicPartition, list[Record]] = {}
         now_ms = self._around.clock.wall_ms()

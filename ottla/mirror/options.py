@@ -12,7 +12,7 @@ from ottla.mirror.names import Policy, Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MirrorOptions:
     policy: Policy
     topics: Selection
     from_latest: bool = False

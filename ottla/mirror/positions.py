@@ -31,7 +31,7 @@ BEGUN = "OttlaMirrorBegun"
 Replay = Callable[[bytes | None, bytes | None], object]
 
 
-class Position(NamedTuple):
+class MirrorPosition(NamedTuple):
     """Up to where a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
 
     MirrorMaker's positions have no id (None); an epoch of -1 is unknown.
@@ -97,13 +97,13 @@ class Positions:
 
     def __init__(self, cluster: ClusterClient, topic: str, source: str) -> None:
         self.topic = topic
-        self.found: dict[TopicPartition, Position] = {}
+        self.found: dict[TopicPartition, MirrorPosition] = {}
         #: Lanes whose partitions have begun at their ends.
         self.begun: set[int] = set()
         self._source = source
         self._reader = TopicReader(cluster, topic, self._take, self._clear)
 
-    async def read(self) -> dict[TopicPartition, Position]:
+    async def read(self) -> dict[TopicPartition, MirrorPosition]:
         """Return what is committed by now."""
         await self._reader.read()
         return self.found
@@ -129,7 +129,7 @@ class Positions:
             self.found[place] = position
 
 
-def position_record(source: str, place: TopicPartition, position: Position) -> tuple[bytes, bytes]:
+def position_record(source: str, place: TopicPartition, position: MirrorPosition) -> tuple[bytes, bytes]:
     """Return the record that says up to where a partition is mirrored. Connect's value is the last offset, not the next one."""
     name = [CONNECTOR, {"cluster": source, "partition": place[1], "topic": place[0]}]
     value: dict[str, object] = {"offset": position.next_offset - 1}
@@ -138,7 +138,9 @@ def position_record(source: str, place: TopicPartition, position: Position) -> t
     return _compact(name), _compact(value)
 
 
-def read_position(source: str, key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Position | None] | None:
+def read_position(
+    source: str, key: bytes | None, value: bytes | None
+) -> tuple[TopicPartition, MirrorPosition | None] | None:
     """Return a partition and its position, None where it was removed; None for records of others."""
     try:
         connector, name = json.loads(key or b"null")
@@ -149,7 +151,7 @@ def read_position(source: str, key: bytes | None, value: bytes | None) -> tuple[
             return place, None
         row = json.loads(value)
         topic_id = uuid_from_str(row["topicId"]) if "topicId" in row else None
-        return place, Position(int(row["offset"]) + 1, topic_id, int(row.get("leaderEpoch", -1)))
+        return place, MirrorPosition(int(row["offset"]) + 1, topic_id, int(row.get("leaderEpoch", -1)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
-from ottla.mirror.beginnings import Begin
+from ottla.mirror.beginnings import PlaceBegin
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 
@@ -47,7 +47,7 @@ class SourceReader(BatchConsumer):
         for place in [place for place in self.positions if place[0] not in wanted]:
             self.drop(place)
 
-    def begin(self, begins: Mapping[TopicPartition, Begin]) -> None:
+    def begin(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
         """Read these partitions from there."""
         for place, (position, epoch) in begins.items():
             assert position.topic_id is not None, "a place where a partition begins is one of a topic"
@@ -95,7 +95,7 @@ class SourceReader(BatchConsumer):
         self._on_rejected(place, code)
 
 
-class Throttle:
+class ReadThrottle:
     """A limit of bytes per second, as a bucket of one second: what is taken above it is waited for afterwards.
 
     `bytes_per_s` None: no limit. Times are monotonic milliseconds that the caller gives.

@@ -12,19 +12,19 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.checkpoints import CheckpointLog, Checkpoints
-from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, Heartbeats, SyncEmitter
+from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, MirrorHeartbeats, SyncEmitter
 from ottla.mirror.formats import OffsetSync, read_offset_sync
 from ottla.mirror.names import HEARTBEATS
-from ottla.mirror.options import Clusters, Options
+from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.positions import TopicReader
 from ottla.mirror.syncs import SyncStore
 
 
-class ScheduledTasks:
+class MirrorTasks:
     """The tasks of a worker. `topics` are those that they write to, each in its cluster."""
 
     def __init__(
-        self, clusters: Clusters, options: Options, catalogue: Catalogue, say: Say, is_first: Callable[[], bool]
+        self, clusters: Clusters, options: MirrorOptions, catalogue: Catalogue, say: Say, is_first: Callable[[], bool]
     ) -> None:
         self.topics: list[tuple[ClusterClient, str]] = []
         self._options = options
@@ -33,13 +33,13 @@ class ScheduledTasks:
         self._is_first = is_first
         self._syncs: SyncEmitter | None = None
         self._checkpoints: Checkpoints | None = None
-        self._heartbeats: Heartbeats | None = None
+        self._heartbeats: MirrorHeartbeats | None = None
         in_source = options.offset_syncs == "source"
         if options.offset_syncs != "none":
             self._keep_pairs(clusters, catalogue, clusters.source if in_source else clusters.target)
         if options.heartbeats:
             both = [(clusters.target, True), *([(clusters.source, False)] if in_source else [])]
-            self._heartbeats = Heartbeats(options.policy.source, options.policy.target, both)
+            self._heartbeats = MirrorHeartbeats(options.policy.source, options.policy.target, both)
             self.topics += [(cluster, HEARTBEATS) for cluster, _ in both]
 
     def _keep_pairs(self, clusters: Clusters, catalogue: Catalogue, cluster: ClusterClient) -> None:

@@ -19,15 +19,15 @@ from ottla.client.errors import NO_SUCH_TOPIC, Failure, Kind, failure
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
-from ottla.mirror.beginnings import Begin, Beginnings, Losses
+from ottla.mirror.beginnings import Beginnings, Losses, PlaceBegin
 from ottla.mirror.catalogue import NAMED_MAX, Catalogue, Say
 from ottla.mirror.lane import Done, Lane
 from ottla.mirror.membership import Membership
 from ottla.mirror.opposite import Brings
-from ottla.mirror.options import Clusters, Options
-from ottla.mirror.positions import Position, Positions
-from ottla.mirror.reader import SourceReader, Throttle
-from ottla.mirror.scheduled import ScheduledTasks
+from ottla.mirror.options import Clusters, MirrorOptions
+from ottla.mirror.positions import MirrorPosition, Positions
+from ottla.mirror.reader import ReadThrottle, SourceReader
+from ottla.mirror.scheduled import MirrorTasks
 from ottla.mirror.shares import lane_of
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -59,7 +59,7 @@ class Counts:
 class Worker:
     """A worker: `start`, then `run` until `stop`."""
 
-    def __init__(self, clusters: Clusters, options: Options, say: Say) -> None:
+    def __init__(self, clusters: Clusters, options: MirrorOptions, say: Say) -> None:
         policy = options.policy
         self.options, self.source, self.clock = options, policy.source, clusters.source.world.clock
         self.counts = Counts()
@@ -90,8 +90,8 @@ class Worker:
             lambda: options.shared(self.catalogue.cluster_ids[0]),
             options.session_ms,
         )
-        self.scheduled = ScheduledTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)
-        self._throttle = Throttle(options.bytes_per_s, self.clock.mono_ms())
+        self.scheduled = MirrorTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)
+        self._throttle = ReadThrottle(options.bytes_per_s, self.clock.mono_ms())
         self._tasks: set[asyncio.Task[None]] = set()
         self._fault: Exception | None = None
         self._said_ms: dict[str, int] = {}
@@ -228,16 +228,18 @@ class Worker:
     def target_of(self, place: TopicPartition) -> TopicPartition:
         return self.options.policy.remote(place[0]), place[1]
 
-    def restart_at(self, begins: Mapping[TopicPartition, Begin]) -> None:
+    def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
         self._reader.begin(begins)
 
     async def begins_of(
-        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
-    ) -> dict[TopicPartition, Begin]:
+        self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
+    ) -> dict[TopicPartition, PlaceBegin]:
         async with self._clusters.source.limit():
             return await self._beginnings.of(places, found)
 
-    async def latest_of(self, lane: int, found: Iterable[TopicPartition]) -> dict[TopicPartition, Position] | None:
+    async def latest_of(
+        self, lane: int, found: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, MirrorPosition] | None:
         if not self.options.from_latest or lane in self.positions.begun:
             return None
         places = {place for place in self.catalogue.source_places if lane_of(place) == lane} - set(found)

@@ -106,7 +106,7 @@ class Access:
             raise RegistryError("denied", operation.capitalize(), subject)
 
 
-class Logins:
+class RegistryLogins:
     """Checks logins one at a time on a thread of its own, and answers a wrong one late: guesses take no core from anything else."""
 
     def __init__(self, access: Access) -> None:

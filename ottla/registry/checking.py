@@ -28,7 +28,7 @@ SHOWN_CHARS_MAX = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedSchema:
     """A parsed schema: its text to keep, the text that was asked for, and why it is incompatible with earlier ones."""
 
     canonical: str
@@ -97,7 +97,7 @@ class Checker:
         self._processes = GuardedProcesses(__name__, max(check_s, question_s))
         self._turns = Turns(PROCESSES)
 
-    async def check(self, question: Question, party: Hashable = "", *, is_write: bool = False) -> Checked:
+    async def check(self, question: Question, party: Hashable = "", *, is_write: bool = False) -> CheckedSchema:
         """Answer a question of a party. A write has more time.
 
         Raises:
@@ -114,7 +114,7 @@ class Checker:
             raise RegistryError("invalid_schema", f"the schema cannot be checked: {fault}") from None
         if "invalid" in answer:
             raise RegistryError("invalid_schema", answer["invalid"])
-        return Checked(answer["canonical"], answer["formatted"], answer["messages"])
+        return CheckedSchema(answer["canonical"], answer["formatted"], answer["messages"])
 
     async def close(self) -> None:
         await self._processes.close()

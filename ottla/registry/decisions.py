@@ -13,7 +13,7 @@ from ottla.registry import schema_records
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference
 from ottla.registry.errors import RegistryError
 from ottla.registry.numbers import INT32_MAX, LATEST, int32, version_of
-from ottla.registry.registry_state import DEFAULT_MODE, State
+from ottla.registry.registry_state import DEFAULT_MODE, RegistryState
 from ottla.registry.schema_records import Record, Version
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
 
@@ -111,13 +111,13 @@ def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
 # -- Registering ---------------------------------------------------------------------------------------------------------
 
 
-def check_writable(state: State, subject: str) -> None:
+def check_writable(state: RegistryState, subject: str) -> None:
     if state.mode(subject) in READ_ONLY:
         place = f"Subject {subject or None} in context {context_of(subject)}"
         raise RegistryError("not_permitted", f"{place} is in read-only mode")
 
 
-def check_mode(state: State, subject: str, asked: Asked) -> None:
+def check_mode(state: RegistryState, subject: str, asked: Asked) -> None:
     """Check that the mode of the subject allows a registration: with an id only to import.
 
     Raises:
@@ -133,7 +133,7 @@ def check_mode(state: State, subject: str, asked: Asked) -> None:
         raise RegistryError("not_permitted", f"{place} is not in read-write mode")
 
 
-def find(state: State, subject: str, asked: Asked, *, deleted: bool = False) -> Version | None:
+def find(state: RegistryState, subject: str, asked: Asked, *, deleted: bool = False) -> Version | None:
     """Return the version of the subject that has this schema, the latest first."""
     for version in reversed(state.versions(subject, deleted=deleted)):
         if version.kind == asked.kind and version.md5 == asked.md5 and asked.id in (-1, version.id):
@@ -141,7 +141,7 @@ def find(state: State, subject: str, asked: Asked, *, deleted: bool = False) -> 
     return None
 
 
-def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Record]]:
+def register(state: RegistryState, subject: str, asked: Asked) -> tuple[Version, list[Record]]:
     """Return the version of a schema, whose text is canonical by now, and the records that make it: none if it is there.
 
     Raises:
@@ -184,7 +184,7 @@ def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Re
     return made, [*rows, schema_records.schema_record(made)]
 
 
-def _next_id(state: State, context: str) -> int:
+def _next_id(state: RegistryState, context: str) -> int:
     if state.id_max(context) >= INT32_MAX:
         text = f"Context {context} has had the schema id {INT32_MAX}, and no id is left: one was imported with it"
         raise RegistryError("not_permitted", text)
@@ -194,7 +194,7 @@ def _next_id(state: State, context: str) -> int:
 # -- Deleting ------------------------------------------------------------------------------------------------------------
 
 
-def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> tuple[int, list[Record]]:
+def delete_version(state: RegistryState, subject: str, number: int, *, permanent: bool) -> tuple[int, list[Record]]:
     """Return the number of the version that is deleted, and the record."""
     check_writable(state, subject)
     if not state.versions(subject, deleted=True) or (not permanent and not state.versions(subject)):
@@ -211,7 +211,7 @@ def delete_version(state: State, subject: str, number: int, *, permanent: bool) 
     return version.version, [make(version)]
 
 
-def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list[int], list[Record]]:
+def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> tuple[list[int], list[Record]]:
     """Return the numbers of the versions that are deleted, and the records."""
     check_writable(state, subject)
     rows, live = state.versions(subject, deleted=True), state.versions(subject)
@@ -232,7 +232,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list
     return [row.version for row in rows], made
 
 
-def _check_referrers(state: State, version: Version, *, deleted: bool, besides: str | None = None) -> None:
+def _check_referrers(state: RegistryState, version: Version, *, deleted: bool, besides: str | None = None) -> None:
     rows = state.referrers(version.subject, version.version, deleted=deleted)
     if any(row.subject != besides for row in rows):
         name = f"{{magic=1,keytype=SCHEMA,subject={version.subject},version={version.version}}}"
@@ -242,7 +242,7 @@ def _check_referrers(state: State, version: Version, *, deleted: bool, besides: 
 # -- Configurations and modes --------------------------------------------------------------------------------------------
 
 
-def set_config(state: State, subject: str, body: object) -> tuple[dict[str, Any], list[Record]]:
+def set_config(state: RegistryState, subject: str, body: object) -> tuple[dict[str, Any], list[Record]]:
     """Return the request's part of the configuration, as it is answered, and the record."""
     if not isinstance(body, dict):
         raise RegistryError("body", "it is no object")
@@ -260,7 +260,7 @@ def set_config(state: State, subject: str, body: object) -> tuple[dict[str, Any]
     return changed, [schema_records.subject_record("CONFIG", subject, kept)]
 
 
-def delete_config(state: State, subject: str) -> tuple[dict[str, Any], list[Record]]:
+def delete_config(state: RegistryState, subject: str) -> tuple[dict[str, Any], list[Record]]:
     check_writable(state, subject)
     old = state.configs.get(subject)
     if old is None and subject != GLOBAL:
@@ -268,7 +268,7 @@ def delete_config(state: State, subject: str) -> tuple[dict[str, Any], list[Reco
     return old or {}, [schema_records.subject_record("CONFIG", subject, None)]
 
 
-def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[dict[str, str], list[Record]]:
+def set_mode(state: RegistryState, subject: str, body: object, *, force: bool) -> tuple[dict[str, str], list[Record]]:
     mode = body.get("mode") if isinstance(body, dict) else None
     if not isinstance(mode, str) or mode.upper() not in MODES:
         raise RegistryError("invalid_mode")
@@ -285,7 +285,7 @@ def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[
     return {"mode": mode}, [*rows, schema_records.subject_record("MODE", subject, {"mode": mode})]
 
 
-def delete_mode(state: State, subject: str) -> tuple[dict[str, str], list[Record]]:
+def delete_mode(state: RegistryState, subject: str) -> tuple[dict[str, str], list[Record]]:
     """Return the mode that was set, of all subjects READWRITE if none was, and the record."""
     if subject not in state.modes and subject != GLOBAL:
         raise RegistryError("mode", subject)

@@ -20,7 +20,7 @@ from ottla.protocol.records.record import Record, RecordHeaders
 from ottla.registry import values
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 from ottla.registry.guarded_process import GuardedProcess, GuardedProcesses, ProcessEnded
-from ottla.registry.values import GOOD, Decoded, DecodeFailed
+from ottla.registry.values import GOOD, DecodedValue, DecodeFailed
 
 MAGIC_ID = 0
 MAGIC_GUID = 1
@@ -57,7 +57,7 @@ class _Value(NamedTuple):
 
 
 #: None: it is not in the wire format.
-Answer = Decoded | DecodeFailed | None
+Answer = DecodedValue | DecodeFailed | None
 
 
 class Decoder:
@@ -79,7 +79,9 @@ class Decoder:
     async def close(self) -> None:
         await self._processes.close()
 
-    async def decode(self, data: bytes | None, headers: RecordHeaders = (), *, is_key: bool = False) -> Decoded | None:
+    async def decode(
+        self, data: bytes | None, headers: RecordHeaders = (), *, is_key: bool = False
+    ) -> DecodedValue | None:
         """Decode the key or value of a record; None if it is not in the wire format.
 
         Raises:
@@ -197,7 +199,7 @@ class Decoder:
             async for _ in decoding:  # none is left, and its process is given back
                 raise AssertionError("an answer more than there are values")
 
-    async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[Decoded | DecodeFailed, None]:
+    async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[DecodedValue | DecodeFailed, None]:
         """Give out the answers of processes. One that ends has said all before the value that it ended at."""
         at, step = 0, len(batch)
         while at < len(batch):
@@ -256,12 +258,12 @@ class Decoder:
 
 
 def _shown(answer: Answer, data: bytes | None) -> bytes | None:
-    return answer.text.encode("utf-8", "surrogatepass") if isinstance(answer, Decoded) else data
+    return answer.text.encode("utf-8", "surrogatepass") if isinstance(answer, DecodedValue) else data
 
 
-def _answer(value: _Value, answer: bytes) -> Decoded | DecodeFailed:
+def _answer(value: _Value, answer: bytes) -> DecodedValue | DecodeFailed:
     text = answer[1:].decode("utf-8", "surrogatepass")
-    return Decoded(text, value.schema.kind, value.schema_id) if answer[:1] == GOOD else DecodeFailed(text)
+    return DecodedValue(text, value.schema.kind, value.schema_id) if answer[:1] == GOOD else DecodeFailed(text)
 
 
 def _of_the_value(fault: RegistryFailed) -> DecodeFailed:

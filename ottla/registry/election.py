@@ -129,7 +129,7 @@ def assigned_from(data: bytes, secret: Members | None = None) -> tuple[str | Non
     return row.get("master"), replace(identity, proof="")
 
 
-class Election:
+class RegistryElection:
     """A member of the group. `on_leader(identity, is_self)` is awaited for each generation, with None while there is no leader."""
 
     def __init__(

@@ -22,12 +22,12 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
 from ottla.client.errors import NO_SUCH_TOPIC, Failure
 from ottla.client.fetched import recreated_texts
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.record import NewRecord
 from ottla.registry.errors import RegistryError
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Record, noop_record
 
 logger = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
-class Fenced(Exception):
+class LeadershipLost(Exception):
     """Another instance is the leader by now."""
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """An offset of the topic that has the id."""
 
     topic_id: bytes
@@ -57,11 +57,11 @@ class Place(NamedTuple):
         return f"{uuid_to_str(self.topic_id)}:{self.offset}"
 
 
-def place_from(text: str) -> Place | None:
+def place_from(text: str) -> LogPlace | None:
     """Return the place of a text, None for a text that is none."""
     topic_id, _, offset = text.partition(":")
     try:
-        return Place(uuid_from_str(topic_id), int(offset))
+        return LogPlace(uuid_from_str(topic_id), int(offset))
     except ValueError:
         return None
 
@@ -69,14 +69,14 @@ def place_from(text: str) -> Place | None:
 class _Reader(Consumer):
     """Reads the partition from a place on, and knows of which topic its position is."""
 
-    def begin(self, topic: str, place: Place) -> None:
+    def begin(self, topic: str, place: LogPlace) -> None:
         self.assign({(topic, PARTITION): place.offset})
         self._ids[topic, PARTITION] = place.topic_id
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPlace:
         ((at, offset),) = self.positions.items()
-        return Place(self._ids[at], offset)
+        return LogPlace(self._ids[at], offset)
 
 
 class SchemaLog:
@@ -84,15 +84,15 @@ class SchemaLog:
 
     def __init__(self, reading: ClusterClient, writing: ClusterClient, topic: str, fence: str) -> None:
         self.topic = topic
-        self.state = State()
+        self.state = RegistryState()
         #: The state has the records before it.
-        self.place = Place(b"", 0)
+        self.place = LogPlace(b"", 0)
         self._former: set[bytes] = set()
         self._reading = reading
         self._writing = writing
         self._fence = fence
         self._reader = _Reader(reading, {})
-        self._producer: Producer | None = None
+        self._producer: ClusterProducer | None = None
         self._moved = asyncio.Condition()
 
     async def start(self) -> None:
@@ -104,7 +104,7 @@ class SchemaLog:
         """
         await self._create()
         end = await self._end()
-        self.place = Place(end.topic_id, await self._first())
+        self.place = LogPlace(end.topic_id, await self._first())
         self._reader.begin(self.topic, self.place)
         while not self._has(end):
             before = self.place
@@ -124,7 +124,7 @@ class SchemaLog:
                 logger.warning("reading %s: %s; it is tried again", self.topic, fault)
                 await asyncio.sleep(RETRY_S)
 
-    async def sync(self, place: Place | None = None) -> Place:
+    async def sync(self, place: LogPlace | None = None) -> LogPlace:
         """Wait until the state has all records before `place`, or before the end of the log. Returns the place.
 
         Raises:
@@ -151,14 +151,14 @@ class SchemaLog:
             Fenced: another instance has become it meanwhile.
         """
         topic_id = (await self._writing.topic(self.topic)).topic_id
-        producer = Producer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
+        producer = ClusterProducer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
         await producer.start()
         # The NOOP is for the topic that the state is of by then.
-        await self.sync(Place(topic_id, 0))
+        await self.sync(LogPlace(topic_id, 0))
         self._producer = producer
         await self.append([noop_record()])
 
-    async def append(self, records: Sequence[Record]) -> Place:
+    async def append(self, records: Sequence[Record]) -> LogPlace:
         """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.
 
         Raises:
@@ -167,7 +167,7 @@ class SchemaLog:
         """
         producer = self._producer
         if producer is None:
-            raise Fenced
+            raise LeadershipLost
         if not self.is_writable:
             raise self._gone()
         now_ms = self._writing.world.clock.wall_ms()
@@ -179,7 +179,7 @@ class SchemaLog:
         except Failure as fault:
             self._producer = None
             if fault.code in FENCED:
-                raise Fenced from None
+                raise LeadershipLost from None
             if fault.code in TOO_LARGE:
                 raise RegistryError("too_large") from None
             raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
@@ -207,7 +207,7 @@ class SchemaLog:
         rows = await self._reader.poll()
         if self._reader.recreated:
             self._former.add(self.place.topic_id)
-            self.state = State()
+            self.state = RegistryState()
             for text in recreated_texts(self._reader.recreated):
                 logger.error("%s; the ids and versions of the former one are gone", text)
         for _, _, records, _ in rows:
@@ -227,23 +227,23 @@ class SchemaLog:
             await asyncio.sleep(RETRY_S)
             return
         logger.error("topic %s has no offset %d any more: its records are read again", self.topic, self.place.offset)
-        self.state = State()
+        self.state = RegistryState()
         self._reader.seek((self.topic, PARTITION), first)
-        self.place = Place(self.place.topic_id, first)
+        self.place = LogPlace(self.place.topic_id, first)
 
-    def _has(self, place: Place) -> bool:
+    def _has(self, place: LogPlace) -> bool:
         return self.place.topic_id == place.topic_id and self.place.offset >= place.offset
 
     def _gone(self) -> RegistryError:
         return RegistryError("store", f"The topic {self.topic} was deleted and created again")
 
-    async def _end(self) -> Place:
+    async def _end(self) -> LogPlace:
         """Return the end of the log. The id is asked for first: if another topic follows meanwhile, the place is one of a former topic."""
         topic_id = (await self._writing.topic(self.topic)).topic_id
         ends = await topics.list_offsets(self._writing, self.topic, topics.LATEST, [PARTITION])
-        return Place(topic_id, ends[PARTITION])
+        return LogPlace(topic_id, ends[PARTITION])
 
-    async def _settled_end(self) -> Place:
+    async def _settled_end(self) -> LogPlace:
         """Return the end of the log once the state is of this log: one that ends before what was read has lost its end, which the
         reader notices."""
         while True:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from ottla.registry.client import Reference
 from ottla.registry.errors import RegistryError
 from ottla.registry.numbers import LATEST
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Version
 from ottla.registry.subjects import context_of, in_same_context
 
@@ -36,7 +36,7 @@ def everything(subject: str) -> bool:
 class Needs:
     """The walks of one question. A subject that the user may not read is answered as one that is not there."""
 
-    def __init__(self, state: State, may_read: MayRead = everything) -> None:
+    def __init__(self, state: RegistryState, may_read: MayRead = everything) -> None:
         self._state = state
         self._may_read = may_read
         self._made: dict[tuple[str, References], dict[str, str]] = {}

@@ -21,9 +21,9 @@ from ottla.registry.client import AVRO
 from ottla.registry.decisions import Asked
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
-from ottla.registry.log import Fenced, Place, SchemaLog
+from ottla.registry.log import LeadershipLost, LogPlace, SchemaLog
 from ottla.registry.references import MayRead, Needs, everything
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Record, Version
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Who:
         return self.user or (self.address, is_write)
 
 
-class Registry:
+class SchemaRegistry:
     """State, log and leadership of one instance."""
 
     def __init__(self, log: SchemaLog, checker: Checker, default_level: str) -> None:
@@ -68,7 +68,7 @@ class Registry:
         self._changed = asyncio.Condition()
 
     @property
-    def state(self) -> State:
+    def state(self) -> RegistryState:
         return self.log.state
 
     async def set_leader(self, leader: Identity | None, is_self: bool) -> None:
@@ -78,7 +78,7 @@ class Registry:
             async with self._writing:
                 try:
                     await self.log.lead()
-                except Fenced:
+                except LeadershipLost:
                     raise RegistryError("no_leader") from None
         elif not is_self:
             self.log.resign()
@@ -112,7 +112,7 @@ class Registry:
 
     # -- Writing -------------------------------------------------------------------------------------------------------
 
-    async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, Place]:
+    async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, LogPlace]:
         """Decide with a state that has all records, and append. Returns the answer, and the place up to which a reader must have read.
 
         Raises:
@@ -125,14 +125,14 @@ class Registry:
             if not self.log.is_writable:
                 try:
                     await self.log.lead()
-                except Fenced:
+                except LeadershipLost:
                     self._replaced()
             answer, rows = decide()
             if not rows:
                 return answer, self.log.place
             try:
                 return answer, await self.log.append(rows)
-            except Fenced:
+            except LeadershipLost:
                 self._replaced()
 
     def _replaced(self) -> NoReturn:
@@ -143,7 +143,7 @@ class Registry:
 
     async def register(
         self, who: Who, subject: str, asked: Asked, *, normalize: bool, force: bool = False
-    ) -> tuple[Version, Place]:
+    ) -> tuple[Version, LogPlace]:
         """Register a schema: the version that it has, and the place up to which a reader must have read.
 
         It is checked before the write lock is taken, so that no other write waits for a slow check. Under the lock the state makes the

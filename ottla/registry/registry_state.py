@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_MODE = "READWRITE"
 
 
-class State:
+class RegistryState:
     """Subjects and their versions, configurations, modes and contexts."""
 
     def __init__(self) -> None:

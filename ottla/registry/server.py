@@ -19,15 +19,15 @@ from ottla.client.errors import Failure, Kind
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.client import MEDIA_TYPE
-from ottla.registry.election import Election, Identity
+from ottla.registry.election import Identity, RegistryElection
 from ottla.registry.log import SchemaLog
 from ottla.registry.members import Members
-from ottla.registry.registry import Registry
+from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
 from ottla.server.hosts import LOOPBACK, is_loopback
 from ottla.server.listening import bound_sockets, of_every_family
-from ottla.web.rules import App, Ruled, Rules
+from ottla.web.rules import App, HttpRules, Ruled
 from ottla.web.server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -57,12 +57,12 @@ class Settings:
     members: Members | None = None
     allowed_hosts: tuple[str, ...] = ()
 
-    def rules(self) -> Rules:
+    def rules(self) -> HttpRules:
         """Return which requests it takes. At an address of this machine alone, where no login is needed, pages of browsers are the danger."""
         hosts = None
         if self.allowed_hosts or is_loopback(self.host):
             hosts = frozenset(name.lower() for name in (*LOOPBACK, self.host, self.identity.host, *self.allowed_hosts))
-        return Rules(hosts, BODIES)
+        return HttpRules(hosts, BODIES)
 
 
 async def serve(
@@ -80,7 +80,7 @@ async def serve(
     log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader")
     await log.start()
     checker = Checker()
-    registry = Registry(log, checker, settings.level)
+    registry = SchemaRegistry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
     app = Ruled(Application(registry, access, Link(tls, settings.members)), settings.rules(), _refusal)
     server = _server(settings, app)
@@ -88,7 +88,9 @@ async def serve(
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
-    election = Election(electing, settings.group, identity, registry.set_leader, settings.session_ms, settings.members)
+    election = RegistryElection(
+        electing, settings.group, identity, registry.set_leader, settings.session_ms, settings.members
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, server)
@@ -109,7 +111,7 @@ async def serve(
         await checker.close()
 
 
-async def _announce(registry: Registry, ready: Callable[[], None]) -> None:
+async def _announce(registry: SchemaRegistry, ready: Callable[[], None]) -> None:
     """Say that the instance serves once there is a leader: before that it cannot write."""
     await registry.elected.wait()
     ready()

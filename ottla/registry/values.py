@@ -33,7 +33,7 @@ class DecodeFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedValue:
     """A value as the text of its JSON, the format it had (AVRO, JSON, PROTOBUF), and the id of its schema."""
 
     text: str

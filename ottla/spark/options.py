@@ -42,7 +42,7 @@ class Limit(NamedTuple):
     is_time: bool = False
 
 
-class Options:
+class ConnectorOptions:
     """What a read is to do. Raises ConnectorError for an option that is missing, wrong or contradicts another."""
 
     def __init__(self, given: Mapping[str, str], *, is_stream: bool = False) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ottla.spark.client.cluster import Cluster
+from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Limit, Options
+from ottla.spark.options import ConnectorOptions, Limit
 from ottla.spark.ranges import Offsets, Range, TopicPartition
 
 
-def partitions_of(cluster: Cluster, options: Options) -> list[TopicPartition]:
+def partitions_of(cluster: BlockingCluster, options: ConnectorOptions) -> list[TopicPartition]:
     """Returns the selected partitions. Raises ConnectorError if a topic or partition that is named does not exist."""
     if options.selection == "subscribe":
         return all_partitions((each.name, each.partitions) for each in cluster.topics(options.selected))
@@ -26,7 +26,9 @@ def partitions_of(cluster: Cluster, options: Options) -> list[TopicPartition]:
     return all_partitions((each.name, each.partitions) for each in topics)
 
 
-def offsets_at(cluster: Cluster, options: Options, places: list[TopicPartition], limit: Limit, edge: str) -> Offsets:
+def offsets_at(
+    cluster: BlockingCluster, options: ConnectorOptions, places: list[TopicPartition], limit: Limit, edge: str
+) -> Offsets:
     """Returns the offset of each partition for the option `edge` (starting or ending). Raises ConnectorError if the option names
     not exactly these partitions, or no record is as new as a starting time."""
     if limit.everywhere is None and {*limit.each} != {*places}:
@@ -49,15 +51,15 @@ def offsets_at(cluster: Cluster, options: Options, places: list[TopicPartition],
     return {place: found[place] if place in found else int(number or 0) for place, number in wanted.items()}
 
 
-def earliest(cluster: Cluster, options: Options, places: list[TopicPartition]) -> Offsets:
+def earliest(cluster: BlockingCluster, options: ConnectorOptions, places: list[TopicPartition]) -> Offsets:
     return list_offsets(cluster, dict.fromkeys(places, EARLIEST), options.isolation) if places else {}
 
 
-def latest(cluster: Cluster, options: Options, places: list[TopicPartition]) -> Offsets:
+def latest(cluster: BlockingCluster, options: ConnectorOptions, places: list[TopicPartition]) -> Offsets:
     return list_offsets(cluster, dict.fromkeys(places, LATEST), options.isolation) if places else {}
 
 
-def batch_ranges(cluster: Cluster, options: Options) -> list[Range]:
+def batch_ranges(cluster: BlockingCluster, options: ConnectorOptions) -> list[Range]:
     """Returns what a batch reads, unsplit."""
     places = partitions_of(cluster, options)
     starts = offsets_at(cluster, options, places, options.starting, "starting")

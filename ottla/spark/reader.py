@@ -11,26 +11,26 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from ottla.protocol.primitives import uuid_to_str
 from ottla.spark import planning, segments
-from ottla.spark.client.cluster import Cluster
+from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.fetch import RangeReader, data_loss, topic_replaced
 from ottla.spark.client.offsets import READ_COMMITTED, commit_offsets, committed_offsets
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Checkpoint, Offsets, Range, from_json, ids_in, limited, split, to_json
-from ottla.spark.rows import Rows
+from ottla.spark.rows import RowColumns
 
 logger = logging.getLogger(__name__)
 
 
-def read_range(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_range(options: ConnectorOptions, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the range with these columns. Raises ConnectorError."""
-    rows = Rows(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
+    rows = RowColumns(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
     if options.segments is not None:
         files = segments.SegmentReader(options.segments, wanted, options)
         yield from rows.batches(files.batches(), files.filter)
         return
     place = (wanted.topic, wanted.partition)
-    with Cluster(options.client) as cluster:
+    with BlockingCluster(options.client) as cluster:
         reader = RangeReader(
             cluster,
             place,
@@ -54,7 +54,7 @@ class RangePartition(InputPartition):
 class RecordReader(DataSourceReader):
     """Batches. The plan is made once, on the driver."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -62,7 +62,7 @@ class RecordReader(DataSourceReader):
         if options.segments is not None and "bootstrap.servers" not in options.client:
             ranges = _ranges_of_files(options)
         else:
-            with Cluster(options.client) as cluster:
+            with BlockingCluster(options.client) as cluster:
                 ranges = planning.batch_ranges(cluster, options)
         return [RangePartition(each) for each in split(ranges, options.partitions_min, options.records_max)]
 
@@ -70,7 +70,7 @@ class RecordReader(DataSourceReader):
         return iter(()) if partition is None else read_range(self.options, partition.wanted, self.options.columns)
 
 
-def _ranges_of_files(options: Options) -> list[Range]:
+def _ranges_of_files(options: ConnectorOptions) -> list[Range]:
     """Returns the ranges of a log directory, without a broker: from the log start or given offsets to the high watermark."""
     if options.isolation == READ_COMMITTED:
         raise ConnectorError(
@@ -106,17 +106,17 @@ class RecordStreamReader(DataSourceStreamReader):
     offsets are also committed to that group, from which a restarted query takes them, so that maxOffsetsPerTrigger holds at once.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
-        self._cluster: Cluster | None = None
+        self._cluster: BlockingCluster | None = None
         self._position: Offsets | None = None
         #: The ids of the topics of the position.
         self._ids: dict[str, bytes] = {}
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> BlockingCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self.options.client)
+            self._cluster = BlockingCluster(self.options.client)
         return self._cluster
 
     def __getstate__(self) -> dict[str, Any]:

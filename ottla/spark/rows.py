@@ -47,7 +47,7 @@ _TIMESTAMP_MS_MAX = ((1 << 63) - 1) // _US_PER_MS
 _KEY, _VALUE, _PIECES = 1, 3, 4
 
 
-class Rows:
+class RowColumns:
     """The rows of a range of one partition, as Arrow batches with these columns."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int, columns: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from ottla.spark.client.batches import Aborted, BatchFilter
 from ottla.spark.client.fetch import data_loss, topic_replaced
 from ottla.spark.client.offsets import READ_COMMITTED
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Offsets, Range
 
 METADATA = "partition.metadata"
@@ -74,7 +74,7 @@ def _topic_id(directory: Path, place: tuple[str, int]) -> bytes | None:
 class SegmentReader:
     """Reads a range from the files of its partition."""
 
-    def __init__(self, directory: str, wanted: Range, options: Options) -> None:
+    def __init__(self, directory: str, wanted: Range, options: ConnectorOptions) -> None:
         self._folder = Path(directory)
         self._place = (wanted.topic, wanted.partition)
         self._topic_id = wanted.topic_id

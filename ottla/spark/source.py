@@ -25,10 +25,10 @@ from pyspark.sql.types import StructType
 
 from ottla.spark import tables
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.reader import RecordReader, RecordStreamReader
 from ottla.spark.sink.options import SinkOptions
-from ottla.spark.sink.writer import BatchWriter, StreamWriter
+from ottla.spark.sink.writer import SinkBatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ SQL_TYPES = {
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
 
-READERS: dict[str, Callable[[Options], DataSourceReader]] = {
+READERS: dict[str, Callable[[ConnectorOptions], DataSourceReader]] = {
     "records": RecordReader,
     "latest": tables.LatestReader,
     "offsets": tables.OffsetsReader,
@@ -66,7 +66,7 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> str:
-        options = Options(self.options)
+        options = ConnectorOptions(self.options)
         if options.table in tables.SQL_TYPES:
             return tables.SQL_TYPES[options.table]
         types = dict(SQL_TYPES)
@@ -75,24 +75,24 @@ class OttlaDataSource(DataSource):
         return ", ".join(f"{name} {types[name]}" for name in options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = Options(self.options)
+        options = ConnectorOptions(self.options)
         if options.table == "schema":
             return _table_schema().SchemaReader(options, self._schemas(options))
         return READERS[options.table](options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = Options(self.options, is_stream=True)
+        options = ConnectorOptions(self.options, is_stream=True)
         if options.table == "schema":
             return _table_schema().SchemaStreamReader(options, self._schemas(options))
         return RecordStreamReader(options)
 
-    def _schemas(self, options: Options) -> tuple[ReaderSchema, ...]:
+    def _schemas(self, options: ConnectorOptions) -> tuple[ReaderSchema, ...]:
         if self._reader_schemas is None:
             self._reader_schemas = _table_schema().reader_schemas(options)
         return self._reader_schemas
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return BatchWriter(SinkOptions(self.options, schema, is_stream=False))
+        return SinkBatchWriter(SinkOptions(self.options, schema, is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(SinkOptions(self.options, schema, is_stream=True))

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.spark import planning
-from ottla.spark.client.cluster import Cluster
+from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.offsets import (
     EARLIEST,
     LATEST,
@@ -20,7 +20,7 @@ from ottla.spark.client.offsets import (
     list_offsets,
 )
 from ottla.spark.errors import check
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range, split
 from ottla.spark.reader import RangePartition, read_range
 from ottla.spark.rows import TYPES
@@ -36,7 +36,7 @@ ROWS_MAX = 10_000
 class OffsetsReader(DataSourceReader):
     """One row for each selected partition."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -44,7 +44,7 @@ class OffsetsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         edges = ((EARLIEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED), (LATEST, READ_UNCOMMITTED))
-        with Cluster(self.options.client) as cluster:
+        with BlockingCluster(self.options.client) as cluster:
             places = planning.partitions_of(cluster, self.options)
             found = [list_offsets(cluster, dict.fromkeys(places, time), isolation) for time, isolation in edges]
             leaders = {place: cluster.retry(partial(cluster.leader, place)) for place in places}
@@ -55,14 +55,14 @@ class OffsetsReader(DataSourceReader):
 class GroupsReader(DataSourceReader):
     """One row for each offset that a group has committed in a selected partition; `kafka.group.id` selects one group."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        with Cluster(self.options.client) as cluster:
+        with BlockingCluster(self.options.client) as cluster:
             places = {*planning.partitions_of(cluster, self.options)}
             groups = [self.options.group] if self.options.group else groups_of(cluster)
             kept = {group: committed_offsets(cluster, group) for group in groups}
@@ -74,7 +74,7 @@ class GroupsReader(DataSourceReader):
                     yield group, *place, offset, metadata, ends[place], max(0, ends[place] - offset)
 
 
-def groups_of(cluster: Cluster) -> list[str]:
+def groups_of(cluster: BlockingCluster) -> list[str]:
     """Returns the groups of all brokers. Raises ConnectorError."""
     cluster.topics([])
     found: list[str] = []
@@ -91,11 +91,11 @@ class LatestReader(DataSourceReader):
     A task keeps one row for each key of its partition in memory. The order is that of the offsets.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        with Cluster(self.options.client) as cluster:
+        with BlockingCluster(self.options.client) as cluster:
             ranges = planning.batch_ranges(cluster, self.options)
         return [RangePartition(each) for each in split(ranges, None, None)]
 
@@ -103,7 +103,7 @@ class LatestReader(DataSourceReader):
         return iter(()) if partition is None else latest_rows(self.options, partition.wanted)
 
 
-def latest_rows(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
+def latest_rows(options: ConnectorOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
     """Yields the rows that compaction would leave of the range."""
     names = options.columns
     last: dict[bytes, dict[str, object]] = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
 from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
@@ -169,9 +169,9 @@ class Clients:
 
     def producer(self, **settings: Any) -> confluent_kafka.Producer:
         """A producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
-        from confluent_kafka import Producer
+        from confluent_kafka import ClusterProducer
 
-        return Producer(self.client_settings | _dotted(settings))
+        return ClusterProducer(self.client_settings | _dotted(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
         """A consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
@@ -232,7 +232,7 @@ def _encoded(text: object) -> bytes | None:
 
 
 async def _write(cluster: ClusterClient, topic: str, rows: Iterable[Incoming]) -> None:
-    producer = Producer(cluster, topic)
+    producer = ClusterProducer(cluster, topic)
     await producer.start()
     for row in rows:
         await producer.send(row.record, row.partition)

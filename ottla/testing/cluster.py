@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
-from ottla.local.nodes import HOST, Node
+from ottla.local.nodes import HOST, LocalNode
 from ottla.processes.children import ChildNode, spawn
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
@@ -26,10 +26,10 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
 )
 from ottla.testing.clients import Clients
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 from ottla.testing.links import CLIENTS, Direction, Links
 from ottla.testing.nursery import ForkedNode, Nursery
-from ottla.testing.snapshots import Snapshot
+from ottla.testing.snapshots import ClusterSnapshot
 from ottla.testing.spoiled import Spoiled
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ class Cluster(Clients, Spoiled):
     def _serves(self, node_id: int) -> bool:
         return self.is_running(node_id) and node_id not in self._paused
 
-    def _connector(self, port: int) -> Callable[[], Connection]:
-        return lambda: Connection(HOST, port, self._secure)
+    def _connector(self, port: int) -> Callable[[], ClusterConnection]:
+        return lambda: ClusterConnection(HOST, port, self._secure)
 
     def address(self, node_id: int) -> str:
         """Where clients connect to the node."""
@@ -187,7 +187,7 @@ class Cluster(Clients, Spoiled):
             raise RuntimeError(failure)
         return time.monotonic() - began
 
-    def _born(self, node: Node, arguments: Sequence[str], output: IO[bytes]) -> ChildNode:
+    def _born(self, node: LocalNode, arguments: Sequence[str], output: IO[bytes]) -> ChildNode:
         if not self._spoilable:
             return spawn(arguments, output)
         forked = Nursery.here().spawn(arguments, output, node.dir, self.faults_of(node.id))
@@ -250,9 +250,9 @@ class Cluster(Clients, Spoiled):
             if wanted.intersection(pair) and (nodes or CLIENTS in pair)
         ]
 
-    def snapshot(self) -> Snapshot[Cluster]:
+    def snapshot(self) -> ClusterSnapshot[Cluster]:
         """Keep the data of this moment, and go on: each `fork()` of it is a cluster of its own. The nodes stand still for some milliseconds."""
-        return Snapshot(self.directory, self._again)
+        return ClusterSnapshot(self.directory, self._again)
 
     def _again(self, directory: str, temporary: bool) -> Cluster:
         return Cluster(directory=directory, temporary=temporary, **self._made)
@@ -332,7 +332,7 @@ class Cluster(Clients, Spoiled):
         for candidate in candidates:
             if self.is_running(candidate):
                 try:
-                    with Connection(HOST, self.nodes[candidate].port, self._secure) as connection:
+                    with ClusterConnection(HOST, self.nodes[candidate].port, self._secure) as connection:
                         response: MetadataResponse = connection.request(request, ApiKey.METADATA, METADATA_VERSION)
                     return response
                 except OSError as error:

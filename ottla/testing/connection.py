@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 30.0
 SASL_HANDSHAKE_VERSION, SASL_AUTHENTICATE_VERSION = 1, 2
 
 
-class Connection:
+class ClusterConnection:
     """Use it as a context manager. Raises OSError where the node cannot be reached, or does not accept the login."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Connection:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
             self._log_in(mechanism, user, secure.passwords[user])
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> ClusterConnection:
         return self
 
     def __exit__(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.testing.attached import Attached
     from ottla.testing.clients import Clients, Seed
     from ottla.testing.cluster import Cluster
-    from ottla.testing.snapshots import Snapshot
+    from ottla.testing.snapshots import ClusterSnapshot
 
 Scope = Literal["session", "package", "module", "class", "function"]
 Fixture = Callable[..., object]
@@ -81,10 +81,10 @@ def _cluster(
     ) -> Iterator[Cluster | Attached]:
         _skip_on_windows()
         from ottla.testing.cluster import Cluster
-        from ottla.testing.shared import Wanted, ask
+        from ottla.testing.shared import WantedCluster, ask
 
         config = request.config
-        wanted = Wanted(
+        wanted = WantedCluster(
             str(request.fixturename),
             nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes")),
             configured(config) | dict(properties or {}),
@@ -174,7 +174,7 @@ def kafka_snapshot(
     """A fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
 
     @pytest.fixture(scope=scope)
-    def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot[Cluster]]:
+    def snapshot(request: pytest.FixtureRequest) -> Iterator[ClusterSnapshot[Cluster]]:
         _skip_on_windows()
         from ottla.testing.cluster import Cluster
 
@@ -195,7 +195,7 @@ def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture:
 
     @pytest.fixture(scope=scope)
     def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-        taken: Snapshot[Cluster] = request.getfixturevalue(snapshot)
+        taken: ClusterSnapshot[Cluster] = request.getfixturevalue(snapshot)
         directory = str(tmp_path_factory.mktemp("kafka"))
         yield from _running(str(request.fixturename), taken.fork(directory), directory)
 

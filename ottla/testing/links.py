@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from itertools import permutations
 from typing import NamedTuple, Never
 
-from ottla.local.nodes import HOST, Node
+from ottla.local.nodes import HOST, LocalNode
 
 CHUNK_BYTES = 256 * 1024
 #: Pieces under way on a slow link: beyond them the sender waits, as for a full window.
@@ -71,7 +71,7 @@ class Way:
 class Links:
     """All connections between the given nodes. A thread of its own moves their bytes."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[LocalNode]) -> None:
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()
         self._ways_of = {Direction(*pair): Way() for pair in permutations([CLIENTS, *self._nodes], 2)}

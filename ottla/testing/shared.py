@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
 
 
-class Wanted(NamedTuple):
+class WantedCluster(NamedTuple):
     """A cluster that a fixture describes. Equal ones are one cluster."""
 
     fixture: str
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     secure: bool
 
 
-class Place(NamedTuple):
+class SharedPlace(NamedTuple):
     """Where workers ask. It crosses to them as a list."""
 
     address: str
@@ -41,7 +41,7 @@ class SharedClusters:
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="ottla-share-")
         key = os.urandom(16)
-        self.place = Place(os.path.join(self._folder, "ask"), key.hex())
+        self.place = SharedPlace(os.path.join(self._folder, "ask"), key.hex())
         self._listener = Listener(self.place.address, "AF_UNIX", authkey=key)
         self._lock = threading.Lock()
         self._clusters: dict[str, Cluster] = {}
@@ -83,7 +83,7 @@ class SharedClusters:
             secured = cluster.client_file if wanted.secure else None
             connection.send((cluster.bootstrap, cluster.client_settings, secured, cluster.log_files))
 
-    def _started(self, wanted: Wanted, parent: str) -> Cluster:
+    def _started(self, wanted: WantedCluster, parent: str) -> Cluster:
         from ottla.testing.cluster import Cluster
 
         cluster = Cluster(
@@ -102,7 +102,7 @@ class SharedClusters:
         return cluster
 
 
-def ask(place: tuple[str, str], wanted: Wanted, parent: str) -> Attached:
+def ask(place: tuple[str, str], wanted: WantedCluster, parent: str) -> Attached:
     """In a worker: the cluster, which is started if this worker is the first.
 
     Raises:

@@ -19,7 +19,7 @@ NAME = "snapshot"
 ATTEMPTS = 5
 
 
-class Snapshot(Generic[T]):
+class ClusterSnapshot(Generic[T]):
     """The data of a cluster at one moment, which no node writes to."""
 
     def __init__(self, directory: str, start: Callable[[str, bool], T]) -> None:
@@ -56,7 +56,7 @@ class Snapshot(Generic[T]):
         """Remove it. Forks keep what they share with it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> Snapshot[T]:
+    def __enter__(self) -> ClusterSnapshot[T]:
         return self
 
     def __exit__(self, *_: object) -> None:

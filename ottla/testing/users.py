@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.server.authorization.operations import ANY
 from ottla.server.sasl.scram import salted_password
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 
 SCRAM_SHA_512, DIGEST, ITERATIONS = 2, "sha512", 4096
 SALT_BYTES = 16
@@ -28,7 +28,7 @@ ACLS_VERSION, SCRAM_VERSION = 3, 0
 POLL_SECONDS, WAIT_SECONDS_MAX = 0.02, 30.0
 
 
-def add(nodes: Sequence[Callable[[], Connection]], name: str, allowed: Sequence[str]) -> str:
+def add(nodes: Sequence[Callable[[], ClusterConnection]], name: str, allowed: Sequence[str]) -> str:
     """Make the user, and wait until each of the nodes knows it with its entries. Returns its password, a random one.
 
     `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
@@ -66,7 +66,7 @@ def _entry(user: str, text: str) -> AclCreation:
     return AclCreation(*new_entry(user, operation, resource.strip()))
 
 
-def _is_known(node: Connection, user: str, entries: int) -> bool:
+def _is_known(node: ClusterConnection, user: str, entries: int) -> bool:
     """Whether the node has replayed the user and all of its entries."""
     asked = DescribeUserScramCredentialsRequest([UserName(user)])
     found = node.request(asked, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, SCRAM_VERSION)

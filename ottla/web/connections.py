@@ -37,13 +37,13 @@ HANDSHAKE, HEAD, BODY, IDLE, ANSWER = "handshake", "head", "body", "idle", "answ
 LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}
 
 
-class Connections:
+class HttpConnections:
     """Those of one server, `connections_max` of them."""
 
     def __init__(self, connections_max: int, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
         self._connections_max = connections_max
-        self._all: set[Connection] = set()
+        self._all: set[HttpConnection] = set()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -54,11 +54,11 @@ class Connections:
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> Connection:
+    ) -> HttpConnection:
         """Return a new connection, as uvicorn makes its protocols."""
-        return Connection(self, config, server_state, app_state, _loop)
+        return HttpConnection(self, config, server_state, app_state, _loop)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Take a new connection. If there are too many, the one goes that has waited longest without a complete request.
 
         One that was never answered goes before one that is idle between two requests. If all have requests, uvicorn answers 503.
@@ -69,7 +69,7 @@ class Connections:
                 min(waiting, key=lambda each: (each.was_answered, each.since_s)).abort()
         self._all.add(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         self._all.discard(connection)
 
     def look(self, now_s: float) -> None:
@@ -86,12 +86,12 @@ class Connections:
             most.abort()
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """uvicorn's connection, which says in which phase it is. A TLS handshake is a phase of it too."""
 
     def __init__(
         self,
-        connections: Connections,
+        connections: HttpConnections,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],

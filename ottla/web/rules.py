@@ -23,7 +23,7 @@ NAVIGATION = "navigate"
 PORTS = {"http": 80, "https": 443}
 
 
-class Rules:
+class HttpRules:
     """What one server takes, by the headers of a request."""
 
     def __init__(
@@ -78,7 +78,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 class Ruled:
     """An application behind rules. `refusal` makes the answer to what they refuse."""
 
-    def __init__(self, app: App, rules: Rules, refusal: Callable[[int, str], App]) -> None:
+    def __init__(self, app: App, rules: HttpRules, refusal: Callable[[int, str], App]) -> None:
         self._app = app
         self._rules = rules
         self._refusal = refusal

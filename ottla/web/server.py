@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from ottla.server.loop_watch import watched
-from ottla.web.connections import HEAD_BYTES_MAX, Connections
+from ottla.web.connections import HEAD_BYTES_MAX, HttpConnections
 
 #: uvicorn calls `on_tick` ten times a second.
 LOOK_TICKS = 10
@@ -39,7 +39,7 @@ class HttpServer(uvicorn.Server):
         if certificate is not None:
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(certificate, key)
-        self.connections = Connections(connections_max, tls)
+        self.connections = HttpConnections(connections_max, tls)
         super().__init__(
             uvicorn.Config(
                 application,

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
-from ottla.testing.snapshots import Snapshot
+from ottla.testing.snapshots import ClusterSnapshot
 from tests.chaos.exactly_once import OFFSETS, open_transactions, read_committed
 from tests.chaos.exactly_once import fill as fill_source
 from tests.chaos.history import PARTITIONS as WRITTEN_PARTITIONS
@@ -96,7 +96,7 @@ def _acknowledged(loads: Iterable[Load]) -> dict[Record, Place]:
     return found
 
 
-def _rewound(taken: Snapshot[Cluster], time_ms: int, before: dict[Record, Place], verdict: Verdict) -> list[str]:
+def _rewound(taken: ClusterSnapshot[Cluster], time_ms: int, before: dict[Record, Place], verdict: Verdict) -> list[str]:
     with TemporaryDirectory(prefix="ottla-rewound-") as place:
         fork = taken.fork(place)
         rewind_fork(place, time_ms)

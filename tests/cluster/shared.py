@@ -9,7 +9,7 @@ from ottla.local.nodes import HOST
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.testing import Cluster
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 from tests.broker.conftest import eventually
 
 SECONDS_MAX = 60
@@ -59,7 +59,7 @@ def brokers(cluster: Cluster, node_id: int) -> int:
     Metadata would also list those that were just fenced (broker/lost_leaders.py).
     """
     try:
-        with Connection(HOST, cluster.nodes[node_id].port, None) as connection:
+        with ClusterConnection(HOST, cluster.nodes[node_id].port, None) as connection:
             return len(connection.request(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1).brokers)
     except OSError:
         return 0

@@ -20,15 +20,12 @@ REASONS = {
     "UnknownRecord": "an error of the metadata log and one of the coordinators' topics",
 }
 DECLARED = ("protocol/messages/", "protocol/internal_topics/")
-NODE = ("protocol", "storage", "server", "controller", "broker")
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
     places = defaultdict(list)
     for source in sources():
-        if source.path.startswith(("ottla/node/", *(f"{layer}/" for layer in NODE))) and not source.path.startswith(
-            DECLARED
-        ):
+        if not source.path.startswith(DECLARED):
             for node in source.tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(source.path)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ottla.client.cluster import NoConnection
 from ottla.mirror.names import Policy, Selection
-from ottla.mirror.options import Clusters, Options
+from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.shares import LANES
 from ottla.mirror.worker import Worker
 from tests.sim.loop import run
@@ -75,7 +75,7 @@ class History:
         #: All that was written, by topic id and partition, in order, and what of it may be missing in the target.
         self.written: dict[tuple[bytes, int], list[bytes]] = {}
         self.excused: set[bytes] = set()
-        self.options = Options(
+        self.options = MirrorOptions(
             Policy("west", "east"),
             Selection((".*",), (r".*\.internal",)),
             from_latest=self.rng.random() < 0.4,

@@ -13,7 +13,7 @@ from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.beginnings import Beginnings
 from ottla.mirror.lane import Lane
-from ottla.mirror.positions import Position, Positions
+from ottla.mirror.positions import MirrorPosition, Positions
 from ottla.mirror.shares import lane_of
 from tests.sim.mirror_history import MirrorBroken, play
 
@@ -51,11 +51,11 @@ def names_raise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leaders, "name_of", name_of)
 
 
-def _stored(patch: pytest.MonkeyPatch, change: Callable[[Position], Position]) -> None:
+def _stored(patch: pytest.MonkeyPatch, change: Callable[[MirrorPosition], MirrorPosition]) -> None:
     of = Beginnings.of
 
     async def changed(
-        self: Beginnings, places: Iterable[TopicPartition], found: Mapping[TopicPartition, Position]
+        self: Beginnings, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
     ) -> Any:
         return await of(self, places, {place: change(row) for place, row in found.items()})
 
@@ -76,7 +76,7 @@ def latest_without_position(patch: pytest.MonkeyPatch) -> None:
     """Each lane that begins has its partitions begin at their ends again, where nothing has come yet."""
     read = Positions.read
 
-    async def forgetful(self: Positions) -> dict[TopicPartition, Position]:
+    async def forgetful(self: Positions) -> dict[TopicPartition, MirrorPosition]:
         found = await read(self)
         return {place: row for place, row in found.items() if row.epoch >= 0}
 

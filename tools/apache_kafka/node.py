@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 from tools.apache_kafka.jars import VERSION, OracleUnavailable
 from tools.apache_kafka.programs import TOOLS, java_command, run_tool
 
@@ -136,7 +136,7 @@ class ApacheKafka:
     def _brokers_known(self, index: int) -> int:
         """How many unfenced brokers the node has in its metadata; 0 while it does not listen."""
         try:
-            with Connection("127.0.0.1", self.base_port + index, None) as connection:
+            with ClusterConnection("127.0.0.1", self.base_port + index, None) as connection:
                 return len(connection.request(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION).brokers)
         except OSError:
             return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, connect, run
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.client.acls import (
@@ -79,8 +79,8 @@ async def list_(
     /,
     *,
     user: Annotated[str | None, Parameter(help="Only entries of this user.")] = None,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show entries: all, or those that count for RESOURCE."""
     wanted = AclFilter() if resource is None else applying_to(*read_resource(resource))
@@ -100,7 +100,7 @@ async def add(
     *,
     form: Form = FORM,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Allow (or deny) USER the OPERATION on RESOURCE."""
     entry = new_entry(user, operation, resource, prefixed=form.prefixed, host=form.host, deny=form.deny)
@@ -122,7 +122,7 @@ async def remove(
     *,
     form: Form = FORM,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Remove the entry that `ottla acl add` with the same words has added; `any` as OPERATION means all of them."""
     kind, name = read_resource(resource)
@@ -147,7 +147,7 @@ async def why(
     /,
     *,
     host: Annotated[str, Parameter(help="The address from which the user comes.")] = NO_HOST,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> int:
     """Say whether USER may do OPERATION on RESOURCE, and which entry decides, or which one is missing. Exit code 1: denied.
 

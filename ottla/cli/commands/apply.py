@@ -10,9 +10,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli import declared as declarations
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
-from ottla.cli.declared import Declared, DeclaredUser, Entity, read_declared
+from ottla.cli.declared import DeclaredCluster, DeclaredUser, Entity, read_declared
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
 from ottla.client.acls import AclFilter, describe_acls, text_of
@@ -43,7 +43,7 @@ async def apply(
     dry_run: Annotated[bool, Parameter(negative="", help="Only show the plan.")] = False,
     yes: Yes = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the plan, ask at a terminal, and make the changes in its order. A second time there is nothing to change.
 
@@ -71,7 +71,7 @@ async def apply(
     note(f"{len(changes)} change(s) made")
 
 
-async def _present(cluster: ClusterClient, wanted: Declared) -> Present:
+async def _present(cluster: ClusterClient, wanted: DeclaredCluster) -> Present:
     """Read what the cluster has of what is declared; other sections need no permission."""
     present = Present()
     if wanted.topics:
@@ -98,7 +98,7 @@ async def _present(cluster: ClusterClient, wanted: Declared) -> Present:
     return present
 
 
-async def _quotas(cluster: ClusterClient, wanted: Declared) -> dict[Entity, dict[str, float]]:
+async def _quotas(cluster: ClusterClient, wanted: DeclaredCluster) -> dict[Entity, dict[str, float]]:
     by_parts = {
         frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
             value.key: value.value for value in entry.values

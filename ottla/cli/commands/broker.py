@@ -9,7 +9,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    Yes,
+    connect,
+    run,
+)
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
@@ -33,7 +43,7 @@ main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the brokers: where they are, and what they lead and hold."""
     async with connect(connection) as cluster:
         described = await describe_cluster(cluster)
@@ -63,8 +73,8 @@ async def log_dirs(
     brokers: Annotated[list[int] | None, Parameter(consume_multiple=True, help="Default: all.")] = None,
     /,
     *,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> int:
     """Show the log directories of brokers: what is in them, and what room is left. Exit code 1: one cannot be used."""
     rows: list[dict[str, object]] = []
@@ -104,7 +114,7 @@ async def drain(
     dry_run: DryRun = False,
     wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Move all replicas of a broker to the others, with regard to their racks and numbers of replicas.
 
@@ -143,7 +153,7 @@ async def drain(
 
 @app.command
 async def remove(
-    broker: int, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION
+    broker: int, /, *, dry_run: DryRun = False, yes: Yes = False, connection: ConnectionOptions = CONNECTION
 ) -> None:
     """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them.
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
+from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import print_rows
-from ottla.client.admin_listeners import Sample, read_admin, samples_of
+from ottla.client.admin_listeners import AdminSample, read_admin, samples_of
 
 app = App(name="client", version_flags=[], help="Clients that push metrics to the brokers (KIP-714): list.")
 
@@ -30,8 +30,8 @@ async def list_(
     /,
     *,
     admin: Admin = ADMIN,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the clients that have pushed metrics, as the admin listeners (ottla.admin.listener) show them."""
     asked = list(addresses or ())
@@ -46,7 +46,7 @@ async def list_(
     print_rows(rows, COLUMNS, listing.output)
 
 
-def clients(broker: str, samples: Iterable[Sample]) -> list[dict[str, object]]:
+def clients(broker: str, samples: Iterable[AdminSample]) -> list[dict[str, object]]:
     """Returns a row for each client in one broker's metrics."""
     counts: dict[tuple[str, str, str], int] = {}
     for sample in samples:

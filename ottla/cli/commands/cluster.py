@@ -10,14 +10,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client import health
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.connection import read_client_properties
 from ottla.client.quorum import describe_quorum
-from ottla.client.stopping import Stop, effects_of_stop
+from ottla.client.stopping import StopEffects, effects_of_stop
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
@@ -30,7 +30,7 @@ main = partial(run, app)
 
 
 @app.command
-async def info(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the brokers and the quorum."""
     async with connect(connection) as cluster:
         described = await health.describe_cluster(cluster)
@@ -53,7 +53,7 @@ async def info(*, listing: Listing = LISTING, connection: Connection = CONNECTIO
 
 
 @app.command(name="health")
-async def show_health(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> int:
+async def show_health(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> int:
     """Check the cluster; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
         problems = await health.find_problems(cluster)
@@ -71,7 +71,7 @@ async def may_stop(
     *,
     wait: Annotated[float, Parameter(name="--wait", help="Seconds to wait until it may.")] = 0.0,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> int:
     """Check whether NODE may stop without making anything unavailable; the exit code is 3 if not.
 
@@ -96,12 +96,12 @@ async def may_stop(
     return OK
 
 
-async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
+async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     """A broker that goes away meanwhile is a reason to wait, too."""
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:
-        return Stop([health.Problem("cluster", fault.cause)], [])
+        return StopEffects([health.Problem("cluster", fault.cause)], [])
 
 
 def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:

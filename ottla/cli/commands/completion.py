@@ -16,7 +16,7 @@ from cyclopts.argument import Argument, ArgumentCollection
 
 from ottla.cli.application import run
 from ottla.cli.command_table import COMMANDS
-from ottla.cli.completed_names import Asked, names_for
+from ottla.cli.completed_names import AskedCompletion, names_for
 
 SCRIPTS = {
     # bash divides words at ":" and "=" too, as in topic:NAME: the line is divided at blanks here, and what bash has in
@@ -98,7 +98,7 @@ def _possible(before: list[str], beginning: str) -> Iterable[str]:
         return ()
     if choices := _choices(argument.hint):
         return choices
-    return names_for(Asked(command, verb, option.names if option else (), places, beginning, rest))
+    return names_for(AskedCompletion(command, verb, option.names if option else (), places, beginning, rest))
 
 
 def _divided(arguments: ArgumentCollection, words: Sequence[str]) -> tuple[Argument | None, list[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
@@ -39,8 +39,8 @@ async def get(
     *,
     changed: Annotated[bool, Parameter(negative="", help="Only settings that are not at their default.")] = False,
     docs: Annotated[bool, Parameter(negative="", help="With the documentation of each setting.")] = False,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show settings. `all` as the name of a broker means the defaults of the cluster, for all brokers."""
     async with connect(connection) as cluster:
@@ -59,7 +59,7 @@ async def set_(
     /,
     *,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the broker check the values.")] = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Change settings: KEY=VALUE ..."""
     changes = dict(split_setting(item) for item in settings)
@@ -74,7 +74,7 @@ async def unset(
     /,
     *,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the broker check the names.")] = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Give settings back to their default."""
     await _change(kind, name, dict.fromkeys(keys), dry_run, connection)
@@ -82,7 +82,7 @@ async def unset(
 
 @app.command
 async def diff(
-    kind: Kind, one: str, other: str, /, *, output: Output = "table", connection: Connection = CONNECTION
+    kind: Kind, one: str, other: str, /, *, output: Output = "table", connection: ConnectionOptions = CONNECTION
 ) -> int:
     """Show the settings in which two topics, brokers or groups differ. Exit code 1: they do."""
     async with connect(connection) as cluster:
@@ -94,7 +94,7 @@ async def diff(
 
 
 async def _change(
-    kind: str, name: str, changes: dict[str, str | None] | dict[str, str], dry_run: bool, connection: Connection
+    kind: str, name: str, changes: dict[str, str | None] | dict[str, str], dry_run: bool, connection: ConnectionOptions
 ) -> None:
     resource = _resource(kind, name)
     async with connect(connection) as cluster:

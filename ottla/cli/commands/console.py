@@ -9,12 +9,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli import contexts
-from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, Connection, run
+from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, ConnectionOptions, run
 from ottla.cli.errors import CommandFailed
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.connection import read_client_properties
-from ottla.console.options import HOST, PORT, Options, read_login
+from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
 
 app = App(
     name="console", version_flags=[], help="A web page for a Kafka cluster: look at it, and change it if you allow it."
@@ -55,7 +55,7 @@ async def console(
         Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
     ] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Serve the console until Ctrl-C. It only looks, and only from this machine, unless options say otherwise."""
     try:
@@ -70,7 +70,7 @@ async def console(
     properties = {} if path is None else read_client_properties(path)
     servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     parse_bootstrap(servers)
-    options = Options(
+    options = ConsoleOptions(
         bootstrap=servers,
         properties=properties,
         config=path,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
@@ -92,7 +92,7 @@ async def consume(
         str | None,
         Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
     ] = None,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Read what a topic holds now, partition by partition in order, and stop; or go on with --follow.
 

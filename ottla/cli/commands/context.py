@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli import contexts
 from ottla.cli.application import Output, run
-from ottla.cli.contexts import Context, Contexts
+from ottla.cli.contexts import ClientContext, Contexts
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.cluster import parse_bootstrap
@@ -52,7 +52,7 @@ def set_(
     if bootstrap is not None:
         parse_bootstrap(bootstrap)
     found = contexts.load()
-    context = Context(bootstrap, None if config is None else os.path.abspath(config))
+    context = ClientContext(bootstrap, None if config is None else os.path.abspath(config))
     contexts.save(Contexts(found.current or name, {**found.named, name: context}))
     note(f"context {name} is {'set' if found.current else 'set and used'}")
 

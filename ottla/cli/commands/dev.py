@@ -20,7 +20,7 @@ from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
 from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
-from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
+from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, LocalNode
 from ottla.processes.children import fork
 from ottla.processes.start import imported, overrides
 
@@ -74,7 +74,7 @@ def check(arguments: argparse.Namespace) -> None:
         )
 
 
-def check_ports(nodes: Sequence[Node]) -> None:
+def check_ports(nodes: Sequence[LocalNode]) -> None:
     if taken := local_nodes.ports_in_use(nodes):
         several = "ports" if len(taken) > 1 else "port"
         raise CommandFailed(
@@ -92,14 +92,14 @@ def _say(text: str) -> None:
         print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
-def print_ready(nodes: Sequence[Node], node: Node) -> None:
+def print_ready(nodes: Sequence[LocalNode], node: LocalNode) -> None:
     """Print that one of several nodes serves: a busy machine takes its time."""
     if len(nodes) > 1:
         _say(f"node {node.id} serves")
 
 
 def print_nodes(
-    nodes: Sequence[Node],
+    nodes: Sequence[LocalNode],
     as_json: bool,
     seconds: float,
     secure: SecureFiles | None,
@@ -161,7 +161,7 @@ def _command() -> str:
     return "ottla" if shutil.which("ottla") == script else os.path.relpath(script)
 
 
-def watch(nodes: Sequence[Node]) -> int:
+def watch(nodes: Sequence[LocalNode]) -> int:
     """Wait for a signal or the end of the last node. Single nodes may end, because users kill them to try a failover."""
     while True:
         for node in nodes:
@@ -197,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def secured(
-    nodes: Sequence[Node], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
+    nodes: Sequence[LocalNode], directory: str, cluster_id: str, properties: dict[int, dict[str, str]]
 ) -> SecureFiles:
     """Add the security to the properties of each node."""
     from ottla.local.security import secure  # keys, certificates and the records of users: only for this

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
+from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.doctor.cluster import check_cluster
-from ottla.cli.doctor.connection import CLIENT_ID, Connections, Passed
-from ottla.cli.doctor.findings import Finding, exit_code, in_order
+from ottla.cli.doctor.connection import CLIENT_ID, ConnectionsLook, Passed
+from ottla.cli.doctor.findings import DoctorFinding, exit_code, in_order
 from ottla.cli.doctor.record import check_permissions, check_record
 from ottla.cli.output import note, print_rows, printable
 from ottla.client.cluster import ClusterClient
@@ -32,8 +32,8 @@ async def doctor(
         bool, Parameter(negative="", help="Write no record: otherwise one goes to a topic that is deleted again.")
     ] = False,
     admin: Admin = ADMIN,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> int:
     """Look at each step from here to the cluster, and at the cluster; docs/DOCTOR.md has all findings.
 
@@ -60,9 +60,9 @@ async def doctor(
 
 async def _findings(
     cluster: ClusterClient, topic: str | None, read_only: bool, admin: Admin, passed: Passed
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Look at one step after the other; what cannot be reached hides what is behind it."""
-    connections = Connections(cluster.world, cluster.security, cluster.timeout_ms, passed)
+    connections = ConnectionsLook(cluster.world, cluster.security, cluster.timeout_ms, passed)
     servers = [await connections.bootstrap(address) for address in cluster.bootstrap]
     found = [each for findings in servers for each in findings]
     if all(any(each.kind != "certificate-expires" for each in findings) for findings in servers):
@@ -79,5 +79,5 @@ async def _findings(
             found += await check_record(cluster, passed)
         found += await check_cluster(cluster, admin.addresses(cluster.brokers).values(), passed)
     except Failure as failure:  # the cluster has gone away meanwhile
-        found.append(Finding("not-reachable", "cluster", failure.cause))
+        found.append(DoctorFinding("not-reachable", "cluster", failure.cause))
     return found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Yes, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
@@ -35,7 +35,7 @@ main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the features: the level that the cluster uses, and those that the broker supports."""
     async with connect(connection) as cluster:
         found = await describe_features(cluster)
@@ -53,7 +53,7 @@ async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTI
 
 
 @app.command
-async def upgrade(levels: Levels, /, *, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
+async def upgrade(levels: Levels, /, *, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
     """Raise the levels of features, all of them or none. All brokers and controllers must support them."""
     await _update(levels, UPGRADE, dry_run, connection)
 
@@ -68,7 +68,7 @@ async def downgrade(
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Lower the levels of features, for the way back to an older version."""
     if unsafe and not dry_run:
@@ -76,7 +76,7 @@ async def downgrade(
     await _update(levels, UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE, dry_run, connection)
 
 
-async def _update(texts: list[str], upgrade_type: int, dry_run: bool, connection: Connection) -> None:
+async def _update(texts: list[str], upgrade_type: int, dry_run: bool, connection: ConnectionOptions) -> None:
     wanted = {name: _level(name, text) for name, text in map(split_setting, texts)}
     async with connect(connection) as cluster:
         known = (await describe_features(cluster)).levels

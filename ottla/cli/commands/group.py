@@ -8,7 +8,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    connect,
+    repeat,
+    run,
+)
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.client import groups, topics
@@ -30,7 +40,7 @@ main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_groups(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def list_groups(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """List groups of all kinds."""
     async with connect(connection) as cluster:
         found = await groups.list_groups(cluster)
@@ -47,7 +57,9 @@ async def list_groups(*, listing: Listing = LISTING, connection: Connection = CO
 
 
 @app.command
-async def describe(group: str, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def describe(
+    group: str, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+) -> None:
     """Show a group: its members, what they are assigned, and how far behind each partition is."""
     async with connect(connection) as cluster:
         description = await groups.describe_group(cluster, group)
@@ -69,8 +81,8 @@ def lag(
     plot: Annotated[
         str | None, Parameter(help="Draw it as SVG into this file; with --watch the lag over time, at each look.")
     ] = None,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show how far behind a group is: records that are not consumed yet, of each partition. Groups of all kinds have a lag."""
     history = LagHistory()
@@ -114,7 +126,7 @@ async def reset(
     ],
     dry_run: DryRun = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Set the committed offsets of a group that has no members (a group of this name need not exist)."""
     async with connect(connection) as cluster:
@@ -145,7 +157,7 @@ async def delete(
     /,
     *,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
     async with connect(connection) as cluster:

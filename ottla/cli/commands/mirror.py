@@ -11,17 +11,27 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    connect,
+    repeat,
+    run,
+)
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
-from ottla.cli.progress import Progress, duration_text, size_text
+from ottla.cli.progress import ProgressLine, duration_text, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
 from ottla.mirror.formats import Checkpoint
 from ottla.mirror.names import DEFAULT, GROUPS_EXCLUDED, IDENTITY, TOPICS_EXCLUDED, Policy, Selection, check_alias
-from ottla.mirror.options import Clusters, Options
+from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
@@ -115,7 +125,7 @@ async def run_worker(
     heartbeats: Annotated[bool, Parameter(help="Write MirrorMaker's heartbeats, and mirror them.")] = True,
     once: Annotated[bool, Parameter(negative="", help="End when all is mirrored that is there now.")] = False,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Run a worker from SOURCE to TARGET, until it is interrupted. More of them share the partitions.
 
@@ -126,7 +136,7 @@ async def run_worker(
         raise CommandFailed(f"--throttle {throttle:g} is not above 0", None, USAGE)
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
-    options = Options(
+    options = MirrorOptions(
         _policy(source, target, policy),
         Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED),
         from_latest=begin == "latest",
@@ -143,7 +153,7 @@ async def run_worker(
         heartbeats=heartbeats,
         session_ms=session_timeout_ms,
     )
-    one, other = _sides(source, target, connection, Connection(to, to_config, to_context, connection.timeout))
+    one, other = _sides(source, target, connection, ConnectionOptions(to, to_config, to_context, connection.timeout))
     async with _clusters(one, other) as clusters:
         worker = Worker(clusters, options, lambda text: note(f"mirror {source} to {target}: {text}"))
         if dry_run:
@@ -167,11 +177,11 @@ def status(
     topics: Topics = None,
     exclude: Exclude = None,
     policy: Naming = "default",
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show how far the mirror from SOURCE to TARGET is: of each partition the position in the source, its end, and the lag."""
-    one, other = _sides(source, target, connection, Connection(to, to_config, to_context, connection.timeout))
+    one, other = _sides(source, target, connection, ConnectionOptions(to, to_config, to_context, connection.timeout))
     naming = _policy(source, target, policy)
     selection = Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED)
 
@@ -207,7 +217,7 @@ async def offsets(
     ] = False,
     dry_run: DryRun = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show what the offsets of SOURCE's groups are in the target, which --bootstrap names. The source is not needed."""
     naming = Policy(check_alias(source), "")
@@ -242,7 +252,7 @@ async def _run(worker: Worker, once: bool) -> None:
     running = asyncio.ensure_future(worker.run())
     ending = asyncio.ensure_future(worker.wait_until_mirrored()) if once else None
     try:
-        with Progress(f"mirroring {policy.source} to {policy.target}", None, "records", began_ms) as progress:
+        with ProgressLine(f"mirroring {policy.source} to {policy.target}", None, "records", began_ms) as progress:
             while not running.done():
                 await asyncio.wait(
                     {running} | ({ending} if ending else set()), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED
@@ -277,12 +287,14 @@ def _show_plan(worker: Worker) -> None:
     note("nothing was changed (--dry-run)")
 
 
-def _sides(source: str, target: str, one: Connection, other: Connection) -> tuple[Connection, Connection]:
+def _sides(
+    source: str, target: str, one: ConnectionOptions, other: ConnectionOptions
+) -> tuple[ConnectionOptions, ConnectionOptions]:
     """Return the connections to both clusters; an alias without an address is the name of a context."""
     if one.bootstrap is None and one.config is None and one.context is None:
-        one = Connection(None, None, source, one.timeout)
+        one = ConnectionOptions(None, None, source, one.timeout)
     if other.bootstrap is None and other.config is None and other.context is None:
-        other = Connection(None, None, target, other.timeout)
+        other = ConnectionOptions(None, None, target, other.timeout)
     return one, other
 
 
@@ -326,7 +338,9 @@ async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIt
 
 
 @asynccontextmanager
-async def _clusters(source: Connection, target: Connection, *, limited: bool = False) -> AsyncIterator[Clusters]:
+async def _clusters(
+    source: ConnectionOptions, target: ConnectionOptions, *, limited: bool = False
+) -> AsyncIterator[Clusters]:
     async with AsyncExitStack() as stack:
         made: list[ClusterClient] = [
             await stack.enter_async_context(connect(side, limited=limited, client_id=CLIENT_ID))

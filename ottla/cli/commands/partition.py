@@ -8,7 +8,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    Yes,
+    connect,
+    run,
+)
 from ottla.cli.commands.broker import move, wait_for_moves
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
@@ -39,7 +49,7 @@ async def move_(
     to: Annotated[str, Parameter(help="The brokers of the replicas, the preferred leader first: 1,2,3.")],
     wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Move all replicas of partitions to these brokers. Their number may change, and with it the replication factor."""
     brokers = _brokers(to)
@@ -58,7 +68,7 @@ async def move_(
 
 
 @app.command
-async def moves(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def moves(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the moves that go on."""
     async with connect(connection) as cluster:
         found = await list_reassignments(cluster)
@@ -76,7 +86,7 @@ async def moves(*, listing: Listing = LISTING, connection: Connection = CONNECTI
 
 
 @app.command
-async def cancel(places: Places, /, *, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
+async def cancel(places: Places, /, *, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
     """Cancel the moves of partitions: they stay where they were."""
     async with connect(connection) as cluster:
         found = await places_of(cluster, places)
@@ -105,7 +115,7 @@ async def elect(
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> int:
     """Make the preferred replica of partitions their leader. Exit code 1: one could not be elected."""
     if unclean and not places:

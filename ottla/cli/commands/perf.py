@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ottla.cli import load
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import places_of
@@ -57,7 +57,7 @@ async def produce(
     partitions: Partitions = 6,
     replication_factor: Replicas = -1,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write records with acks=all. The milliseconds are from a record, with --rate from when it was due, to its acknowledgement."""
     wanted = _load(records, size, rate, compression, linger)
@@ -81,7 +81,7 @@ async def consume(
     partitions: Partitions = 6,
     replication_factor: Replicas = -1,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Read a topic from its beginning to its end. The milliseconds are those between two responses with records."""
     wanted = _load(records, size)
@@ -112,7 +112,7 @@ async def latency(
     partitions: Partitions = 1,
     replication_factor: Replicas = -1,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write one record after another while a consumer waits for each: until the acknowledgement (acks=all), and end to end."""
     wanted = _load(records, size, rate)
@@ -148,15 +148,17 @@ async def _topic(
             await topics.delete_topics(cluster, [topic])
 
 
-def _load(records: int, size: int, rate: float = 0.0, compression: str = "none", linger: float = 5.0) -> load.Load:
+def _load(
+    records: int, size: int, rate: float = 0.0, compression: str = "none", linger: float = 5.0
+) -> load.LoadResult:
     if records < 1:
         raise CommandFailed(f"--records {records} is not above 0", None, USAGE)
     if not 0 <= size <= SIZE_BYTES_MAX:
         raise CommandFailed(f"--size {size} is not from 0 to {SIZE_BYTES_MAX}", None, USAGE)
     if not 0 <= rate < 1e9 or not 0 <= linger < 1e6:
         raise CommandFailed("--rate and --linger are not below 0, and finite", None, USAGE)
-    return load.Load(records, size, rate, CODEC_IDS[compression], linger)
+    return load.LoadResult(records, size, rate, CODEC_IDS[compression], linger)
 
 
-def _progress(cluster: ClusterClient, what: str, records: int) -> Progress:
-    return Progress(what, records, "records", cluster.world.clock.mono_ms())
+def _progress(cluster: ClusterClient, what: str, records: int) -> ProgressLine:
+    return ProgressLine(what, records, "records", cluster.world.clock.mono_ms())

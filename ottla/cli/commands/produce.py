@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
@@ -47,7 +47,7 @@ async def produce(
     compression: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
     ] = "none",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write records to a topic and wait until all in-sync replicas have them.
 
@@ -65,7 +65,7 @@ async def produce(
 
     # The time limit is for the cluster (every request has it), not for the input of the lines.
     async with connect(connection, limited=False) as cluster:
-        producer = Producer(cluster, topic, compression=CODEC_IDS[compression], notify=note)
+        producer = ClusterProducer(cluster, topic, compression=CODEC_IDS[compression], notify=note)
         async with cluster.limit():
             await producer.start()
         number = 0

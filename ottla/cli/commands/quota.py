@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
@@ -32,8 +32,8 @@ async def list_(
     user: Name = None,
     client_id: Name = None,
     ip: Name = None,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show quotas: all, or those of the named entities."""
     async with connect(connection) as cluster:
@@ -54,7 +54,7 @@ async def set_(
     client_id: Name = None,
     ip: Name = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the values.")] = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Set quotas: QUOTA=VALUE ... (producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate;
     connection_creation_rate of an --ip)"""
@@ -71,7 +71,7 @@ async def unset(
     client_id: Name = None,
     ip: Name = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the names.")] = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Remove quotas."""
     await _change(dict.fromkeys(quotas), user, client_id, ip, dry_run, connection)
@@ -83,7 +83,7 @@ async def _change(
     client_id: str | None,
     ip: str | None,
     dry_run: bool,
-    connection: Connection,
+    connection: ConnectionOptions,
 ) -> None:
     entity = _entity(user, client_id, ip)
     if not entity:

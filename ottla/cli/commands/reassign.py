@@ -8,14 +8,24 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    Yes,
+    connect,
+    run,
+)
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, replace_file, would
-from ottla.cli.progress import Progress, size_text
+from ottla.cli.progress import ProgressLine, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
-from ottla.client.move_file import Move, read_moves, write_moves
+from ottla.client.move_file import PlannedMove, read_moves, write_moves
 from ottla.client.moving import (
     finish_moves,
     left_to_move,
@@ -56,7 +66,7 @@ async def plan(
     brokers: Annotated[str, Parameter(help="The brokers that shall have them: 1,2,3.")],
     save: Save = None,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Plan to have partitions on some brokers only, evenly and over their racks. It shows the bytes that would move."""
     wanted = read_brokers("--brokers", brokers)
@@ -76,7 +86,7 @@ async def run_(
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Carry a plan out, and wait until everything has moved. Ctrl-C leaves the moves to the brokers, and says what there is to do."""
     target = read_moves(file)
@@ -91,7 +101,7 @@ async def run_(
 
 
 @app.command(name="list")
-async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the moves that go on, and how much of each has moved."""
     async with connect(connection) as cluster:
         ongoing = await list_reassignments(cluster)
@@ -112,7 +122,7 @@ async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTI
 
 
 @app.command
-async def watch(*, connection: Connection = CONNECTION) -> None:
+async def watch(*, connection: ConnectionOptions = CONNECTION) -> None:
     """Wait for all moves that go on, with rate and remaining time."""
     async with connect(connection, limited=False) as cluster:
         async with cluster.limit():
@@ -130,7 +140,7 @@ async def cancel(
     /,
     *,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Cancel moves: the partitions stay where they were. Throttles are taken off."""
     async with connect(connection) as cluster:
@@ -147,7 +157,7 @@ async def cancel(
 
 
 @app.command
-async def unthrottle(*, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
+async def unthrottle(*, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
     """Take the throttles of all brokers and topics off, which a move that was left alone has kept."""
     async with connect(connection) as cluster:
         topics = await throttled_topics(cluster)
@@ -158,7 +168,7 @@ async def unthrottle(*, dry_run: DryRun = False, connection: Connection = CONNEC
     note(f"no broker is throttled{', nor ' + ', '.join(topics) if topics else ''}")
 
 
-def show_plan(moves: list[Move], output: str, save: str | None) -> None:
+def show_plan(moves: list[PlannedMove], output: str, save: str | None) -> None:
     """Print a plan, and write it into a file."""
     print_rows([move.row() for move in moves], MOVE_COLUMNS, output)
     note(f"{len(moves)} partition(s) change, {size_text(sum(move.bytes for move in moves))} move")
@@ -167,7 +177,7 @@ def show_plan(moves: list[Move], output: str, save: str | None) -> None:
 
 
 async def carry_out(
-    cluster: ClusterClient, moves: list[Move], throttle: int | None, *, wait: bool, dry_run: bool, yes: bool
+    cluster: ClusterClient, moves: list[PlannedMove], throttle: int | None, *, wait: bool, dry_run: bool, yes: bool
 ) -> None:
     """Start the moves of a plan that was shown, and wait for them."""
     if dry_run or not moves:
@@ -192,7 +202,7 @@ async def carry_out(
 
 async def _watched(cluster: ClusterClient, totals: dict[TopicPartition, int]) -> None:
     clock = cluster.world.clock
-    with Progress("moving", sum(totals.values()), "bytes", clock.mono_ms()) as progress:
+    with ProgressLine("moving", sum(totals.values()), "bytes", clock.mono_ms()) as progress:
         await watch_moves(cluster, sorted(totals), totals, lambda done: progress.update(done, clock.mono_ms()))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, Output, Yes, connect, run
 from ottla.cli.commands.reassign import Save, Throttle, Wait, carry_out, show_plan
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
@@ -46,7 +46,7 @@ async def rebalance(
     save: Save = None,
     yes: Yes = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show a plan that evens the brokers: what each would lead and hold, and the moves with their bytes. --run carries it out."""
     check_throttle(throttle)

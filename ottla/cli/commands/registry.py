@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.client.cluster import ClusterClient
@@ -74,7 +74,7 @@ async def registry(
     hash_password: Annotated[
         bool, Parameter(negative="", help="Read a password, print what --users takes in its place, and stop.")
     ] = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Serve until interrupted. Its records are those of Confluent's registry, which can serve the same topic before or after."""
     from ottla.registry import access

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.client.cluster import ClusterClient
@@ -35,8 +35,8 @@ main = partial(run, app)
 async def list_(
     *,
     owner: Annotated[list[str] | None, Parameter(help="Only tokens of these users.", negative="")] = None,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the tokens that you own or may renew; those of others need a permission. HMACs are not shown."""
     async with connect(connection) as cluster:
@@ -63,7 +63,7 @@ async def create(
     hours: Hours = None,
     dry_run: DryRun = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Create a token. A client logs in by SCRAM with its id as the name, its HMAC as the password and tokenauth=true."""
     lifetime_ms = _ms(hours)
@@ -85,7 +85,7 @@ async def create(
 
 @app.command
 async def renew(
-    hmac: str, /, *, hours: Hours = None, dry_run: DryRun = False, connection: Connection = CONNECTION
+    hmac: str, /, *, hours: Hours = None, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION
 ) -> None:
     """Let a token live longer, up to the end that it was created with."""
     async with connect(connection) as cluster:
@@ -103,7 +103,7 @@ async def expire(
     *,
     hours: Annotated[float | None, Parameter(help="Default: at once.")] = None,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """End a token."""
     async with connect(connection) as cluster:

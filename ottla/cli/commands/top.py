@@ -11,13 +11,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import ADMIN, CONNECTION, Admin, Connection, Output, connect, run
+from ottla.cli.application import ADMIN, CONNECTION, Admin, ConnectionOptions, Output, connect, run
 from ottla.cli.cluster_look import look_at
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.full_screen import FullScreen
 from ottla.cli.output import note, print_json, print_rows, printable
-from ottla.cli.top_screen import Screen
-from ottla.cli.top_view import Look, without_admin
+from ottla.cli.top_screen import TopScreen
+from ottla.cli.top_view import TopLook, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -39,7 +39,7 @@ async def top(
     every: Annotated[float, Parameter(help="Seconds between two looks.")] = 2.0,
     admin: Admin = ADMIN,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show rates, times of requests, loop and memory of nodes, rates of topics, lag of groups. On a terminal h shows the keys.
 
@@ -62,7 +62,7 @@ async def top(
             await _print_on(cluster, admin, before, every, output)
 
 
-async def _looked(cluster: ClusterClient, admin: Admin) -> Look | str:
+async def _looked(cluster: ClusterClient, admin: Admin) -> TopLook | str:
     """Return a look, or why there is none: a cluster that is away is shown as such, and looked for again."""
     try:
         async with cluster.limit():
@@ -73,7 +73,7 @@ async def _looked(cluster: ClusterClient, admin: Admin) -> Look | str:
         return f"no answer while {cluster.doing}"
 
 
-async def _print_on(cluster: ClusterClient, admin: Admin, before: Look, every: float, output: str) -> None:
+async def _print_on(cluster: ClusterClient, admin: Admin, before: TopLook, every: float, output: str) -> None:
     """Print look after look until Ctrl-C."""
     while True:
         await asyncio.sleep(every)
@@ -85,14 +85,14 @@ async def _print_on(cluster: ClusterClient, admin: Admin, before: Look, every: f
         before = now
 
 
-def _show(before: Look, now: Look, output: str) -> None:
+def _show(before: TopLook, now: TopLook, output: str) -> None:
     rows = now.rows(before)
     if output == "json":
         print_json(rows)
     elif output == "yaml":
         print_rows([rows], (), output)
     else:
-        print("\n".join(Screen().lines(rows, SIZE_MAX, SIZE_MAX)))
+        print("\n".join(TopScreen().lines(rows, SIZE_MAX, SIZE_MAX)))
         if missing := list(without_admin(now.nodes)):
             note(f"no admin listener answers for node {', '.join(map(str, missing))}: some columns are not known")
     sys.stdout.flush()
@@ -101,9 +101,11 @@ def _show(before: Look, now: Look, output: str) -> None:
 class _Live:
     """The looks on a terminal, and its keys."""
 
-    def __init__(self, cluster: ClusterClient, admin: Admin, first: Look, every: float, terminal: FullScreen) -> None:
+    def __init__(
+        self, cluster: ClusterClient, admin: Admin, first: TopLook, every: float, terminal: FullScreen
+    ) -> None:
         self._cluster, self._admin, self._every, self._terminal = cluster, admin, every, terminal
-        self._screen = Screen()
+        self._screen = TopScreen()
         self._now, self._is_first = first, True
         self._rows = first.rows(first)
         self._fault: str | None = None

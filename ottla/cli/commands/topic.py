@@ -9,11 +9,21 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.application import (
+    CONNECTION,
+    LISTING,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Output,
+    Yes,
+    connect,
+    run,
+)
 from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
@@ -47,8 +57,8 @@ async def list_topics(
     /,
     *,
     internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """List topics."""
     async with connect(connection) as cluster:
@@ -81,7 +91,7 @@ async def create(
     if_not_exists: Annotated[bool, Parameter(negative="", help="Be content with a topic that is there.")] = False,
     dry_run: DryRun = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Create a topic."""
     configs = dict(split_setting(item) for item in config or [])
@@ -109,7 +119,9 @@ async def create(
 
 
 @app.command
-async def describe(name: str, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def describe(
+    name: str, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+) -> None:
     """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets."""
     async with connect(connection) as cluster:
         topic = await cluster.topic(name)
@@ -139,7 +151,7 @@ async def delete(
     *,
     dry_run: DryRun = False,
     yes: Yes = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Delete topics with all their records. Patterns spare internal topics."""
     async with connect(connection, limited=False) as cluster:
@@ -155,7 +167,7 @@ async def delete(
 
 
 @app.command
-async def diff(one: str, other: str, /, *, output: Output = "table", connection: Connection = CONNECTION) -> int:
+async def diff(one: str, other: str, /, *, output: Output = "table", connection: ConnectionOptions = CONNECTION) -> int:
     """Show in what two topics differ: partitions, replication factor, settings. Exit code 1: they do."""
     shapes, entries = [], []
     async with connect(connection) as cluster:
@@ -181,7 +193,7 @@ async def add_partitions(
     *,
     to: Annotated[int, Parameter(help="How many partitions the topic shall have.")],
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
     async with connect(connection) as cluster:
@@ -203,7 +215,7 @@ async def delete_records(
     ] = None,
     dry_run: DryRun = False,
     output: Output = "table",
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Delete the oldest records of partitions, up to an offset. After Ctrl-C the partitions that are left have theirs."""
     if before != "latest" and not before.isdecimal():
@@ -219,7 +231,7 @@ async def delete_records(
                 return
         first: dict[int, int] = {}
         clock = cluster.world.clock
-        with Progress(f"deleting records of {name}", len(indexes), "partitions", clock.mono_ms()) as progress:
+        with ProgressLine(f"deleting records of {name}", len(indexes), "partitions", clock.mono_ms()) as progress:
             for begin in range(0, len(indexes), PARTITIONS_AT_ONCE):
                 part = indexes[begin : begin + PARTITIONS_AT_ONCE]
                 async with cluster.limit():

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ottla.cli.application import CONNECTION, Connection, DryRun, connect
+from ottla.cli.application import CONNECTION, ConnectionOptions, DryRun, connect
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, would
-from ottla.cli.progress import Progress, duration_text
+from ottla.cli.progress import ProgressLine, duration_text
 from ottla.cli.topic_copy import TopicCopy
 from ottla.client.cluster import ClusterClient
 
@@ -33,7 +33,7 @@ async def copy(
         Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
     ] = "none",
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Copy a topic to another one, which is created if it is missing: partitions, offsets, timestamps, keys, values, headers.
 
@@ -44,7 +44,7 @@ async def copy(
         raise CommandFailed(f"{source} cannot be copied to itself", "--to names another cluster", USAGE)
     destination = connection
     if elsewhere:
-        destination = Connection(to, to_config, to_context, connection.timeout)
+        destination = ConnectionOptions(to, to_config, to_context, connection.timeout)
     async with connect(connection, limited=False) as one, connect(destination, limited=False) as other:
         copying = TopicCopy(one, source, other, target, compression=compression)
         await copying.look()
@@ -67,7 +67,7 @@ async def _run(copying: TopicCopy, cluster: ClusterClient, follow: bool) -> None
     began_ms, left = clock.mono_ms(), copying.left
     what = f"copying {copying.source_topic} to {copying.target_topic}"
     try:
-        with Progress(what, None if follow else left, "records", began_ms) as progress:
+        with ProgressLine(what, None if follow else left, "records", began_ms) as progress:
             await copying.run(lambda copied: progress.update(copied, clock.mono_ms()), follow=follow)
     except asyncio.CancelledError:
         note(f"stopped after {copying.copied} records; the same command goes on there")

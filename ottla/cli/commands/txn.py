@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.coordinator import partition_for
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Yes, connect, run
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.client.values import time_text
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
@@ -41,8 +41,8 @@ async def list_(
     ] = None,
     producer_id: Annotated[list[int] | None, Parameter(help="Only of these producers.", negative="")] = None,
     open_seconds: Annotated[float | None, Parameter(name="--open-for", help="Only open for this many seconds.")] = None,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the transactional ids and the states of their transactions."""
     open_ms = -1 if open_seconds is None else int(open_seconds * 1000)
@@ -57,7 +57,9 @@ async def list_(
 
 
 @app.command
-async def describe(ids: Ids, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+async def describe(
+    ids: Ids, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+) -> None:
     """Show transactions: since when they are open, and the partitions in them."""
     rows = []
     async with connect(connection) as cluster:
@@ -80,7 +82,9 @@ async def describe(ids: Ids, /, *, listing: Listing = LISTING, connection: Conne
 
 
 @app.command
-async def abort(ids: Ids, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+async def abort(
+    ids: Ids, /, *, dry_run: DryRun = False, yes: Yes = False, connection: ConnectionOptions = CONNECTION
+) -> None:
     """Abort the open transactions of these ids. Their producers are fenced: a running application ends with an error."""
     async with connect(connection) as cluster:
         for transactional_id in ids:
@@ -94,7 +98,7 @@ async def abort(ids: Ids, /, *, dry_run: DryRun = False, yes: Yes = False, conne
 
 
 @app.command
-async def forget(ids: Ids, /, *, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
+async def forget(ids: Ids, /, *, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
     """Forget transactional ids that get UNKNOWN_SERVER_ERROR because their newest record cannot be read.
 
     A newer version may be able to read it: then start that one. If the record is of a transaction that was committed, markers
@@ -110,7 +114,7 @@ async def forget(ids: Ids, /, *, dry_run: DryRun = False, connection: Connection
         if dry_run:
             would(f"forget {', '.join(ids)}")
             return
-        producer = Producer(cluster, TRANSACTION_STATE_TOPIC)
+        producer = ClusterProducer(cluster, TRANSACTION_STATE_TOPIC)
         await producer.start()
         for transactional_id in ids:
             key = encode_key(TransactionLogKey(transactional_id=transactional_id))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Yes, connect, run
 from ottla.cli.errors import FAILED, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.errors import did_you_mean
@@ -38,8 +38,8 @@ async def list_(
     names: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     /,
     *,
-    listing: Listing = LISTING,
-    connection: Connection = CONNECTION,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the users that have SCRAM credentials. Passwords are not kept anywhere, only their salted hashes."""
     async with connect(connection) as cluster:
@@ -63,7 +63,7 @@ async def create(
     iterations: Iterations = ITERATIONS_MIN,
     generate: Generate = False,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Create a user. What it may do is for `ottla acl add`."""
     async with connect(connection, limited=False) as cluster:
@@ -90,7 +90,7 @@ async def passwd(
     ] = None,
     generate: Generate = False,
     dry_run: DryRun = False,
-    connection: Connection = CONNECTION,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Change the password of a user. Connections that are open stay; the next login needs the new one."""
     async with connect(connection, limited=False) as cluster:
@@ -112,7 +112,7 @@ async def passwd(
 
 @app.command
 async def delete(
-    name: str, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION
+    name: str, /, *, dry_run: DryRun = False, yes: Yes = False, connection: ConnectionOptions = CONNECTION
 ) -> None:
     """Delete all SCRAM credentials of a user. Its ACLs stay: `ottla acl list --user` shows them."""
     async with connect(connection) as cluster:

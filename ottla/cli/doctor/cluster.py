@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from ottla.cli.doctor.findings import Finding
-from ottla.client.admin_listeners import Sample, scrape
+from ottla.cli.doctor.findings import DoctorFinding
+from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.brokers import FULL_BYTES, describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.configs import describe_topics_config
@@ -46,32 +46,34 @@ OLDEST = {"apache-kafka-java": (3, 0), LIBRDKAFKA: (2, 0), "kafka-python": (2, 1
 Passed = Callable[[str], None]
 
 
-async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Passed) -> list[Finding]:
+async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Passed) -> list[DoctorFinding]:
     """Look at the cluster as a whole; `admin` are the addresses of admin listeners."""
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     topics = (await cluster.metadata(None)).topics
 
-    async def part(name: str, look: Callable[[], Awaitable[list[Finding]]]) -> None:
+    async def part(name: str, look: Callable[[], Awaitable[list[DoctorFinding]]]) -> None:
         try:
             async with cluster.limit():
                 some = await look()
         except Failure as refused:
-            some = [Finding("not-known", name, refused.cause)]
+            some = [DoctorFinding("not-known", name, refused.cause)]
         except TimeoutError:
             some = [
-                Finding("not-known", name, f"no answer within {cluster.timeout_ms / 1000:g} s while {cluster.doing}")
+                DoctorFinding(
+                    "not-known", name, f"no answer within {cluster.timeout_ms / 1000:g} s while {cluster.doing}"
+                )
             ]
         if not some:
             passed(f"{name}: nothing is wrong")
         found.extend(some)
 
-    async def brokers() -> list[Finding]:
+    async def brokers() -> list[DoctorFinding]:
         return judge_brokers((await describe_cluster(cluster)).brokers)
 
-    async def quorum() -> list[Finding]:
+    async def quorum() -> list[DoctorFinding]:
         return judge_quorum(await describe_quorum(cluster))
 
-    async def partitions() -> list[Finding]:
+    async def partitions() -> list[DoctorFinding]:
         names = [topic.name or "" for topic in topics if not topic.error_code]
         min_isr = await describe_topics_config(cluster, names, MIN_ISR)
         unclean = await describe_topics_config(cluster, names, UNCLEAN)
@@ -80,29 +82,29 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
         return judge_partitions(readable, numbers, {name for name, value in unclean.items() if value == "true"})
 
-    async def disks() -> list[Finding]:
+    async def disks() -> list[DoctorFinding]:
         directories: dict[int, Sequence[DescribeLogDirsResult]] = {}
         for node in sorted(cluster.brokers):
             with suppress(NoConnection):  # it is a finding of its own
                 directories[node] = await describe_log_dirs(cluster, node)
         return judge_directories(directories)
 
-    async def throttles() -> list[Finding]:
+    async def throttles() -> list[DoctorFinding]:
         names = await throttled_topics(cluster)
         return [many("throttle-left", names)] if names and not await list_reassignments(cluster) else []
 
-    async def transactions() -> list[Finding]:
+    async def transactions() -> list[DoctorFinding]:
         open_long = await list_transactions(cluster, states=OPEN_STATES, open_ms_min=OPEN_TRANSACTION_MS)
         return [many("transaction-open", [row.transactional_id for row in open_long])] if open_long else []
 
-    async def features() -> list[Finding]:
+    async def features() -> list[DoctorFinding]:
         nodes = []
         for node in sorted(cluster.brokers):
             with suppress(NoConnection):
                 nodes.append(await describe_features(cluster, node))
         return judge_features([each.levels for each in nodes])
 
-    async def clients() -> list[Finding]:
+    async def clients() -> list[DoctorFinding]:
         return await _clients(cluster, admin)
 
     for name, look in {
@@ -113,60 +115,62 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
     return found
 
 
-async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[Finding]:
-    samples: list[Sample] = []
+async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorFinding]:
+    samples: list[AdminSample] = []
     for address in admin:
         try:
             samples += await scrape(address, (SOFTWARE_METRIC,), cluster.timeout_ms / 1000)
         except Failure:
             continue
     if not any(sample.name == SOFTWARE_METRIC for sample in samples):
-        return [Finding("clients-not-known", "client libraries", "no broker says which are connected")]
+        return [DoctorFinding("clients-not-known", "client libraries", "no broker says which are connected")]
     return judge_clients(samples)
 
 
 # -- Judgements --------------------------------------------------------------------------------------------------------
 
 
-def many(kind: str, names: Iterable[str]) -> Finding:
+def many(kind: str, names: Iterable[str]) -> DoctorFinding:
     """Return one finding of several things, which names the first of them."""
     listed = sorted(set(names))
     more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
-    return Finding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")
+    return DoctorFinding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")
 
 
-def judge_brokers(brokers: Iterable[DescribeClusterBroker]) -> list[Finding]:
+def judge_brokers(brokers: Iterable[DescribeClusterBroker]) -> list[DoctorFinding]:
     """Judge the registrations of brokers."""
     return [
-        Finding("broker-fenced", f"broker {row.broker_id}", f"{row.host}:{row.port} sends no heartbeats")
+        DoctorFinding("broker-fenced", f"broker {row.broker_id}", f"{row.host}:{row.port} sends no heartbeats")
         for row in sorted(brokers, key=lambda row: row.broker_id)
         if row.is_fenced
     ]
 
 
-def judge_quorum(quorum: PartitionDataResponse) -> list[Finding]:
+def judge_quorum(quorum: PartitionDataResponse) -> list[DoctorFinding]:
     """Judge the voters of the metadata's quorum."""
     if quorum.leader_id == NO_LEADER:
-        return [Finding("quorum-no-leader", "quorum", f"epoch {quorum.leader_epoch}")]
+        return [DoctorFinding("quorum-no-leader", "quorum", f"epoch {quorum.leader_epoch}")]
     voters = {row.replica_id: row.last_fetch_timestamp for row in quorum.current_voters}
     newest_ms = max(voters.values(), default=0)
     found = [
-        Finding(
+        DoctorFinding(
             "quorum-voter-behind", f"controller {voter}", f"its last fetch is {(newest_ms - at_ms) / 1000:.0f} s ago"
         )
         for voter, at_ms in sorted(voters.items())
         if at_ms >= 0 and voter != quorum.leader_id and newest_ms - at_ms > VOTER_SILENT_MS_MAX
     ]
     if len(voters) == 1:
-        found.append(Finding("quorum-of-one", f"controller {next(iter(voters))}", "it is the only voter"))
+        found.append(DoctorFinding("quorum-of-one", f"controller {next(iter(voters))}", "it is the only voter"))
     elif len(voters) % 2 == 0:
-        found.append(Finding("quorum-even", "quorum", f"{len(voters)} voters bear {(len(voters) - 1) // 2} failures"))
+        found.append(
+            DoctorFinding("quorum-even", "quorum", f"{len(voters)} voters bear {(len(voters) - 1) // 2} failures")
+        )
     return found
 
 
 def judge_partitions(
     topics: Sequence[MetadataResponseTopic], min_isr: Mapping[str, int], unclean: set[str]
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Judge where replicas are, which of them are in sync, and the settings that lose records."""
     places: dict[str, list[str]] = {}
     names: dict[str, list[str]] = {}
@@ -201,9 +205,9 @@ def judge_partitions(
     return found
 
 
-def judge_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult]]) -> list[Finding]:
+def judge_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult]]) -> list[DoctorFinding]:
     """Judge the disks of the brokers, and how evenly they are used."""
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     held: Counter[int] = Counter()
     for broker, rows in sorted(directories.items()):
         held[broker] = 0
@@ -211,33 +215,35 @@ def judge_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult]]
             place = f"broker {broker}, {row.log_dir}"
             held[broker] += sum(part.partition_size for topic in row.topics for part in topic.partitions)
             if row.error_code:
-                found.append(Finding("directory-offline", place, failure("", row.error_code).cause.strip(": ")))
+                found.append(DoctorFinding("directory-offline", place, failure("", row.error_code).cause.strip(": ")))
             elif 0 <= row.usable_bytes < FULL_BYTES:
-                found.append(Finding("disk-full", place, f"{row.usable_bytes} bytes are free"))
+                found.append(DoctorFinding("disk-full", place, f"{row.usable_bytes} bytes are free"))
             elif 0 <= row.usable_bytes < row.total_bytes * FREE_SHARE_MIN:
                 share = row.usable_bytes / row.total_bytes
-                found.append(Finding("disk-nearly-full", place, f"{share:.0%} of {row.total_bytes} bytes are free"))
+                found.append(
+                    DoctorFinding("disk-nearly-full", place, f"{share:.0%} of {row.total_bytes} bytes are free")
+                )
     mean = sum(held.values()) / len(held) if held else 0
     for broker, amount in held.items():
         if len(held) > 1 and amount > mean * HEAVY and amount - mean > HEAVY_BYTES_MIN:
             found.append(
-                Finding("brokers-unbalanced", f"broker {broker}", f"{amount} bytes, and {mean:.0f} on average")
+                DoctorFinding("brokers-unbalanced", f"broker {broker}", f"{amount} bytes, and {mean:.0f} on average")
             )
     return found
 
 
-def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[Finding]:
+def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[DoctorFinding]:
     """Judge whether all brokers serve more than the cluster uses."""
     found = []
     for name in sorted({name for levels in nodes for name in levels}):
         rows = [levels[name] for levels in nodes if name in levels]
         highest, finalized = min(row.highest for row in rows), rows[0].finalized
         if len(rows) == len(nodes) and finalized < highest:
-            found.append(Finding("features-behind", name, f"level {finalized}, and all brokers serve {highest}"))
+            found.append(DoctorFinding("features-behind", name, f"level {finalized}, and all brokers serve {highest}"))
     return found
 
 
-def judge_clients(samples: Iterable[Sample]) -> list[Finding]:
+def judge_clients(samples: Iterable[AdminSample]) -> list[DoctorFinding]:
     """Judge the libraries of the clients that are connected."""
     counts: Counter[tuple[str, str]] = Counter()
     for sample in samples:
@@ -250,9 +256,9 @@ def judge_clients(samples: Iterable[Sample]) -> list[Finding]:
     for (name, version), count in sorted(counts.items()):
         place, seen = f"{name} {version}", f"{count} connection{'s' * (count != 1)}"
         if (numbers := _numbers(version)) is not None and name in OLDEST and numbers < OLDEST[name]:
-            found.append(Finding("old-client", place, seen))
+            found.append(DoctorFinding("old-client", place, seen))
         if name == LIBRDKAFKA or name.startswith(("confluent-kafka", "node-rdkafka")):
-            found.append(Finding("librdkafka-backoff", place, seen))
+            found.append(DoctorFinding("librdkafka-backoff", place, seen))
     return found
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
-from ottla.cli.doctor.findings import Finding
+from ottla.cli.doctor.findings import DoctorFinding
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataResponseBroker
 from ottla.server.address import Address
@@ -31,39 +31,39 @@ DAY_S = 86_400
 Passed = Callable[[str], None]
 
 
-class Connections:
+class ConnectionsLook:
     """The steps of connections with one security; `passed` gets a line for each step that went well."""
 
     def __init__(self, world: World, security: PeerSecurity, timeout_ms: int, passed: Passed) -> None:
         self.world, self.security, self.passed = world, security, passed
         self.step_s = min(timeout_ms / 1000, STEP_S_MAX)
 
-    async def bootstrap(self, address: Address) -> list[Finding]:
+    async def bootstrap(self, address: Address) -> list[DoctorFinding]:
         """Look at a bootstrap server; the findings are empty if it speaks Kafka."""
         host, port = address
         where = f"{host}:{port}"
         addresses = await self._resolved(host, port)
         if not addresses:
-            return [Finding("name-not-resolved", where, f"no address for {host}")]
+            return [DoctorFinding("name-not-resolved", where, f"no address for {host}")]
         if fault := await self._not_reachable(host, port):
-            return [Finding("not-reachable", where, fault)]
+            return [DoctorFinding("not-reachable", where, fault)]
         partly = await self._partly_reachable(where, addresses, port)
         found, line = await self._kafka(where, host, port, None)
         if line is not None:
             self.passed(f"{where} is {', '.join(addresses)}, takes connections and {line}")
         return partly + found
 
-    async def advertised(self, broker: MetadataResponseBroker, bootstrap: list[Address]) -> list[Finding]:
+    async def advertised(self, broker: MetadataResponseBroker, bootstrap: list[Address]) -> list[DoctorFinding]:
         """Look at the address that a broker advertises: clients connect to it, and not to the bootstrap server."""
         host, port = broker.host, broker.port
         where = f"broker {broker.node_id} ({host}:{port})"
         addresses = await self._resolved(host, port)
         if not addresses:
-            return [Finding("advertised-not-resolved", where, f"no address for {host}")]
+            return [DoctorFinding("advertised-not-resolved", where, f"no address for {host}")]
         if any(map(is_loopback, addresses)) and not await self._is_here(bootstrap):
-            return [Finding("advertised-loopback", where, f"{host} is {', '.join(addresses)}: this machine")]
+            return [DoctorFinding("advertised-loopback", where, f"{host} is {', '.join(addresses)}: this machine")]
         if fault := await self._not_reachable(host, port):
-            return [Finding("advertised-not-reachable", where, fault)]
+            return [DoctorFinding("advertised-not-reachable", where, fault)]
         partly = await self._partly_reachable(where, addresses, port)
         found, line = await self._kafka(where, host, port, broker.node_id)
         if line is not None:
@@ -80,10 +80,12 @@ class Connections:
             return []
         return sorted({str(row[4][0]) for row in rows})
 
-    async def _partly_reachable(self, where: str, addresses: list[str], port: int) -> list[Finding]:
+    async def _partly_reachable(self, where: str, addresses: list[str], port: int) -> list[DoctorFinding]:
         """Look at each address of a name that is reachable: a client may try one alone."""
         faults = {each: await self._not_reachable(each, port) for each in addresses if len(addresses) > 1}
-        return [Finding("address-not-reachable", where, f"{each}: {fault}") for each, fault in faults.items() if fault]
+        return [
+            DoctorFinding("address-not-reachable", where, f"{each}: {fault}") for each, fault in faults.items() if fault
+        ]
 
     async def _is_here(self, bootstrap: list[Address]) -> bool:
         """Whether the bootstrap servers are on this machine, too: then a loopback address is right."""
@@ -102,7 +104,9 @@ class Connections:
         writer.close()
         return None
 
-    async def _kafka(self, where: str, host: str, port: int, node: int | None) -> tuple[list[Finding], str | None]:
+    async def _kafka(
+        self, where: str, host: str, port: int, node: int | None
+    ) -> tuple[list[DoctorFinding], str | None]:
         """Return what is found when the protocol begins, and the line of a broker that speaks it."""
         found = await self._certificate(where, host, port)
         channel = Channel(self.world, host, port, CLIENT_ID, self.security)
@@ -111,17 +115,17 @@ class Connections:
             async with asyncio.timeout(self.step_s):
                 versions = await channel.versions()
         except TimeoutError:
-            return [*found, Finding("no-kafka", where, f"no answer within {self.step_s:g} s")], None
+            return [*found, DoctorFinding("no-kafka", where, f"no answer within {self.step_s:g} s")], None
         except SecurityRejected as fault:
             kind = "login-rejected" if "login" in str(fault) else "tls-rejected"
-            return [*found, Finding(kind, where, str(fault))], None
+            return [*found, DoctorFinding(kind, where, str(fault))], None
         except ChannelClosed as fault:
             speaks_tls = self.security.tls is None and await self._peer_certificate(host, port) is not None
-            return [*found, Finding("speaks-tls" if speaks_tls else "no-kafka", where, str(fault))], None
+            return [*found, DoctorFinding("speaks-tls" if speaks_tls else "no-kafka", where, str(fault))], None
         finally:
             channel.close()
         if node is not None and ApiKey.CONSUMER_GROUP_HEARTBEAT not in versions:
-            found.append(Finding("broker-too-old", where, "it does not serve ConsumerGroupHeartbeat (KIP-848)"))
+            found.append(DoctorFinding("broker-too-old", where, "it does not serve ConsumerGroupHeartbeat (KIP-848)"))
         took_ms = (self.world.clock.mono_ns() - began_ns) / 1e6
         return found, f"speaks Kafka ({len(versions)} APIs, {took_ms:.1f} ms with{self._with()})"
 
@@ -133,7 +137,7 @@ class Connections:
 
     # -- Certificates --------------------------------------------------------------------------------------------------
 
-    async def _certificate(self, where: str, host: str, port: int) -> list[Finding]:
+    async def _certificate(self, where: str, host: str, port: int) -> list[DoctorFinding]:
         if self.security.tls is None:
             return []
         data = await self._peer_certificate(host, port)
@@ -157,7 +161,7 @@ class Connections:
         return data
 
 
-def expiry(where: str, certificate: bytes, now_ms: int) -> list[Finding]:
+def expiry(where: str, certificate: bytes, now_ms: int) -> list[DoctorFinding]:
     """Return the finding of a certificate (DER) that is valid for a short time; one that has expired is found by the handshake."""
     from cryptography.x509 import load_der_x509_certificate
 
@@ -165,7 +169,11 @@ def expiry(where: str, certificate: bytes, now_ms: int) -> list[Finding]:
     days = (until - datetime.fromtimestamp(now_ms / 1000, UTC)).total_seconds() / DAY_S
     if days >= EXPIRY_DAYS_MIN:
         return []
-    return [Finding("certificate-expires", where, f"valid until {until:%Y-%m-%d %H:%M} UTC, {max(0.0, days):.0f} days")]
+    return [
+        DoctorFinding(
+            "certificate-expires", where, f"valid until {until:%Y-%m-%d %H:%M} UTC, {max(0.0, days):.0f} days"
+        )
+    ]
 
 
 def is_loopback(address: str) -> bool:

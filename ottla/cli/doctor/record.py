@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.cli.doctor.findings import Finding
+from ottla.cli.doctor.findings import DoctorFinding
 from ottla.cli.errors import CommandFailed
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
 from ottla.client.errors import Failure, check
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.records.record import NewRecord
@@ -26,7 +26,7 @@ RECORD_MS_MAX = 10_000
 Passed = Callable[[str], None]
 
 
-async def check_permissions(cluster: ClusterClient, name: str, passed: Passed) -> list[Finding]:
+async def check_permissions(cluster: ClusterClient, name: str, passed: Passed) -> list[DoctorFinding]:
     """Look at what this user may do with a topic."""
     cluster.doing = f"asking for the permissions of topic {name}"
     request = MetadataRequest(
@@ -35,29 +35,29 @@ async def check_permissions(cluster: ClusterClient, name: str, passed: Passed) -
     topic = (await cluster.request(request)).topics[0]
     place = f"topic {name}"
     if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-        return [Finding("no-such-topic", place, ErrorCode(topic.error_code).message)]
+        return [DoctorFinding("no-such-topic", place, ErrorCode(topic.error_code).message)]
     check(place, topic.error_code)
     bits = topic.topic_authorized_operations
     if bits == OPERATIONS_UNKNOWN:
         return []
     found = []
     if not bits & 1 << READ:
-        found.append(Finding("topic-not-readable", place, "Read is not among the operations that are allowed"))
+        found.append(DoctorFinding("topic-not-readable", place, "Read is not among the operations that are allowed"))
     if not bits & 1 << WRITE:
-        found.append(Finding("topic-not-writable", place, "Write is not among the operations that are allowed"))
+        found.append(DoctorFinding("topic-not-writable", place, "Write is not among the operations that are allowed"))
     if not found:
         passed(f"{place} may be read and written")
     return found
 
 
-async def check_record(cluster: ClusterClient, passed: Passed) -> list[Finding]:
+async def check_record(cluster: ClusterClient, passed: Passed) -> list[DoctorFinding]:
     """Write a record to a topic that is made for it, read it back, and compare the clocks by its timestamp."""
     try:
         async with cluster.limit():
             name = await topics.create_own_topic(cluster, PREFIX, 1, -1, {"message.timestamp.type": "LogAppendTime"})
     except Failure as failure:
         refused = failure.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return [Finding("no-test-topic" if refused else "record-not-written", f"topic {PREFIX}*", failure.cause)]
+        return [DoctorFinding("no-test-topic" if refused else "record-not-written", f"topic {PREFIX}*", failure.cause)]
     try:
         return await _round_trip(cluster, name, passed)
     finally:
@@ -65,10 +65,10 @@ async def check_record(cluster: ClusterClient, passed: Passed) -> list[Finding]:
             await topics.delete_topics(cluster, [name])
 
 
-async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list[Finding]:
+async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list[DoctorFinding]:
     clock, place = cluster.world.clock, f"topic {name}"
     less_ms = min(0, RECORD_MS_MAX - cluster.timeout_ms)
-    producer = Producer(cluster, name)
+    producer = ClusterProducer(cluster, name)
     try:
         async with cluster.limit(less_ms):
             await producer.start()
@@ -78,7 +78,7 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
             written_ns, written_ms = clock.mono_ns(), clock.wall_ms()
     except (Failure, TimeoutError) as failure:
         cause = failure.cause if isinstance(failure, CommandFailed) else f"no acknowledgement while {cluster.doing}"
-        return [Finding("record-not-written", place, cause)]
+        return [DoctorFinding("record-not-written", place, cause)]
     consumer = Consumer(cluster, {(name, 0): 0})
     try:
         async with cluster.limit(less_ms):
@@ -86,7 +86,7 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
                 pass
     except (Failure, TimeoutError) as failure:
         cause = failure.cause if isinstance(failure, CommandFailed) else f"no record while {cluster.doing}"
-        return [Finding("record-not-read", place, cause)]
+        return [DoctorFinding("record-not-read", place, cause)]
     passed(
         f"a record was written in {(written_ns - began_ns) / 1e6:.1f} ms (acks=all) "
         f"and read after {(clock.mono_ns() - written_ns) / 1e6:.1f} ms"
@@ -94,10 +94,12 @@ async def _round_trip(cluster: ClusterClient, name: str, passed: Passed) -> list
     return clock_difference(consumed[0].records[0].timestamp, began_ms, written_ms)
 
 
-def clock_difference(appended_ms: int, began_ms: int, acknowledged_ms: int) -> list[Finding]:
+def clock_difference(appended_ms: int, began_ms: int, acknowledged_ms: int) -> list[DoctorFinding]:
     """Return the finding of a broker's clock that showed `appended_ms` between two times of this machine."""
     difference = appended_ms - began_ms if appended_ms < began_ms else max(0, appended_ms - acknowledged_ms)
     if abs(difference) <= CLOCK_MS_MAX:
         return []
     word = "ahead of" if difference > 0 else "behind"
-    return [Finding("clock-differs", "the leader's broker", f"{abs(difference) / 1000:.1f} s {word} this machine")]
+    return [
+        DoctorFinding("clock-differs", "the leader's broker", f"{abs(difference) / 1000:.1f} s {word} this machine")
+    ]

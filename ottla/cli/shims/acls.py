@@ -12,7 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import Parser, given, with_cluster
+from ottla.cli.shims.tool import ToolParser, given, with_cluster
 from ottla.client.acls import AclFilter, create_acl, delete_acls, describe_acls
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -43,7 +43,7 @@ NO_RESOURCE = (
 NO_PRINCIPAL = "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs."
 
 
-class Pattern(NamedTuple):
+class AclPattern(NamedTuple):
     """A resource pattern, or a filter of patterns."""
 
     resource_type: int
@@ -55,7 +55,7 @@ class Pattern(NamedTuple):
         return f"ResourcePattern(resourceType={kind}, name={self.name}, patternType={pattern})"
 
 
-class Access(NamedTuple):
+class AclOption(NamedTuple):
     """Who may do what, from where."""
 
     principal: str
@@ -68,11 +68,11 @@ class Access(NamedTuple):
         return f"(principal={self.principal}, host={self.host}, operation={operation}, permissionType={permission})"
 
 
-ByPattern = dict[Pattern, list[Access]]
+ByPattern = dict[AclPattern, list[AclOption]]
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-acls", "This tool helps to manage acls on kafka.")
+    parser = ToolParser("kafka-acls", "This tool helps to manage acls on kafka.")
     parser.missing_bootstrap = "One of --bootstrap-server or --bootstrap-controller must be specified"
     parser.add_bootstrap(controller=True)
     parser.flags(*ACTIONS, "cluster", "idempotent", "producer", "consumer", "force")
@@ -106,7 +106,7 @@ class WrongPrincipal(ValueError):
     """A principal that is not TYPE:NAME."""
 
 
-def check_options(parser: Parser, options: argparse.Namespace) -> None:
+def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
     if sum(getattr(options, action) for action in ACTIONS) != 1:
         parser.usage_error("Command must include exactly one action: --list, --add, --remove. ")
     parser.forbid(
@@ -126,7 +126,7 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
         )
 
 
-def wanted_of(parser: Parser, options: argparse.Namespace) -> ByPattern:
+def wanted_of(parser: ToolParser, options: argparse.Namespace) -> ByPattern:
     """Returns the entries by their patterns; patterns without entries stand for all of them."""
     if options.add and options.pattern in (ops.ANY, ops.MATCH):
         name = PATTERN_TYPES[options.pattern]
@@ -156,12 +156,12 @@ def wanted_of(parser: Parser, options: argparse.Namespace) -> ByPattern:
     return found
 
 
-_CLUSTER = Pattern(ops.CLUSTER, ops.CLUSTER_NAME, ops.LITERAL)
+_CLUSTER = AclPattern(ops.CLUSTER, ops.CLUSTER_NAME, ops.LITERAL)
 
 
-def patterns_of(options: argparse.Namespace) -> list[Pattern]:
+def patterns_of(options: argparse.Namespace) -> list[AclPattern]:
     found = [
-        Pattern(kind, name.strip(), options.pattern)
+        AclPattern(kind, name.strip(), options.pattern)
         for option, kind in RESOURCES.items()
         for name in getattr(options, option.replace("-", "_"))
     ]
@@ -170,12 +170,12 @@ def patterns_of(options: argparse.Namespace) -> list[Pattern]:
     return found
 
 
-def entries(options: argparse.Namespace, operations: Iterable[int]) -> list[Access]:
+def entries(options: argparse.Namespace, operations: Iterable[int]) -> list[AclOption]:
     found = []
     for permission, which in ((ops.ALLOW, "allow"), (ops.DENY, "deny")):
         principals = [_principal(text) for text in getattr(options, f"{which}_principal")]
         hosts = [host.strip() for host in getattr(options, f"{which}_host")] or [ops.WILDCARD]
-        found += [Access(*row, permission) for row in product(principals, hosts, operations)]
+        found += [AclOption(*row, permission) for row in product(principals, hosts, operations)]
     return found
 
 
@@ -200,8 +200,8 @@ async def show(cluster: ClusterClient, options: argparse.Namespace) -> int:
     found: ByPattern = {}
     for wanted in filters:
         for entry in await describe_acls(cluster, wanted):
-            rows = found.setdefault(Pattern(*entry[:3]), [])
-            if (access := Access(*entry[3:])) not in rows:
+            rows = found.setdefault(AclPattern(*entry[:3]), [])
+            if (access := AclOption(*entry[3:])) not in rows:
                 rows.append(access)
     for principal in map(_principal, options.principal):
         print(f"ACLs for principal `{principal}`")
@@ -232,7 +232,7 @@ async def add(cluster: ClusterClient, wanted: ByPattern, force: bool) -> int:
     return 0
 
 
-def _entry(pattern: Pattern, row: Access) -> AccessControlEntry:
+def _entry(pattern: AclPattern, row: AclOption) -> AccessControlEntry:
     return AccessControlEntry(
         pattern.resource_type,
         pattern.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.cli.shims.tool import ToolParser, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.health import describe_cluster
@@ -14,7 +14,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-broker-api-versions", "Retrieve the versions of the APIs that brokers serve.")
+    parser = ToolParser("kafka-broker-api-versions", "Retrieve the versions of the APIs that brokers serve.")
     parser.add_bootstrap()
     options = parser.parse(arguments)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, with_cluster
+from ottla.cli.shims.tool import ToolParser, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
 from ottla.client.errors import Failure
@@ -19,7 +19,7 @@ DYNAMIC_SOURCE = 7
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-client-metrics", "Manipulate and describe client metrics in the cluster.")
+    parser = ToolParser("kafka-client-metrics", "Manipulate and describe client metrics in the cluster.")
     parser.missing_bootstrap = "--bootstrap-server must be specified."
     parser.add_bootstrap()
     parser.flags(*ACTIONS, "generate-name")

@@ -11,7 +11,7 @@ import sys
 from typing import NamedTuple
 
 from ottla.cli.shims.exceptions import execution_exception
-from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
 from ottla.client.errors import Failure
@@ -19,7 +19,7 @@ from ottla.client.groups import list_groups
 from ottla.client.quotas import alter_quotas, describe_quotas
 
 
-class Kind(NamedTuple):
+class EntityKind(NamedTuple):
     """An entity type with settings: its name for the client, and the sources of its dynamic settings (DescribeConfigs)."""
 
     client_kind: str
@@ -27,11 +27,11 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "topics": Kind("topic", 1),
-    "brokers": Kind("broker", 2),
-    "broker-loggers": Kind("broker-logger", 6),
-    "client-metrics": Kind("client-metrics", 7),
-    "groups": Kind("group", 8),
+    "topics": EntityKind("topic", 1),
+    "brokers": EntityKind("broker", 2),
+    "broker-loggers": EntityKind("broker-logger", 6),
+    "client-metrics": EntityKind("client-metrics", 7),
+    "groups": EntityKind("group", 8),
 }
 #: Entity types with quotas, and what AlterClientQuotas and the tool's output call them.
 QUOTA_ENTITIES = {"users": "user", "clients": "client-id", "ips": "ip"}
@@ -81,7 +81,7 @@ class Entity(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(
+    parser = ToolParser(
         "kafka-configs", "Describe and change the settings of topics, brokers, users, clients, ips, groups."
     )
     parser.missing_bootstrap = "Either --bootstrap-server or --bootstrap-controller must be specified."

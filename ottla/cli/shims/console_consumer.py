@@ -10,7 +10,16 @@ from contextlib import AsyncExitStack
 
 from ottla.cli.shims.exceptions import PACKAGE, exception
 from ottla.cli.shims.record_text import Printable, Unreadable, Write, formatter
-from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
+from ottla.cli.shims.tool import (
+    ToolParser,
+    Unusable,
+    client_properties,
+    deprecated,
+    given,
+    int64,
+    key_values,
+    with_cluster,
+)
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -131,8 +140,8 @@ def main(arguments: list[str]) -> int:
     return 0 if failed is None else 1
 
 
-def _parser() -> Parser:
-    parser = Parser("kafka-console-consumer", "Read data from Kafka topics and output it to standard output.")
+def _parser() -> ToolParser:
+    parser = ToolParser("kafka-console-consumer", "Read data from Kafka topics and output it to standard output.")
     parser.add_bootstrap(old_names=("--consumer.config",))
     parser.flags("from-beginning", "skip-message-on-error", "enable-systest-events")
     parser.texts("topic", "include", "whitelist", "group", "offset", "formatter", "formatter-config")
@@ -145,7 +154,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(parser: Parser, options: argparse.Namespace) -> None:
+def _check(parser: ToolParser, options: argparse.Namespace) -> None:
     if sum(given(options, name) for name in ("topic", "include", "whitelist")) != 1:
         parser.usage_error("Exactly one of the following arguments is required: [topic], [include]")
     if options.partition is not None and not options.topic:

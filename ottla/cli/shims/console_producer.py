@@ -7,10 +7,10 @@ import sys
 from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import Parser, client_properties, deprecated, key_values, with_cluster
+from ottla.cli.shims.tool import ToolParser, client_properties, deprecated, key_values, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
@@ -37,7 +37,7 @@ WITHOUT_EFFECT = {
 }
 
 
-class Reader:
+class LineReader:
     """A line to a record, as the reader's properties say."""
 
     def __init__(self, properties: dict[str, str]) -> None:
@@ -81,7 +81,7 @@ class Reader:
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-console-producer", "Read data from standard input and publish it to Kafka.")
+    parser = ToolParser("kafka-console-producer", "Read data from standard input and publish it to Kafka.")
     parser.missing_bootstrap = "Error while validating the bootstrap address"
     parser.add_bootstrap(old_names=("--producer.config",))
     parser.texts("topic", "reader-config", "line-reader")
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
     parser.require(options, "topic")
     parser.check_servers(options.bootstrap_server)
     configs = client_properties(options.reader_config)
-    reader = Reader({**configs, **key_values([*options.property, *options.reader_property])})
+    reader = LineReader({**configs, **key_values([*options.property, *options.reader_property])})
     codec = options.compression_codec or options.client_properties.get("compression.type") or "none"
     if codec not in CODEC_IDS:
         known = ", ".join(("none", "gzip", "snappy", "lz4", "zstd"))
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
         return 1
 
     async def produce(cluster: ClusterClient) -> int:
-        producer = Producer(cluster, options.topic, compression=CODEC_IDS[codec])
+        producer = ClusterProducer(cluster, options.topic, compression=CODEC_IDS[codec])
         async with cluster.limit():
             await producer.start()
         number = 0

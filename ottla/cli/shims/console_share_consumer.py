@@ -7,10 +7,19 @@ import sys
 
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.record_text import Printable, Write, formatter
-from ottla.cli.shims.tool import Parser, Unusable, client_properties, deprecated, given, int64, key_values, with_cluster
+from ottla.cli.shims.tool import (
+    ToolParser,
+    Unusable,
+    client_properties,
+    deprecated,
+    given,
+    int64,
+    key_values,
+    with_cluster,
+)
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.share_consumer import Acknowledge, Acquired, ShareConsumer
+from ottla.client.share_consumer import Acknowledge, AcquiredRecords, ShareConsumer
 
 GROUP = "console-share-consumer"
 #: Options that Kafka deprecates, and what it says is to be used.
@@ -57,8 +66,8 @@ def main(arguments: list[str]) -> int:
     return 0 if failed is None else 1
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def _parser() -> ToolParser:
+    parser = ToolParser(
         "kafka-console-share-consumer",
         "This tool helps to read data from Kafka topics using share groups and outputs it to standard output.",
     )
@@ -71,7 +80,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(parser: Parser, options: argparse.Namespace) -> None:
+def _check(parser: ToolParser, options: argparse.Namespace) -> None:
     if not options.topic:
         parser.usage_error("--topic is a required argument")
     parser.require(options, "bootstrap-server")
@@ -82,7 +91,7 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
             parser.usage_error(f"Options --{old} and --{new} cannot be specified together.")
 
 
-def _group(parser: Parser, options: argparse.Namespace) -> str:
+def _group(parser: ToolParser, options: argparse.Namespace) -> str:
     properties = key_values([*options.consumer_property, *options.command_property])
     places = (options.group, options.file_properties.get("group.id"), properties.get("group.id"))
     names = list(dict.fromkeys(filter(None, places)))
@@ -117,7 +126,9 @@ async def _consume(
     return 0
 
 
-async def _print(acquired: list[Acquired], write: Write, printed: Printed, tolerant: bool) -> list[Acquired]:
+async def _print(
+    acquired: list[AcquiredRecords], write: Write, printed: Printed, tolerant: bool
+) -> list[AcquiredRecords]:
     """Print the records. Returns those that cannot be shown, if these are to be rejected."""
     rejected = []
     for row in acquired:

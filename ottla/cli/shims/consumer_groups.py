@@ -15,7 +15,7 @@ from ottla.cli.shims.group_commands import (
     print_deletion,
     run_command,
 )
-from ottla.cli.shims.tool import Parser, given, int64, table
+from ottla.cli.shims.tool import ToolParser, given, int64, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription, GroupMember
@@ -37,7 +37,7 @@ OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-consumer-groups", "List, describe, delete groups, or reset and delete their offsets.")
+    parser = ToolParser("kafka-consumer-groups", "List, describe, delete groups, or reset and delete their offsets.")
     parser.add_bootstrap()
     parser.flags(*(name for name in ACTIONS if name != "validate-regex"))
     parser.flags("members", "offsets", "verbose", "all-groups", "all-topics", "dry-run", "execute", "export")
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     return run_command(parser, options, lambda cluster: _run(cluster, options), "consumer")
 
 
-def check_options(parser: Parser, options: argparse.Namespace) -> None:
+def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
     """End the tool for options that do not go together, with Kafka's message for the first of them."""
     if options.describe:
         _one_of(parser, options, "describe")
@@ -80,7 +80,7 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
         parser.usage_error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}")
 
 
-def _one_of(parser: Parser, options: argparse.Namespace, action: str) -> None:
+def _one_of(parser: ToolParser, options: argparse.Namespace, action: str) -> None:
     if not any(given(options, scope) for scope in SCOPES):
         shown = ", ".join(f"[{scope}]" for scope in SCOPES)
         parser.usage_error(f"Option [{action}] takes one of these options: {shown}")

@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, given, int32, int64, run_for_long
+from ottla.cli.shims.tool import ToolParser, given, int32, int64, run_for_long
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -38,7 +38,7 @@ DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSS"
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.")
+    parser = ToolParser("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.")
     parser.add_bootstrap(old_names=("--consumer.config",))
     parser.texts("topic", "include", "group")
     add_date_format(parser)
@@ -130,7 +130,7 @@ class _Report:
         self.last = (now_ms, count, size)
 
 
-def add_date_format(parser: Parser) -> None:
+def add_date_format(parser: ToolParser) -> None:
     """Add --date-format, whose value is checked when it is parsed."""
     parser.add_argument("--date-format", default=DATE_FORMAT, type=date_format)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.tokens import create_token, describe_tokens, expire_token, renew_token
@@ -33,7 +33,7 @@ WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(
+    parser = ToolParser(
         "kafka-delegation-tokens", "This tool helps to create, renew, expire, or describe delegation tokens."
     )
     parser.add_bootstrap()

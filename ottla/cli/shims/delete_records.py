@@ -6,7 +6,7 @@ import sys
 
 from ottla.cli.shims.exceptions import exception, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -14,7 +14,7 @@ from ottla.client.leaders import TopicPartition
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-delete-records", "Delete the records of the given partitions below the given offsets.")
+    parser = ToolParser("kafka-delete-records", "Delete the records of the given partitions below the given offsets.")
     parser.add_bootstrap()
     parser.texts("offset-json-file")
     options = parser.parse(arguments)

@@ -12,7 +12,7 @@ import sys
 from ottla.cli.dump import codec_name, is_space_ahead, mapped_file
 from ottla.cli.shims.dump_log_indexes import DUMPS, Mismatches, base_offset
 from ottla.cli.shims.dump_log_records import DECODERS, Contents, Decode, control_text, decoder_of_classes
-from ottla.cli.shims.tool import Parser, Unusable, given, int64
+from ottla.cli.shims.tool import ToolParser, Unusable, given, int64
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, batch_size, crc32c
 from ottla.protocol.records.record import Record
@@ -29,7 +29,7 @@ WITHOUT_EFFECT = {"max-message-size": "A batch of any size is read, because the 
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(
+    parser = ToolParser(
         "kafka-dump-log",
         "This tool helps to parse a log file and dump its contents to the console, useful for debugging a seemingly "
         "corrupt log segment.",

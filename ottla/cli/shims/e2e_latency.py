@@ -8,12 +8,12 @@ import sys
 from random import Random
 
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer, places_of
 from ottla.client.errors import Failure
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.record import NewRecord
 
 #: The arguments of earlier versions, by their places, which Kafka still takes.
@@ -25,7 +25,7 @@ PROGRESS_RECORDS = 1000
 def main(arguments: list[str]) -> int:
     if arguments and not any(word.startswith("-") for word in arguments) and len(arguments) in (5, 6):
         arguments = [word for pair in zip(PLACES, arguments, strict=False) for word in (f"--{pair[0]}", pair[1])]
-    parser = Parser("kafka-e2e-latency", "This tool measures end-to-end latency.")
+    parser = ToolParser("kafka-e2e-latency", "This tool measures end-to-end latency.")
     parser.add_bootstrap()
     parser.texts("topic", "producer-acks")
     parser.numbers("num-records", "record-size", "record-key-size", "num-headers")
@@ -48,7 +48,7 @@ def _bytes(rng: Random, size: int | None) -> bytes:
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    producer = Producer(cluster, options.topic)
+    producer = ClusterProducer(cluster, options.topic)
     async with cluster.limit():
         await producer.start()
         ends = await topics.list_offsets(cluster, options.topic, topics.LATEST)

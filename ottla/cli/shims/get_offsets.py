@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, int64, with_cluster
+from ottla.cli.shims.tool import ToolParser, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -31,7 +31,7 @@ Wanted = Callable[[str, int], bool]
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(
+    parser = ToolParser(
         "kafka-get-offsets", "An interactive shell for getting topic-partition offsets.", "Error occurred: "
     )
     parser.add_argument("--bootstrap-server")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import NoReturn, TypeVar
 
 from ottla.cli.shims.exceptions import exception, reason, rejected
-from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, table, with_cluster
 from ottla.client import groups
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -18,7 +18,7 @@ SCOPES = "[all-groups], [group]"
 
 
 def run_command(
-    parser: Parser, options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]], kind: str
+    parser: ToolParser, options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]], kind: str
 ) -> int:
     """Run the action of a tool for groups of this kind, and print why it failed."""
     try:

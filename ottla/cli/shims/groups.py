@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ottla.cli.shims.exceptions import execution_exception
-from ottla.cli.shims.tool import Parser, given, table, with_cluster
+from ottla.cli.shims.tool import ToolParser, given, table, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
@@ -16,7 +16,7 @@ FILTERS = ("consumer", "share", "streams", "group-type", "protocol")
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-groups", "This tool helps to list groups of all types.")
+    parser = ToolParser("kafka-groups", "This tool helps to list groups of all types.")
     parser.missing_bootstrap = "Missing required option(s) [bootstrap-server]"
     parser.add_bootstrap()
     parser.flags("list", "consumer", "share", "streams")

@@ -7,7 +7,7 @@ import sys
 
 from ottla.cli.shims.exceptions import exception_name, message, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of, shown
-from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
@@ -20,7 +20,7 @@ TIMEOUT_MS = 30_000
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-leader-election", "Attempt to elect a new leader for a set of topic partitions.")
+    parser = ToolParser("kafka-leader-election", "Attempt to elect a new leader for a set of topic partitions.")
     parser.add_bootstrap(old_names=("--admin.config",))
     parser.flags("all-topic-partitions")
     parser.texts("path-to-json-file", "topic", "election-type")

@@ -7,7 +7,7 @@ import json
 import sys
 
 from ottla.cli.shims.exceptions import exception_name, reason
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -16,7 +16,7 @@ WITHOUT_EFFECT = {"describe": "It is the one action, which the tool asks for."}
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-log-dirs", "This tool helps to query log directory usage on the specified brokers.")
+    parser = ToolParser("kafka-log-dirs", "This tool helps to query log directory usage on the specified brokers.")
     parser.texts("bootstrap-server", "command-config")
     parser.flags("describe")
     parser.add_argument("--topic-list", default="")

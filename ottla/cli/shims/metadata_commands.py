@@ -18,7 +18,7 @@ class Argument(NamedTuple):
     help: str
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """What a command does, its argument, and whether only the interactive shell has it."""
 
     text: str
@@ -27,20 +27,26 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "cat": Command("Show the contents of metadata files.", Argument("targets", "+", "The metadata files to display.")),
-    "cd": Command("Set the current working directory.", Argument("target", "?", "The directory to change to."), True),
-    "exit": Command("Exit the metadata shell.", None, True),
-    "find": Command("Search for nodes in the directory hierarchy.", Argument("paths", "*", "The paths to start at.")),
-    "help": Command("Display this help message.", None, True),
-    "history": Command(
+    "cat": ShellCommand(
+        "Show the contents of metadata files.", Argument("targets", "+", "The metadata files to display.")
+    ),
+    "cd": ShellCommand(
+        "Set the current working directory.", Argument("target", "?", "The directory to change to."), True
+    ),
+    "exit": ShellCommand("Exit the metadata shell.", None, True),
+    "find": ShellCommand(
+        "Search for nodes in the directory hierarchy.", Argument("paths", "*", "The paths to start at.")
+    ),
+    "help": ShellCommand("Display this help message.", None, True),
+    "history": ShellCommand(
         "Print command history.", Argument("numEntriesToShow", "?", "The number of entries to show."), True
     ),
-    "ls": Command("List metadata nodes.", Argument("targets", "*", "The metadata node paths to list.")),
-    "man": Command(
+    "ls": ShellCommand("List metadata nodes.", Argument("targets", "*", "The metadata node paths to list.")),
+    "man": ShellCommand(
         "Show the help text for a specific command.", Argument("cmd", "1", "The command to get help text for."), True
     ),
-    "pwd": Command("Print the current working directory.", None, True),
-    "tree": Command(
+    "pwd": ShellCommand("Print the current working directory.", None, True),
+    "tree": ShellCommand(
         "Show the contents of metadata nodes in a tree structure.",
         Argument("targets", "+", "The metadata nodes to display."),
     ),
@@ -62,7 +68,7 @@ class Leave(Exception):
     """The command `exit`."""
 
 
-class Found(NamedTuple):
+class FoundNode(NamedTuple):
     """A node, and the parts of its path from the root."""
 
     path: tuple[str, ...]
@@ -149,12 +155,12 @@ class Shell:
                 parts.append(part)
         return parts
 
-    def nodes(self, path: str) -> list[Found]:
+    def nodes(self, path: str) -> list[FoundNode]:
         """Returns the nodes that a path with wildcards names."""
-        found = [Found((), self.root)]
+        found = [FoundNode((), self.root)]
         for part in self.absolute(path):
             found = [
-                Found((*each.path, name), each.node[name])
+                FoundNode((*each.path, name), each.node[name])
                 for each in found
                 if not isinstance(each.node, str)
                 for name in sorted(each.node)

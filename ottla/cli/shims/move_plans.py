@@ -15,7 +15,7 @@ from ottla.client.leaders import TopicPartition
 ANY_DIRECTORY = "any"
 
 
-class Replica(NamedTuple):
+class PlannedReplica(NamedTuple):
     """A partition on one broker."""
 
     topic: str
@@ -23,11 +23,11 @@ class Replica(NamedTuple):
     broker: int
 
 
-class Plan(NamedTuple):
+class MovePlan(NamedTuple):
     """The brokers of each partition, and the directories of the replicas for which one is chosen."""
 
     replicas: dict[TopicPartition, list[int]]
-    directories: dict[Replica, str]
+    directories: dict[PlannedReplica, str]
 
     def check(self) -> None:
         """Reject a plan that moves nothing, or to no broker, or twice to one."""
@@ -43,12 +43,12 @@ class Plan(NamedTuple):
                 )
 
 
-def read_plan(path: str) -> Plan:
+def read_plan(path: str) -> MovePlan:
     rows = rows_of(read_object(path), "partitions", "topic", "partition", "replicas")
     if twice := repeated([place_of(row) for row in rows]):
         raise Unusable(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
     replicas: dict[TopicPartition, list[int]] = {}
-    directories: dict[Replica, str] = {}
+    directories: dict[PlannedReplica, str] = {}
     for row in rows:
         place, brokers = place_of(row), _numbers(row["replicas"])
         paths = row.get("log_dirs", [ANY_DIRECTORY] * len(brokers))
@@ -59,11 +59,11 @@ def read_plan(path: str) -> Plan:
             )
         replicas[place] = brokers
         directories.update(
-            (Replica(*place, broker), str(chosen))
+            (PlannedReplica(*place, broker), str(chosen))
             for broker, chosen in zip(brokers, paths, strict=True)
             if chosen != ANY_DIRECTORY
         )
-    return Plan(replicas, directories)
+    return MovePlan(replicas, directories)
 
 
 def _numbers(value: object) -> list[int]:
@@ -72,13 +72,15 @@ def _numbers(value: object) -> list[int]:
     return value
 
 
-def plan_json(plan: Plan) -> str:
+def plan_json(plan: MovePlan) -> str:
     rows = [
         {
             "topic": name,
             "partition": index,
             "replicas": brokers,
-            "log_dirs": [plan.directories.get(Replica(name, index, broker), ANY_DIRECTORY) for broker in brokers],
+            "log_dirs": [
+                plan.directories.get(PlannedReplica(name, index, broker), ANY_DIRECTORY) for broker in brokers
+            ],
         }
         for (name, index), brokers in sorted(plan.replicas.items())
     ]

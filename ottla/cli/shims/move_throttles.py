@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from ottla.cli.shims.move_plans import Plan
+from ottla.cli.shims.move_plans import MovePlan
 from ottla.client.cluster import ClusterClient
 from ottla.client.leaders import TopicPartition
 from ottla.client.throttles import DIRECTORY_RATE, clear_brokers, clear_topics, set_on_brokers, throttle_moves
@@ -19,7 +19,7 @@ RUN_VERIFY = (
 async def begin(
     cluster: ClusterClient,
     options: argparse.Namespace,
-    plan: Plan,
+    plan: MovePlan,
     current: Mapping[TopicPartition, list[int]],
     ongoing: Mapping[TopicPartition, OngoingPartitionReassignment],
 ) -> None:
@@ -43,7 +43,7 @@ async def begin(
         print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
 
 
-async def clear(cluster: ClusterClient, plan: Plan) -> None:
+async def clear(cluster: ClusterClient, plan: MovePlan) -> None:
     """Remove the throttles of all brokers and of the plan's topics."""
     brokers = await clear_brokers(cluster, {broker for replicas in plan.replicas.values() for broker in replicas})
     shown = ",".join(map(str, brokers))

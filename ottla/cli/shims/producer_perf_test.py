@@ -12,7 +12,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
@@ -143,7 +143,7 @@ class Delays:
 async def _run(
     cluster: ClusterClient, options: argparse.Namespace, payload: Callable[[Random, int], bytes], codec: int
 ) -> int:
-    producer = Producer(cluster, options.topic, compression=codec)
+    producer = ClusterProducer(cluster, options.topic, compression=codec)
     async with cluster.limit():
         await producer.start()
     clock, rng = cluster.world.clock, Random(0)

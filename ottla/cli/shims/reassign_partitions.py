@@ -13,15 +13,15 @@ from ottla.cli.shims import move_throttles
 from ottla.cli.shims.exceptions import exception, message, rejected
 from ottla.cli.shims.json_files import shown
 from ottla.cli.shims.move_plans import (
-    Plan,
-    Replica,
+    MovePlan,
+    PlannedReplica,
     plan_json,
     proposed,
     read_brokers,
     read_plan,
     read_topics,
 )
-from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.brokers import alter_replica_log_dirs, describe_log_dirs
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -63,7 +63,7 @@ class Terse(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-reassign-partitions", "This tool helps to move topic partitions between replicas.")
+    parser = ToolParser("kafka-reassign-partitions", "This tool helps to move topic partitions between replicas.")
     parser.missing_bootstrap = "Please specify either --bootstrap-server or --bootstrap-controller"
     parser.add_argument("--bootstrap-server")
     parser.texts("bootstrap-controller", "command-config")
@@ -100,27 +100,27 @@ async def current_replicas(cluster: ClusterClient, names: Iterable[str]) -> dict
     }
 
 
-async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[Replica, tuple[str, bool]]:
+async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[PlannedReplica, tuple[str, bool]]:
     """Returns the log directory of each replica of the brokers; True beside it for one that is being moved there."""
-    found: dict[Replica, tuple[str, bool]] = {}
+    found: dict[PlannedReplica, tuple[str, bool]] = {}
     for broker in sorted(set(brokers)):
         for row in await describe_log_dirs(cluster, broker):
             for topic in row.topics:
                 for part in topic.partitions:
-                    replica = Replica(topic.name, part.partition_index, broker)
+                    replica = PlannedReplica(topic.name, part.partition_index, broker)
                     if part.is_future_key or replica not in found:
                         found[replica] = (row.log_dir, part.is_future_key)
     return found
 
 
-async def _current(cluster: ClusterClient, wanted: Plan | list[str]) -> Plan:
+async def _current(cluster: ClusterClient, wanted: MovePlan | list[str]) -> MovePlan:
     """Returns the present places of a plan's partitions, or of all partitions of topics."""
     names = wanted if isinstance(wanted, list) else [name for name, _ in wanted.replicas]
     found = await current_replicas(cluster, names)
     for name in names:
         if (name, 0) not in found:
             raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
-    if isinstance(wanted, Plan):
+    if isinstance(wanted, MovePlan):
         if missing := wanted.replicas.keys() - found.keys():
             what = f"Unable to find partition: {', '.join(shown(missing))}"
             raise rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
@@ -129,10 +129,10 @@ async def _current(cluster: ClusterClient, wanted: Plan | list[str]) -> Plan:
     places = {
         replica: known[replica][0]
         for place, brokers in found.items()
-        for replica in (Replica(*place, broker) for broker in brokers)
+        for replica in (PlannedReplica(*place, broker) for broker in brokers)
         if replica in known
     }
-    return Plan(found, places)
+    return MovePlan(found, places)
 
 
 # -- Actions ----------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ async def _generate(cluster: ClusterClient, options: argparse.Namespace) -> int:
     racks = {row.broker_id: None if options.disable_rack_aware else row.rack for row in rows}
     replicas = proposed(current.replicas, racks, cluster.world.rng)
     print(f"Current partition replica assignment\n{plan_json(current)}\n")
-    print(f"Proposed partition reassignment configuration\n{plan_json(Plan(replicas, {}))}")
+    print(f"Proposed partition reassignment configuration\n{plan_json(MovePlan(replicas, {}))}")
     return 0
 
 
@@ -178,7 +178,7 @@ def _s(items: Iterable[object]) -> str:
     return "" if len(list(items)) == 1 else "s"
 
 
-async def _move_directories(cluster: ClusterClient, plan: Plan, seconds: float) -> None:
+async def _move_directories(cluster: ClusterClient, plan: MovePlan, seconds: float) -> None:
     """Ask each broker to move its replicas; those that it does not have yet are asked for again."""
     todo, loop = dict(plan.directories), asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -188,7 +188,7 @@ async def _move_directories(cluster: ClusterClient, plan: Plan, seconds: float) 
             for place, code in (await alter_replica_log_dirs(cluster, broker, moves)).items():
                 if code == ErrorCode.REPLICA_NOT_AVAILABLE:
                     continue
-                path = todo.pop(Replica(*place, broker))
+                path = todo.pop(PlannedReplica(*place, broker))
                 if code:
                     raise Terse(f"Failed to alter dir for {place[0]}-{place[1]}-{broker}: {message(code)}")
                 print(
@@ -226,7 +226,7 @@ async def _verify(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _directory_states(cluster: ClusterClient, plan: Plan) -> tuple[list[str], bool]:
+async def _directory_states(cluster: ClusterClient, plan: MovePlan) -> tuple[list[str], bool]:
     found = await directories(cluster, {replica.broker for replica in plan.directories})
     lines, is_moving = [], False
     for replica, target in sorted(plan.directories.items(), key=lambda item: (item[0].broker, item[0])):
@@ -261,7 +261,7 @@ async def _cancel(cluster: ClusterClient, options: argparse.Namespace) -> int:
     found = await directories(cluster, {replica.broker for replica in plan.directories})
     staying = {row: path for row, path in plan.directories.items() if found.get(row) == (path, True)}
     if staying:
-        await _move_directories(cluster, Plan({}, staying), (options.timeout or TIMEOUT_MS) / 1000)
+        await _move_directories(cluster, MovePlan({}, staying), (options.timeout or TIMEOUT_MS) / 1000)
     else:
         print("None of the specified partition moves are active.", end="")  # Kafka ends no line here
     if not options.preserve_throttles:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, Unusable, int64, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -22,7 +22,9 @@ from ottla.protocol.records.batch import BatchView, iter_batches
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-replica-verification", "Validate that all replicas for a set of topics have the same data.")
+    parser = ToolParser(
+        "kafka-replica-verification", "Validate that all replicas for a set of topics have the same data."
+    )
     parser.add_argument("--broker-list", dest="bootstrap_server")
     parser.add_argument("--fetch-size", type=int64, default=1024 * 1024)
     parser.add_argument("--max-wait-ms", type=int64, default=1_000)

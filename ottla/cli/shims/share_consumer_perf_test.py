@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ottla.cli.shims.consumer_perf_test import MIB, add_date_format, time_text
-from ottla.cli.shims.tool import Parser, deprecated, int64, run_for_long
+from ottla.cli.shims.tool import ToolParser, deprecated, int64, run_for_long
 from ottla.client.cluster import ClusterClient
 from ottla.client.share_consumer import ShareConsumer
 
@@ -33,7 +33,7 @@ class _Member:
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-share-consumer-perf-test", "This tool is used to verify the share consumer performance.")
+    parser = ToolParser("kafka-share-consumer-perf-test", "This tool is used to verify the share consumer performance.")
     parser.add_bootstrap(old_names=("--consumer.config",))
     parser.texts("topic")
     add_date_format(parser)

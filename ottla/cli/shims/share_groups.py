@@ -16,7 +16,7 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.java_times import datetime_ms
 from ottla.cli.shims.offset_resets import assignment_text, listed, named_places, since
-from ottla.cli.shims.tool import Parser, Unusable, int64, table
+from ottla.cli.shims.tool import ToolParser, Unusable, int64, table
 from ottla.client import groups, share_groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -30,7 +30,7 @@ STATES = ("Dead", "Empty", "Stable")
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-share-groups", "List, describe, delete share groups, or reset and delete their offsets.")
+    parser = ToolParser("kafka-share-groups", "List, describe, delete share groups, or reset and delete their offsets.")
     parser.add_bootstrap()
     parser.flags(*ACTIONS, "members", "offsets", "verbose", "all-groups", "all-topics", "dry-run", "execute")
     parser.flags("to-earliest", "to-latest")
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     return run_command(parser, options, lambda cluster: _run(cluster, options), "share")
 
 
-def check_options(parser: Parser, options: argparse.Namespace) -> None:
+def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
     has_scope = bool(options.group or options.all_groups)
     if options.describe and not has_scope:
         parser.usage_error("Option [describe] takes one of these options: [all-groups], [group]")

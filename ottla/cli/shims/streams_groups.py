@@ -16,7 +16,7 @@ from ottla.cli.shims.group_commands import (
     print_groups,
 )
 from ottla.cli.shims.offset_resets import listed
-from ottla.cli.shims.tool import Parser, Unusable, given, int64, table, with_cluster
+from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with_cluster
 from ottla.client import groups, streams_groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -34,7 +34,7 @@ SCENARIOS = (
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-streams-groups", "This tool helps to list, or describe streams groups.")
+    parser = ToolParser("kafka-streams-groups", "This tool helps to list, or describe streams groups.")
     parser.add_bootstrap()
     parser.flags(*ACTIONS, "members", "offsets", "verbose", "all-groups", "all-input-topics", "dry-run", "execute")
     parser.flags("export", "to-earliest", "to-latest", "to-current", "delete-all-internal-topics")
@@ -63,7 +63,7 @@ def _text(action: str, failure: Failure) -> str:
     return execution_exception(failure)
 
 
-def check_options(parser: Parser, options: argparse.Namespace) -> None:
+def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
     """End the tool for options that do not go together, with Kafka's message for the first of them."""
     has_scope = bool(options.group or options.all_groups)
     if options.describe:
@@ -93,7 +93,7 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
         parser.usage_error(f"Command must include exactly one action: {shown}, or --{ACTIONS[-1]}.")
 
 
-def _check_delete_offsets(parser: Parser, options: argparse.Namespace) -> None:
+def _check_delete_offsets(parser: ToolParser, options: argparse.Namespace) -> None:
     if not (options.group and (options.input_topic or options.all_input_topics)):
         parser.usage_error(
             "Option [delete-offsets] takes the [group] and one of these options: [all-input-topics], [input-topic]"
@@ -103,7 +103,7 @@ def _check_delete_offsets(parser: Parser, options: argparse.Namespace) -> None:
         parser.usage_error(f"Option [delete-offsets] supports only one [group] at a time, but found: [{shown}]")
 
 
-def _check_reset(parser: Parser, options: argparse.Namespace) -> None:
+def _check_reset(parser: ToolParser, options: argparse.Namespace) -> None:
     if options.dry_run and options.execute:
         parser.usage_error("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if not (options.dry_run or options.execute):
@@ -114,7 +114,7 @@ def _check_reset(parser: Parser, options: argparse.Namespace) -> None:
         parser.forbid(options, scenario, *(other for other in SCENARIOS if other != scenario))
 
 
-def _check_internal_topics(parser: Parser, options: argparse.Namespace) -> None:
+def _check_internal_topics(parser: ToolParser, options: argparse.Namespace) -> None:
     if options.delete_all_internal_topics:
         if not (options.reset_offsets or options.delete):
             shown = "[delete], [reset-offsets]"

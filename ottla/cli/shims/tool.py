@@ -43,7 +43,7 @@ _INTEGER = re.compile(r"[+-]?0*\d{1,20}", re.ASCII)
 _HOST_PORT = re.compile(r"(?:[\w%.-]*://)?\[?([\w%.:-]*)\]?:\d+", re.ASCII)
 
 
-class Parser(argparse.ArgumentParser):
+class ToolParser(argparse.ArgumentParser):
     """The options of one tool. `mistakes` is printed before what is wrong with the words of a command line."""
 
     def __init__(self, name: str, description: str, mistakes: str = "") -> None:

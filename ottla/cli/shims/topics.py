@@ -6,7 +6,7 @@ import argparse
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, int32, with_cluster
+from ottla.cli.shims.tool import ToolParser, int32, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
@@ -48,8 +48,8 @@ INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 SHOWN_SOURCES = (1, 2, 3, 4)
 
 
-def parser() -> Parser:
-    made = Parser("kafka-topics", "Create, delete, describe, or change a topic.")
+def parser() -> ToolParser:
+    made = ToolParser("kafka-topics", "Create, delete, describe, or change a topic.")
     made.missing_bootstrap = "--bootstrap-server must be specified"
     made.add_bootstrap()
     made.flags(*ACTIONS, "if-not-exists", "if-exists", "exclude-internal", "topics-with-overrides", *FILTERS)
@@ -59,7 +59,7 @@ def parser() -> Parser:
     return made
 
 
-def check_options(made: Parser, options: argparse.Namespace) -> str:
+def check_options(made: ToolParser, options: argparse.Namespace) -> str:
     """Returns the action. Ends the tool for options that do not go together."""
     asked = [name for name in ACTIONS if getattr(options, name)]
     if len(asked) != 1:

@@ -10,7 +10,7 @@ from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.producer import Batch, Producer
+from ottla.client.producer import ClusterProducer, SentBatch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import NewRecord
 
@@ -47,12 +47,12 @@ def main(arguments: list[str]) -> int:
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     clock = cluster.world.clock
 
-    def acknowledged(partition: int, offset: int, batch: Batch) -> None:
+    def acknowledged(partition: int, offset: int, batch: SentBatch) -> None:
         for number, record in enumerate(batch.records):
             facts = {"key": text(record.key), "value": text(record.value), "offset": offset + number}
             print_event(clock, "producer_send_success", **facts, topic=options.topic, partition=partition)
 
-    producer = Producer(cluster, options.topic, on_acknowledged=acknowledged)
+    producer = ClusterProducer(cluster, options.topic, on_acknowledged=acknowledged)
     async with cluster.limit():
         await producer.start()
     print_event(clock, "startup_complete")
@@ -71,7 +71,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0 if failed is None else 1
 
 
-async def _send_all(cluster: ClusterClient, producer: Producer, options: argparse.Namespace) -> None:
+async def _send_all(cluster: ClusterClient, producer: ClusterProducer, options: argparse.Namespace) -> None:
     clock = cluster.world.clock
     begin_ms = flushed_ms = clock.mono_ms()
     number, create_ms = 0, options.message_create_time

@@ -9,7 +9,7 @@ from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs
-from ottla.client.share_consumer import Acquired, ShareConsumer
+from ottla.client.share_consumer import AcquiredRecords, ShareConsumer
 
 STRATEGY = "share.auto.offset.reset"
 
@@ -65,7 +65,7 @@ def _summary(topic: str, partition: int, offsets: list[int]) -> dict[str, object
     return {"topic": topic, "partition": partition, "count": len(offsets), "offsets": sorted(offsets)}
 
 
-def _print_consumed(cluster: ClusterClient, acquired: list[Acquired], verbose: bool) -> None:
+def _print_consumed(cluster: ClusterClient, acquired: list[AcquiredRecords], verbose: bool) -> None:
     offsets: dict[tuple[str, int], list[int]] = {}
     for row in acquired:
         offsets.setdefault((row.topic, row.partition), []).append(row.record.offset)

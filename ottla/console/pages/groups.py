@@ -28,7 +28,7 @@ PARTITIONS_SHOWN = 500
 RESET_MAX = 2_000
 
 
-class Place(NamedTuple):
+class OffsetPlace(NamedTuple):
     """A partition of a group: its committed offset, its end, the lag, and the member that has it. None: not known."""
 
     topic: str
@@ -39,11 +39,11 @@ class Place(NamedTuple):
     member: str | None
 
 
-class Described(NamedTuple):
+class DescribedGroupPage(NamedTuple):
     """A group, and how far it is in each partition."""
 
     group: GroupDescription
-    places: list[Place]
+    places: list[OffsetPlace]
 
     @property
     def lag(self) -> int:
@@ -83,7 +83,7 @@ async def topic_groups(request: Request) -> Response:
     return site.render(request, "topic_groups.html", name=name, tab="groups", rows=rows[:PARTITIONS_SHOWN])
 
 
-async def describe(cluster: ClusterClient, name: str) -> Described:
+async def describe(cluster: ClusterClient, name: str) -> DescribedGroupPage:
     """Return a group with its partitions: those that are assigned, and those with an offset.
 
     Raises:
@@ -96,15 +96,15 @@ async def describe(cluster: ClusterClient, name: str) -> Described:
         ends = await topics.end_offsets(cluster, positions)
         rows = [
             # -1, until something of the partition was fetched
-            Place(*place, known(found.start_offset), ends.get(place), known(found.lag), owners.get(place))
+            OffsetPlace(*place, known(found.start_offset), ends.get(place), known(found.lag), owners.get(place))
             for place, found in sorted(positions.items())
         ]
-        return Described(group, rows)
+        return DescribedGroupPage(group, rows)
     committed = await groups.committed_offsets(cluster, name)
     # A task of a streams group is no partition of a topic: who has it is in the table of members.
     places = committed.keys() | (owners.keys() if group.type != STREAMS else set())
     ends = await topics.end_offsets(cluster, places)
-    return Described(group, [_place(place, committed, ends, owners) for place in sorted(places)])
+    return DescribedGroupPage(group, [_place(place, committed, ends, owners) for place in sorted(places)])
 
 
 def known(number: int) -> int | None:
@@ -117,17 +117,17 @@ def _place(
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     owners: Mapping[TopicPartition, str],
-) -> Place:
+) -> OffsetPlace:
     offset, end = committed.get(place), ends.get(place)
     lag = None if offset is None or end is None else max(0, end - offset)
-    return Place(*place, offset, end, lag, owners.get(place))
+    return OffsetPlace(*place, offset, end, lag, owners.get(place))
 
 
 async def group_page(request: Request) -> Response:
     site: Site = request.app.state.site
     name = request.query_params.get("id", "")
 
-    async def load() -> Described:
+    async def load() -> DescribedGroupPage:
         return await describe(site.access.panels, name)
 
     shown = await site.panels.show(("group", name), load)

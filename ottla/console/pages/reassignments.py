@@ -14,7 +14,7 @@ from starlette.routing import Route
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind, code_of
 from ottla.client.leaders import TopicPartition
-from ottla.client.move_file import Move, parse_moves, write_moves
+from ottla.client.move_file import PlannedMove, parse_moves, write_moves
 from ottla.client.moving import left_to_move, start_moves, take_throttle_off
 from ottla.client.plans import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
@@ -98,7 +98,7 @@ async def plan_page(request: Request) -> Response:
         return await site.change(request, lambda fields: name_of(target_of(fields)), start, PAGE)
     topics, brokers = (request.query_params.get(name, "").strip() for name in ("topics", "brokers"))
 
-    async def load() -> list[Move]:
+    async def load() -> list[PlannedMove]:
         return await plan(site.access.panels, topics, brokers)
 
     shown = await site.panels.show(("plan", topics, brokers), load)
@@ -117,7 +117,7 @@ async def plan_page(request: Request) -> Response:
     )
 
 
-async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Move]:
+async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[PlannedMove]:
     """Return the moves that bring topics, all of them if none is named, onto some brokers evenly, all if none is named.
 
     Raises:

@@ -16,8 +16,8 @@ from ottla.client.errors import Failure
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.problems import remedy_of
-from ottla.console.reading import Found, Progress, Query, Screen
-from ottla.console.record_view import CSV_COLUMNS, FORMS, View, csv_line, json_line, view_of
+from ottla.console.reading import Found, Query, ReadProgress, RecordScreen
+from ottla.console.record_view import CSV_COLUMNS, FORMS, RecordView, csv_line, json_line, view_of
 from ottla.console.site import Site, number
 
 #: Between two messages about the progress of a scan.
@@ -66,11 +66,11 @@ async def records(request: Request) -> Response:
         return site.missing(request, f"topic {query.topic}")
     streamed = query.is_filtered or query.start == "live"
     shown = None
-    views: list[View] = []
+    views: list[RecordView] = []
     took_s = 0.0
     if not streamed:
 
-        async def load() -> Screen:
+        async def load() -> RecordScreen:
             async with site.access.scan() as cluster:
                 return await reading.screen(cluster, query)
 
@@ -104,7 +104,7 @@ def _places(edges: Mapping[int, int] | None) -> Any:
     return None if edges is None else tuple(sorted(edges.items()))
 
 
-async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> list[View]:
+async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> list[RecordView]:
     """Return records as the page shows them; values of a schema registry are decoded if there is one."""
     found = list(found)
     decoded = {}
@@ -130,10 +130,10 @@ async def stream(request: Request) -> Response:
 
 async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
     began = time.monotonic()
-    progress, matched = Progress(0, 0, 0), 0
+    progress, matched = ReadProgress(0, 0, 0), 0
     async with site.access.scan() as cluster:
         async for each in reading.scan(cluster, query):
-            if isinstance(each, Progress):
+            if isinstance(each, ReadProgress):
                 progress = each
                 yield _event("state", _progress(progress, time.monotonic() - began))
             else:
@@ -187,7 +187,7 @@ async def _rows(site: Site, query: Query, found: list[Found], form: str) -> str:
     return site.rows("record_rows.html", views=await viewed(site, query.topic, found, form))
 
 
-def _progress(progress: Progress, seconds: float) -> str:
+def _progress(progress: ReadProgress, seconds: float) -> str:
     part = progress.passed * 100 // max(1, progress.total)
     rate = progress.passed / max(0.001, seconds)
     return f"{part} %: {progress.matched:,} of {progress.passed:,} records match, {rate:,.0f} records/s."

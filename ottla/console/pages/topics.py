@@ -15,7 +15,7 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.site import Site, number
-from ottla.console.snapshot import Partition, Snapshot
+from ottla.console.snapshot import ConsoleSnapshot, PartitionRow
 
 ROWS_A_PAGE = 100
 PARTITIONS_A_PAGE = 200
@@ -76,7 +76,7 @@ async def topic_list(request: Request) -> Response:
     )
 
 
-def rows_of(sampler: Sampler, snapshot: Snapshot) -> list[TopicRow]:
+def rows_of(sampler: Sampler, snapshot: ConsoleSnapshot) -> list[TopicRow]:
     records = dict.fromkeys(snapshot.topics, 0)
     for (name, _), end in sampler.ends.items():
         if name in records:
@@ -148,7 +148,9 @@ async def topic_page(request: Request) -> Response:
     )
 
 
-def cells_of(sampler: Sampler, snapshot: Snapshot, name: str, index: int, part: Partition) -> Mapping[int, Cell]:
+def cells_of(
+    sampler: Sampler, snapshot: ConsoleSnapshot, name: str, index: int, part: PartitionRow
+) -> Mapping[int, Cell]:
     """Return a cell for each broker that has a replica."""
     found = {}
     for node in part.replicas:

@@ -70,7 +70,7 @@ if sys.platform == "linux":
     _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
-class State(NamedTuple):
+class CopyState(NamedTuple):
     """What says whether a file that is copied has changed."""
 
     inode: int
@@ -78,22 +78,22 @@ class State(NamedTuple):
     changed_ns: int
 
     @classmethod
-    def of(cls, path: str) -> State:
+    def of(cls, path: str) -> CopyState:
         found = os.stat(path)
         return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-UNKNOWN = State(-1, -1, -1)
+UNKNOWN = CopyState(-1, -1, -1)
 
 
-class End(NamedTuple):
+class CopiedEnd(NamedTuple):
     """Where the batches of a segment end, and where the last of them begins."""
 
     end: int
     last: int
 
 
-NOTHING = End(0, 0)
+NOTHING = CopiedEnd(0, 0)
 
 
 @dataclass(slots=True)
@@ -105,9 +105,9 @@ class Copied:
     #: The active segment: its name, its file, and up to where it was copied.
     active: str = ""
     inode: int = 0
-    end: End = NOTHING
+    end: CopiedEnd = NOTHING
     #: Files that grow in place, and those that cannot be linked.
-    growing: dict[str, State] = field(default_factory=dict)
+    growing: dict[str, CopyState] = field(default_factory=dict)
     #: Small files that are replaced as a whole. Their inode says nothing: it is free again after the second time.
     replaced: list[str] = field(default_factory=list)
 
@@ -154,7 +154,7 @@ class Copies:
         if copied is None or copied.inodes != inodes:
             copied = self.of[name] = _other_files(source, target, Copied() if copied is None else copied, inodes)
         for file, was in copied.growing.items():
-            now = State.of(os.path.join(source, file))
+            now = CopyState.of(os.path.join(source, file))
             if was != now:
                 copy_file(os.path.join(source, file), os.path.join(target, file))
                 copied.growing[file] = now
@@ -174,7 +174,7 @@ class Copies:
         start = copied.end
         if start == NOTHING:
             position = indexed_position(source, now.st_size)
-            start = End(position, position)
+            start = CopiedEnd(position, position)
         end = end_of_batches(source, start)
         if end.end > copied.end.end or copied.end == NOTHING:
             copy_range(source, target, copied.end.end, end.end, gently=not fenced)
@@ -221,7 +221,7 @@ def _other_files(source: str, target: str, copied: Copied, inodes: dict[str, int
         elif is_truncated:
             copied.growing[name] = UNKNOWN
         elif name not in there or os.stat(copy).st_ino != inodes[name]:
-            was = State.of(path)
+            was = CopyState.of(path)
             if name in there:
                 os.unlink(copy)
             if not link_file(path, copy):
@@ -247,7 +247,7 @@ def _same_bytes(source: str, target: str) -> bool:
         return old.read() == new.read()
 
 
-def _same_batch(source: str, target: str, end: End) -> bool:
+def _same_batch(source: str, target: str, end: CopiedEnd) -> bool:
     if not end.end:
         return False
     batches = []
@@ -323,7 +323,7 @@ def copy_range(source: str, target: str, begin: int, end: int, *, gently: bool =
 # -- The end of a log -----------------------------------------------------------------------------------------------------
 
 
-def end_of_batches(path: str, start: End) -> End:
+def end_of_batches(path: str, start: CopiedEnd) -> CopiedEnd:
     """Return where the last whole batch ends, of those that follow each other from `start` on."""
     position, last = start
     with open(path, "rb", buffering=WALK_BYTES if position == 0 else 64 << 10) as file:
@@ -336,10 +336,10 @@ def end_of_batches(path: str, start: End) -> End:
             last = position
             position += BATCH_START.size + length
             file.seek(position)
-    return End(position, last)
+    return CopiedEnd(position, last)
 
 
-def end_of_settled(path: str, start: End) -> End:
+def end_of_settled(path: str, start: CopiedEnd) -> CopiedEnd:
     """Return where the batches of a copy end of which no node was writing any byte when it was made; NOTHING if that is not known."""
     if not os.path.getsize(path):
         return NOTHING
@@ -354,7 +354,7 @@ def end_of_settled(path: str, start: End) -> End:
                     break
                 starts.append(position)
                 position, before = position + LOG_OVERHEAD_BYTES + header[LENGTH], header
-    return End(starts[-1], starts[-2]) if len(starts) > 1 else NOTHING
+    return CopiedEnd(starts[-1], starts[-2]) if len(starts) > 1 else NOTHING
 
 
 def _follows(header: Header, before: Header) -> bool:

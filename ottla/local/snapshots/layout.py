@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from ottla.client.errors import Failure, Kind
-from ottla.local.directory import Kept
+from ottla.local.directory import KeptCluster
 
 FOLDER = "snapshots"
 ABOUT, CONTENTS = "snapshot.json", "contents"
@@ -107,7 +107,7 @@ def finish(
     path: str,
     name: str,
     directory: str,
-    kept: Kept,
+    kept: KeptCluster,
     taken_ms: int,
     fence_s: float,
     addresses: dict[str, list[str]],

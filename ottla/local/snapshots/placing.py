@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from ottla.client.errors import Failure
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
-from ottla.local.directory import Kept
+from ottla.local.directory import KeptCluster
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.copying import copy_directory
 from ottla.local.snapshots.fence import lock_holder
@@ -43,7 +43,7 @@ def checked(path: str) -> About:
     return about
 
 
-def place_fork(path: str, directory: str) -> Kept:
+def place_fork(path: str, directory: str) -> KeptCluster:
     """Make the directory of a fork, which must be empty or not there.
 
     Raises:
@@ -52,7 +52,7 @@ def place_fork(path: str, directory: str) -> Kept:
     about = checked(path)
     if os.path.isdir(directory) and os.listdir(directory):
         raise Failure(f"{directory} is not empty: a fork has a directory of its own", "give another --dir")
-    fork = Kept(local_directory.new_cluster_id(), about.nodes)
+    fork = KeptCluster(local_directory.new_cluster_id(), about.nodes)
     was_there = os.path.isdir(directory)
     try:
         _copy_nodes(path, directory, about.nodes)

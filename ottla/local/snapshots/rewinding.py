@@ -24,7 +24,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
 from ottla.local import former_addresses
-from ottla.local.directory import ORIGIN, Kept
+from ottla.local.directory import ORIGIN, KeptCluster
 from ottla.local.former_addresses import together
 from ottla.local.snapshots.copying import copy_file, copy_log
 from ottla.local.snapshots.cutting import Known, end_at
@@ -121,7 +121,7 @@ def _origin(directory: str) -> str:
         return f"`ottla fork {json.load(file)['snapshot']}`"
 
 
-def _build(sources: list[str], fresh: str, kept: Kept, to_ms: int) -> Rewound:
+def _build(sources: list[str], fresh: str, kept: KeptCluster, to_ms: int) -> Rewound:
     rewound = Rewound(to_ms)
     targets = data_directories(fresh, kept.nodes)
     scratch = os.path.join(fresh, "metadata")

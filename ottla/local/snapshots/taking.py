@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from ottla.client.errors import Failure
 from ottla.local import directory as local_directory
-from ottla.local.directory import Kept
+from ottla.local.directory import KeptCluster
 from ottla.local.former_addresses import together
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.copying import SEGMENT_FILE, Copies
@@ -41,7 +41,7 @@ def data_directories(directory: str, nodes: int) -> list[str]:
     return [os.path.join(directory, f"node-{number}", DATA) for number in range(1, nodes + 1)]
 
 
-def cluster_at(directory: str) -> Kept:
+def cluster_at(directory: str) -> KeptCluster:
     """Return whose directory it is.
 
     Raises:
@@ -59,7 +59,7 @@ def cluster_at(directory: str) -> Kept:
     return kept
 
 
-def check(directory: str, name: str) -> Kept:
+def check(directory: str, name: str) -> KeptCluster:
     """Return whose snapshot it would be.
 
     Raises:
@@ -100,7 +100,7 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
 
 
 def make(
-    directory: str, kept: Kept, name: str, part: str, target: str, *, durable: bool = True
+    directory: str, kept: KeptCluster, name: str, part: str, target: str, *, durable: bool = True
 ) -> tuple[About, list[str]]:
     """Take a snapshot to any place: `part` is where it is made, and `target` its name when it is complete. Raises as `take`.
 
@@ -120,7 +120,7 @@ def make(
 
 
 def _copied(
-    directory: str, kept: Kept, name: str, sources: Sequence[str], part: str, durable: bool
+    directory: str, kept: KeptCluster, name: str, sources: Sequence[str], part: str, durable: bool
 ) -> tuple[About, list[str]]:
     targets = data_directories(part, kept.nodes)
     copies = [(Copies(), source, target) for source, target in zip(sources, targets, strict=True)]

@@ -20,7 +20,7 @@ NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 Node = Any
 
 
-class Rules:
+class AvroRules:
     """Checks a schema in Java's form.
 
     `known` are the definitions of all names. With `is_new` names have ASCII's letters, and each default is a value of its field's

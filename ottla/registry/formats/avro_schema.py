@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
-from ottla.registry.formats.avro_rules import Rules
+from ottla.registry.formats.avro_rules import AvroRules
 from ottla.registry.formats.avro_text import (
     NAMED,
     PRIMITIVES,
@@ -86,7 +86,7 @@ class AvroSchema:
             InvalidSchema: it is not valid.
         """
         assert self.checked is not None
-        Rules({**self._referenced, **self._own}, is_new=is_new).check(self._form)
+        AvroRules({**self._referenced, **self._own}, is_new=is_new).check(self._form)
 
     @cached_property
     def checked(self) -> Any:

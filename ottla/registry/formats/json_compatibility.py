@@ -27,13 +27,13 @@ from ottla.registry.formats.json_differences import (
     multiple_changed,
     snake,
 )
-from ottla.registry.formats.json_model import Node
+from ottla.registry.formats.json_model import JsonNode
 from ottla.registry.formats.parsed import Difference
 
 Pair = tuple[int, int]
 
 
-def compare(old: Node, new: Node, compatible: frozenset[str] = COMPATIBLE) -> list[Difference]:
+def compare(old: JsonNode, new: JsonNode, compatible: frozenset[str] = COMPATIBLE) -> list[Difference]:
     """Return the differences of two versions of a schema, the compatible ones too."""
     known: dict[Pair, list[Difference]] = {}
     while True:
@@ -58,12 +58,12 @@ class _Comparison:
         self._entered: set[Pair] = set()
         self._path: list[str] = []
         # Nodes whose ids stand in the tables stay alive.
-        self._kept: list[Node] = []
+        self._kept: list[JsonNode] = []
 
     def incompatible_pairs(self) -> dict[Pair, list[Difference]]:
         return {pair: rows for pair, rows in self._done.items() if not self._readable(rows)}
 
-    def pair(self, old: Node | None, new: Node | None) -> None:
+    def pair(self, old: JsonNode | None, new: JsonNode | None) -> None:
         """Compare two schemas at the place where the walk is."""
         if old is None or new is None:
             if old is not new:
@@ -72,7 +72,7 @@ class _Comparison:
         prefix = self._prefix()
         self.found += [Difference(row.kind, prefix + row.path[2:], "") for row in self._pair(old.target, new.target)]
 
-    def _pair(self, old: Node, new: Node) -> list[Difference]:
+    def _pair(self, old: JsonNode, new: JsonNode) -> list[Difference]:
         """Return the differences of a pair with paths that begin at it."""
         key = (id(old), id(new))
         if key in self._done:
@@ -92,7 +92,7 @@ class _Comparison:
             self.found, self._path = outer
             self._entered.discard(key)
 
-    def _tried(self, old: Node, new: Node) -> tuple[list[Difference], bool]:
+    def _tried(self, old: JsonNode, new: JsonNode) -> tuple[list[Difference], bool]:
         """Return the differences at this place without taking them, and whether they are compatible."""
         outer, self.found = self.found, []
         self.pair(old, new)
@@ -102,7 +102,7 @@ class _Comparison:
     def _readable(self, rows: Sequence[Difference]) -> bool:
         return all(row.kind in self._compatible for row in rows)
 
-    def _kinds(self, old: Node, new: Node) -> None:
+    def _kinds(self, old: JsonNode, new: JsonNode) -> None:
         if self._one_of_several(old, new):
             return
         if old.kind != new.kind:
@@ -113,7 +113,7 @@ class _Comparison:
         for keyword in ("$id", "title", "description", "default"):
             if old.common(keyword) != new.common(keyword):
                 self.add(f"{keyword.removeprefix('$').upper()}_CHANGED")
-        compare_kind: Callable[[Node, Node], None] | None = {
+        compare_kind: Callable[[JsonNode, JsonNode], None] | None = {
             "string": self._strings,
             "number": self._numbers,
             "const": self._constants,
@@ -127,7 +127,7 @@ class _Comparison:
         if compare_kind is not None:
             compare_kind(old, new)
 
-    def _one_of_several(self, old: Node, new: Node) -> bool:
+    def _one_of_several(self, old: JsonNode, new: JsonNode) -> bool:
         """Compare a schema with the parts of a combined one: whether one part is compatible with it."""
         if old.kind != "combined" and new.kind == "combined":
             parts, several = new.parts, "SUM_TYPE_EXTENDED" if new.criterion != "allOf" else None
@@ -148,14 +148,14 @@ class _Comparison:
 
     # -- Values --------------------------------------------------------------------------------------------------------
 
-    def _strings(self, old: Node, new: Node) -> None:
+    def _strings(self, old: JsonNode, new: JsonNode) -> None:
         self._bounds(old, new, "maxLength", "minLength")
         was, now = old.raw.get("pattern"), new.raw.get("pattern")
         if was != now:
             how = "ADDED" if was is None else "REMOVED" if now is None else "CHANGED"
             self.add(f"PATTERN_{how}", "pattern")
 
-    def _numbers(self, old: Node, new: Node) -> None:
+    def _numbers(self, old: JsonNode, new: JsonNode) -> None:
         self._bounds(old, new, "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
         was, now = old.number("multipleOf"), new.number("multipleOf")
         if was != now:
@@ -163,21 +163,21 @@ class _Comparison:
         if old.is_integer != new.is_integer:
             self.add("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED")
 
-    def _bounds(self, old: Node, new: Node, *keywords: str) -> None:
+    def _bounds(self, old: JsonNode, new: JsonNode, *keywords: str) -> None:
         for keyword in keywords:
             was, now = old.number(keyword), new.number(keyword)
             if was != now:
                 self.add(bound_changed(keyword, was, now), keyword)
 
-    def _references(self, old: Node, new: Node) -> None:
+    def _references(self, old: JsonNode, new: JsonNode) -> None:
         if old.raw["$ref"] != new.raw["$ref"]:
             self.add("TYPE_CHANGED")
 
-    def _constants(self, old: Node, new: Node) -> None:
+    def _constants(self, old: JsonNode, new: JsonNode) -> None:
         if not _equal(old.raw["const"], new.raw["const"]):
             self.add("ENUM_ARRAY_CHANGED", "const")
 
-    def _enums(self, old: Node, new: Node) -> None:
+    def _enums(self, old: JsonNode, new: JsonNode) -> None:
         was, now = list(old.raw["enum"]), list(new.raw["enum"])
         lost = any(not any(_equal(each, other) for other in now) for each in was)
         gained = any(not any(_equal(each, other) for other in was) for each in now)
@@ -189,7 +189,7 @@ class _Comparison:
 
     # -- Sums, products and negations ----------------------------------------------------------------------------------
 
-    def _combined(self, old: Node, new: Node) -> None:
+    def _combined(self, old: JsonNode, new: JsonNode) -> None:
         if old.criterion != new.criterion:
             single_old, single_new = len(old.parts) == 1, len(new.parts) == 1
             extended = (
@@ -218,7 +218,7 @@ class _Comparison:
         if len(matched) < min(len(olds), len(news)):
             self.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED")
 
-    def _negated(self, old: Node, new: Node) -> None:
+    def _negated(self, old: JsonNode, new: JsonNode) -> None:
         with self._at("not"):
             was, now = old.child_or_boolean("not"), new.child_or_boolean("not")
             readable = was is None or now is None or self._tried(now, was)[1]
@@ -226,7 +226,7 @@ class _Comparison:
 
     # -- Objects -------------------------------------------------------------------------------------------------------
 
-    def _objects(self, old: Node, new: Node) -> None:
+    def _objects(self, old: JsonNode, new: JsonNode) -> None:
         olds, news = old.children("properties"), new.children("properties")
         with self._at("required"):
             for name in olds:
@@ -252,7 +252,7 @@ class _Comparison:
         self._unevaluated(old, new, "unevaluatedProperties")
         self._bounds(old, new, "maxProperties", "minProperties")
 
-    def _property_added(self, content: Content, new: Node, name: str, now: Node) -> None:
+    def _property_added(self, content: Content, new: JsonNode, name: str, now: JsonNode) -> None:
         required = name in new.required
         if content.is_open:
             if now.kind == "any":
@@ -267,7 +267,7 @@ class _Comparison:
             self._covered("PROPERTY_ADDED", cover, now)
         self.add(added_property(required, now.has_default) + "_UNOPEN_CONTENT_MODEL")
 
-    def _removed(self, what: str, content: Content, was: Node, name: str = "") -> None:
+    def _removed(self, what: str, content: Content, was: JsonNode, name: str = "") -> None:
         """Compare a property or an item with what the new schema has in its place."""
         if content.is_open:
             self.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
@@ -281,12 +281,12 @@ class _Comparison:
         else:
             self._covered(f"{what}_REMOVED", was, cover)
 
-    def _covered(self, what: str, old: Node, new: Node) -> None:
+    def _covered(self, what: str, old: JsonNode, new: JsonNode) -> None:
         rows, readable = self._tried(old, new)
         self.found += rows
         self.add(f"{what}_{'IS' if readable else 'NOT'}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
 
-    def _dependencies(self, old: Node, new: Node) -> None:
+    def _dependencies(self, old: JsonNode, new: JsonNode) -> None:
         with self._at("dependencies"):
             olds, news = old.dependent_names(), new.dependent_names()
             for name in dict.fromkeys([*olds, *news]):
@@ -304,7 +304,7 @@ class _Comparison:
                     else:
                         self.pair(schemas[name], others[name])
 
-    def _additional(self, old: Node, new: Node, old_keyword: str, new_keyword: str, name: str) -> None:
+    def _additional(self, old: JsonNode, new: JsonNode, old_keyword: str, new_keyword: str, name: str) -> None:
         """Compare what objects and arrays may hold besides what is named."""
         with self._at("additionalProperties" if name == "ADDITIONAL_PROPERTIES" else "additionalItems"):
             permitted_old, permitted_new = old.raw.get(old_keyword) is not False, new.raw.get(new_keyword) is not False
@@ -318,7 +318,7 @@ class _Comparison:
             else:
                 self.pair(was, now)
 
-    def _unevaluated(self, old: Node, new: Node, keyword: str) -> None:
+    def _unevaluated(self, old: JsonNode, new: JsonNode, keyword: str) -> None:
         was, now = old.unevaluated(keyword), new.unevaluated(keyword)
         if was is None and now is None:
             return
@@ -336,7 +336,7 @@ class _Comparison:
 
     # -- Arrays --------------------------------------------------------------------------------------------------------
 
-    def _arrays(self, old: Node, new: Node) -> None:
+    def _arrays(self, old: JsonNode, new: JsonNode) -> None:
         with self._at("items"):
             self.pair(old.all_items, new.all_items)
         olds, news = old.tuple_items, new.tuple_items
@@ -356,7 +356,7 @@ class _Comparison:
             self.add("UNIQUE_ITEMS_REMOVED" if unique_old else "UNIQUE_ITEMS_ADDED", "uniqueItems")
         self._bounds(old, new, "maxContains", "minContains")
 
-    def _item_added(self, content: Content, now: Node) -> None:
+    def _item_added(self, content: Content, now: JsonNode) -> None:
         if content.is_open:
             empty = "ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"
             self.add(empty if now.kind == "any" else "ITEM_ADDED_TO_OPEN_CONTENT_MODEL")
@@ -387,8 +387,8 @@ def _equal(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _distinct(parts: Sequence[Node]) -> list[Node]:
-    found: list[Node] = []
+def _distinct(parts: Sequence[JsonNode]) -> list[JsonNode]:
+    found: list[JsonNode] = []
     for part in parts:
         if not any(part.kind == other.kind and part.raw == other.raw for other in found):
             found.append(part)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.registry.formats.json_model import Node
+from ottla.registry.formats.json_model import JsonNode
 from ottla.registry.formats.json_pattern import matches
 
 
 class Content:
-    def __init__(self, node: Node, additional: str, unevaluated: str, patterns: Mapping[str, Node]) -> None:
+    def __init__(self, node: JsonNode, additional: str, unevaluated: str, patterns: Mapping[str, JsonNode]) -> None:
         """Take the keyword of additional content, that of unevaluated content, and schemas by a pattern of names."""
         self._is_closed = node.raw.get(additional) is False
         self._additional = node.child(additional)
@@ -33,7 +33,7 @@ class Content:
                 return found is None
         return False
 
-    def cover(self, name: str = "") -> Node | None:
+    def cover(self, name: str = "") -> JsonNode | None:
         """Return the schema of content that is not named; None if it may not be there, or may be anything."""
         for pattern, schema in self._patterns.items():
             if matches(pattern, name):
@@ -43,9 +43,9 @@ class Content:
         return self._rest if self._rest is not None and self._rest.kind not in ("any", "nothing") else None
 
 
-def content_of_object(node: Node) -> Content:
+def content_of_object(node: JsonNode) -> Content:
     return Content(node, "additionalProperties", "unevaluatedProperties", node.children("patternProperties"))
 
 
-def content_of_array(node: Node) -> Content:
+def content_of_array(node: JsonNode) -> Content:
     return Content(node, node.additional_keyword, "unevaluatedItems", {})

@@ -60,12 +60,12 @@ class Document:
         self.name = name
         self._others = others
         self._documents: dict[str, Document] = {}
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, JsonNode] = {}
         draft = str(root.get("$schema", "")) if isinstance(root, dict) else ""
         self.has_prefix_items = any(part in draft for part in WITH_PREFIX_ITEMS)
         self.has_siblings = any(part in draft for part in WITH_SIBLINGS)
 
-    def node(self, raw: Json) -> Node:
+    def node(self, raw: Json) -> JsonNode:
         """Return the node of a schema in this document; always the same one."""
         found = self._nodes.get(id(raw))
         # Texts equal in their value may be one object: true, false.
@@ -75,7 +75,7 @@ class Document:
                 self._nodes[id(raw)] = found
         return found
 
-    def resolve(self, reference: str) -> Node:
+    def resolve(self, reference: str) -> JsonNode:
         """Return the node that a $ref names.
 
         Raises:
@@ -121,11 +121,11 @@ class Document:
         return None if inner is None else Document(inner, self._others, place)
 
 
-class Node:
+class JsonNode:
     """A schema of one kind: a type, or any, nothing, const, enum, not, conditional, combined, reference."""
 
     def __init__(
-        self, document: Document, raw: Json, kind: str, parts: Sequence[Node] = (), criterion: str = ""
+        self, document: Document, raw: Json, kind: str, parts: Sequence[JsonNode] = (), criterion: str = ""
     ) -> None:
         self.document = document
         self.raw: Mapping[str, Json] = raw if isinstance(raw, dict) else {}
@@ -144,7 +144,7 @@ class Node:
         return self.is_outer and "default" in self.raw
 
     @cached_property
-    def target(self) -> Node:
+    def target(self) -> JsonNode:
         """The schema that a reference means. One to a meta-schema, or that goes round in a circle, stays what it is."""
         found = self
         for _ in range(REFERENCES_MAX):
@@ -153,20 +153,20 @@ class Node:
             found = found.document.resolve(str(found.raw["$ref"]))
         return self
 
-    def child(self, keyword: str) -> Node | None:
+    def child(self, keyword: str) -> JsonNode | None:
         """Return the schema of a keyword, if it has one that is no boolean."""
         raw = self.raw.get(keyword)
         return self.document.node(raw) if isinstance(raw, dict) else None
 
-    def child_or_boolean(self, keyword: str) -> Node | None:
+    def child_or_boolean(self, keyword: str) -> JsonNode | None:
         raw = self.raw.get(keyword)
         return self.document.node(raw) if isinstance(raw, dict | bool) else None
 
-    def children(self, keyword: str) -> dict[str, Node]:
+    def children(self, keyword: str) -> dict[str, JsonNode]:
         rows = self.raw.get(keyword)
         return {name: self.document.node(raw) for name, raw in rows.items()} if isinstance(rows, dict) else {}
 
-    def unevaluated(self, keyword: str) -> Node | None:
+    def unevaluated(self, keyword: str) -> JsonNode | None:
         """Return the schema of a keyword that came with draft 2019-09."""
         return self.child_or_boolean(keyword) if self.document.has_siblings else None
 
@@ -184,12 +184,12 @@ class Node:
     # -- Arrays --------------------------------------------------------------------------------------------------------
 
     @property
-    def tuple_items(self) -> list[Node]:
+    def tuple_items(self) -> list[JsonNode]:
         rows = self.raw.get("prefixItems" if self.document.has_prefix_items else "items")
         return [self.document.node(raw) for raw in rows] if isinstance(rows, list) else []
 
     @property
-    def all_items(self) -> Node | None:
+    def all_items(self) -> JsonNode | None:
         if self.document.has_prefix_items and "prefixItems" in self.raw:
             return None
         return self.child_or_boolean("items")
@@ -211,47 +211,47 @@ class Node:
         rows = {**(self.raw.get("dependencies") or {}), **(self.raw.get("dependentRequired") or {})}
         return {name: frozenset(names) for name, names in rows.items() if isinstance(names, list)}
 
-    def dependent_schemas(self) -> dict[str, Node]:
+    def dependent_schemas(self) -> dict[str, JsonNode]:
         rows = {**(self.raw.get("dependencies") or {}), **(self.raw.get("dependentSchemas") or {})}
         return {name: self.document.node(raw) for name, raw in rows.items() if isinstance(raw, dict | bool)}
 
 
-def _node(document: Document, raw: Json) -> Node:
+def _node(document: Document, raw: Json) -> JsonNode:
     if isinstance(raw, bool):
-        return Node(document, raw, "any" if raw else "nothing")
+        return JsonNode(document, raw, "any" if raw else "nothing")
     if not isinstance(raw, dict):
         raise InvalidSchema(f"Expected a schema, found {type(raw).__name__}")
     rows = _kinds(document, raw)
-    made = rows[0] if len(rows) == 1 else Node(document, raw, "combined", rows, "allOf")
+    made = rows[0] if len(rows) == 1 else JsonNode(document, raw, "combined", rows, "allOf")
     if not rows:
-        made = Node(document, raw, "any")
+        made = JsonNode(document, raw, "any")
     made.is_outer = True
     return made
 
 
-def _kinds(document: Document, raw: Mapping[str, Json]) -> list[Node]:
+def _kinds(document: Document, raw: Mapping[str, Json]) -> list[JsonNode]:
     """Return one node for each kind of keyword of a schema."""
-    rows: list[Node] = []
+    rows: list[JsonNode] = []
     if isinstance(raw.get("$ref"), str):
-        rows.append(Node(document, raw, "reference"))
+        rows.append(JsonNode(document, raw, "reference"))
         if not document.has_siblings:
             return rows
     if "enum" in raw:
-        rows.append(Node(document, raw, "enum"))
+        rows.append(JsonNode(document, raw, "enum"))
     rows += [
-        Node(document, raw, "combined", [document.node(part) for part in raw[criterion]], criterion)
+        JsonNode(document, raw, "combined", [document.node(part) for part in raw[criterion]], criterion)
         for criterion in CRITERIA
         if isinstance(raw.get(criterion), list)
     ]
     if "not" in raw:
-        rows.append(Node(document, raw, "not"))
+        rows.append(JsonNode(document, raw, "not"))
     if "const" in raw:
-        rows.append(Node(document, raw, "const"))
+        rows.append(JsonNode(document, raw, "const"))
     if "if" in raw and ("then" in raw or "else" in raw):
-        rows.append(Node(document, raw, "conditional"))
+        rows.append(JsonNode(document, raw, "conditional"))
     types = raw.get("type")
     if isinstance(types, list):
-        rows.append(Node(document, raw, "combined", [_typed(document, raw, name) for name in types], "anyOf"))
+        rows.append(JsonNode(document, raw, "combined", [_typed(document, raw, name) for name in types], "anyOf"))
     elif types is not None:
         rows.append(_typed(document, raw, types))
     else:
@@ -259,10 +259,10 @@ def _kinds(document: Document, raw: Mapping[str, Json]) -> list[Node]:
     return rows
 
 
-def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> Node:
+def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> JsonNode:
     if name not in TYPES:
         raise InvalidSchema(f"unknown type: [{name}]")
-    return Node(document, raw, "number" if name == "integer" else str(name))
+    return JsonNode(document, raw, "number" if name == "integer" else str(name))
 
 
 def is_meta(reference: str) -> bool:

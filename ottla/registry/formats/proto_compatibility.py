@@ -20,12 +20,12 @@ from ottla.registry.formats.proto_nodes import (
     Enum,
     EnumValue,
     Extension,
-    Field,
     File,
-    Group,
     MapField,
     Message,
     OneOf,
+    ProtoField,
+    ProtoGroup,
     map_entry,
     of_kind,
 )
@@ -78,7 +78,7 @@ Scope = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Member:
+class ProtoMember:
     """A field of a message: its type, or the two of a map, and the oneof that it is in."""
 
     name: str
@@ -91,14 +91,14 @@ class Member:
 
 
 @dataclass(slots=True)
-class Type:
+class ProtoType:
     """A message or enum with its full name, the package it is in, and what is declared in it."""
 
     name: str
     package: str
     node: Any
     is_enum: bool = False
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, ProtoMember] = field(default_factory=dict)
     oneofs: dict[str, list[int]] = field(default_factory=dict)
     #: The key and value of a message that is a map's entry (option map_entry).
     entry: tuple[str, str] | None = None
@@ -108,15 +108,15 @@ class Type:
         return self.name.removeprefix(self.package + ".") if self.package else self.name
 
 
-class Types:
+class ProtoTypes:
     """All types that a file can name, by their full names."""
 
     def __init__(self, file: File, imported: Mapping[str, File]) -> None:
-        self._found: dict[str, Type] = {}
+        self._found: dict[str, ProtoType] = {}
         for row in (*imported.values(), file):
             self._add(row.package, (), row.elements)
 
-    def find(self, package: str, scope: Scope, name: str) -> Type | None:
+    def find(self, package: str, scope: Scope, name: str) -> ProtoType | None:
         """Find a type as Protobuf does: in the innermost scope first, then outwards."""
         if name.startswith("."):
             return self._found.get(name[1:])
@@ -128,38 +128,38 @@ class Types:
         return None
 
     def _add(self, package: str, scope: Scope, elements: Iterable[Any]) -> None:
-        for node in of_kind(elements, Message, Enum, Group):
+        for node in of_kind(elements, Message, Enum, ProtoGroup):
             inner = (*scope, node.name)
             name = ".".join([package, *inner] if package else inner)
             self._found[name] = _type(name, package, node)
             if not isinstance(node, Enum):
                 self._add(package, inner, node.elements)
         for outer in of_kind(elements, OneOf, Extension):  # their groups are messages of this scope
-            self._add(package, scope, of_kind(outer.elements, Group))
+            self._add(package, scope, of_kind(outer.elements, ProtoGroup))
 
 
-def _type(name: str, package: str, node: Any) -> Type:
-    made = Type(name, package, node, isinstance(node, Enum))
+def _type(name: str, package: str, node: Any) -> ProtoType:
+    made = ProtoType(name, package, node, isinstance(node, Enum))
     if made.is_enum:
         return made
     for row in node.elements:
         if isinstance(row, OneOf):
             made.oneofs[row.name] = []
-            for part in of_kind(row.elements, Field, Group):
+            for part in of_kind(row.elements, ProtoField, ProtoGroup):
                 made.oneofs[row.name].append(part.number)
                 made.members[part.number] = _member(part, row.name)
-        elif isinstance(row, Field | MapField | Group):
+        elif isinstance(row, ProtoField | MapField | ProtoGroup):
             made.members[row.number] = _member(row, None)
     made.entry = map_entry(node)
     return made
 
 
-def _member(row: Field | MapField | Group, oneof: str | None) -> Member:
+def _member(row: ProtoField | MapField | ProtoGroup, oneof: str | None) -> ProtoMember:
     if isinstance(row, MapField):
-        return Member(row.name, row.number, row.value_type, key=row.key_type)
-    if isinstance(row, Group):
-        return Member(row.name.lower(), row.number, row.name, row.label, oneof=oneof, is_group=True)
-    return Member(row.name, row.number, row.type, row.label, oneof=oneof)
+        return ProtoMember(row.name, row.number, row.value_type, key=row.key_type)
+    if isinstance(row, ProtoGroup):
+        return ProtoMember(row.name.lower(), row.number, row.name, row.label, oneof=oneof, is_group=True)
+    return ProtoMember(row.name, row.number, row.type, row.label, oneof=oneof)
 
 
 # -- The comparison --------------------------------------------------------------------------------------------------------
@@ -169,10 +169,10 @@ def _member(row: Field | MapField | Group, oneof: str | None) -> Member:
 class _Side:
     """One of the two files while it is walked: where names are looked up."""
 
-    types: Types
+    types: ProtoTypes
     package: str
 
-    def find(self, scope: Scope, name: str) -> Type | None:
+    def find(self, scope: Scope, name: str) -> ProtoType | None:
         return self.types.find(self.package, scope, name)
 
 
@@ -223,7 +223,7 @@ class _Comparison:
         if old is not None and new is not None and not old.is_enum and not new.is_enum:
             self.message(old, new)
 
-    def message(self, old: Type, new: Type) -> None:
+    def message(self, old: ProtoType, new: ProtoType) -> None:
         if id(old.node) not in self._entered:
             before, self._entered = self._entered, self._entered | {id(old.node)}
             self._oneofs(old, new)
@@ -232,7 +232,7 @@ class _Comparison:
             self._entered = before
             self.elements(old.node.elements, new.node.elements)
 
-    def _oneofs(self, old: Type, new: Type) -> None:
+    def _oneofs(self, old: ProtoType, new: ProtoType) -> None:
         for name, numbers in new.oneofs.items():
             groups, moved_in = set(), 0
             for number in numbers:
@@ -248,7 +248,7 @@ class _Comparison:
                 with self._at(name):
                     self._add("ONEOF_REMOVED" if name in old.oneofs else "ONEOF_ADDED")
 
-    def _member(self, old: Type, new: Type, number: int) -> None:
+    def _member(self, old: ProtoType, new: ProtoType, number: int) -> None:
         was, now = old.members.get(number), new.members.get(number)
         if now is None:
             assert was is not None
@@ -265,7 +265,7 @@ class _Comparison:
                     self._add("FIELD_NAME_CHANGED")
                 self._types(was, now)
 
-    def _removed(self, old: Type, new: Type, was: Member) -> None:
+    def _removed(self, old: ProtoType, new: ProtoType, was: ProtoMember) -> None:
         if was.oneof is None:
             with self._at(str(was.number)):
                 self._add(_required(was, "REMOVED"))
@@ -274,7 +274,7 @@ class _Comparison:
             with self._at(was.oneof, str(was.number)):
                 self._add("ONEOF_FIELD_REMOVED")
 
-    def _types(self, was: Member, now: Member) -> None:
+    def _types(self, was: ProtoMember, now: ProtoMember) -> None:
         """Compare the types of a field, or of a map's key or value."""
         was, now = self._as_map(self.old, was), self._as_map(self.new, now)
         old_kind, new_kind = self._kind(self.old, was), self._kind(self.new, now)
@@ -282,20 +282,20 @@ class _Comparison:
             self._add("FIELD_KIND_CHANGED")
         elif old_kind == "map":
             for old_type, new_type in ((was.key, now.key), (was.type, now.type)):
-                self._types(Member("", 0, old_type or ""), Member("", 0, new_type or ""))
+                self._types(ProtoMember("", 0, old_type or ""), ProtoMember("", 0, new_type or ""))
         elif old_kind == "scalar":
             self._scalars(was, now)
         else:
             self._messages(was, now)
 
-    def _as_map(self, side: _Side, member: Member) -> Member:
+    def _as_map(self, side: _Side, member: ProtoMember) -> ProtoMember:
         """Descriptors have maps as repeated fields of a message of entries."""
         found = side.find(self._scope, member.type) if member.key is None and member.type not in SCALAR_KINDS else None
         if found is None or found.entry is None:
             return member
-        return Member(member.name, member.number, found.entry[1], key=found.entry[0])
+        return ProtoMember(member.name, member.number, found.entry[1], key=found.entry[0])
 
-    def _kind(self, side: _Side, member: Member) -> str:
+    def _kind(self, side: _Side, member: ProtoMember) -> str:
         if member.key is not None:
             return "map"
         if member.is_group:
@@ -305,14 +305,14 @@ class _Comparison:
         found = side.find(self._scope, member.type)
         return "scalar" if found is not None and found.is_enum else "message"
 
-    def _scalars(self, was: Member, now: Member) -> None:
+    def _scalars(self, was: ProtoMember, now: ProtoMember) -> None:
         old_kind = SCALAR_KINDS.get(was.type, SCALAR_KINDS["enum"])
         if old_kind != SCALAR_KINDS.get(now.type, SCALAR_KINDS["enum"]):
             self._add("FIELD_SCALAR_KIND_CHANGED")
         elif was.label and now.label and was.label != now.label:
             self._add("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if old_kind == "text" else "FIELD_NUMERIC_LABEL_CHANGED")
 
-    def _messages(self, was: Member, now: Member) -> None:
+    def _messages(self, was: ProtoMember, now: ProtoMember) -> None:
         old, new = self.old.find(self._scope, was.type), self.new.find(self._scope, now.type)
         if old is None or new is None:
             if was.type != now.type:
@@ -362,7 +362,7 @@ class _Comparison:
             self._scope = before
 
 
-def compare(old: File, old_types: Types, new: File, new_types: Types) -> list[Difference]:
+def compare(old: File, old_types: ProtoTypes, new: File, new_types: ProtoTypes) -> list[Difference]:
     """Return the differences of two versions of a file, the compatible ones too."""
     comparison = _Comparison(_Side(old_types, old.package), _Side(new_types, new.package))
     if old.package != new.package:
@@ -371,5 +371,5 @@ def compare(old: File, old_types: Types, new: File, new_types: Types) -> list[Di
     return comparison.found
 
 
-def _required(member: Member, what: str) -> str:
+def _required(member: ProtoMember, what: str) -> str:
     return f"REQUIRED_FIELD_{what}" if member.label == "required" else f"FIELD_{what}"

@@ -15,15 +15,15 @@ from ottla.registry.formats.proto_nodes import (
     EnumValue,
     Extension,
     ExtensionRange,
-    Field,
     File,
-    Group,
     Import,
     MapField,
     Message,
     Method,
     OneOf,
     Option,
+    ProtoField,
+    ProtoGroup,
     Reserved,
     Service,
     of_kind,
@@ -100,18 +100,18 @@ class _Builder:
     def __init__(self, file: File) -> None:
         self._is_proto3 = file.syntax == "proto3"
 
-    def message(self, made: Any, row: Message | Group) -> None:
+    def message(self, made: Any, row: Message | ProtoGroup) -> None:
         made.name = row.name
         optional: list[Any] = []
         for part in row.elements:
             match part:
-                case Field():
+                case ProtoField():
                     self._field(made.field.add(), part)
                     if self._is_proto3 and part.label == "optional":
                         optional.append(made.field[-1])
                 case MapField():
                     self._map(made, part)
-                case Group():
+                case ProtoGroup():
                     self._group(made.field.add(), made.nested_type, part)
                 case OneOf():
                     self._oneof(made, part)
@@ -153,9 +153,9 @@ class _Builder:
 
     def extension(self, made: Any, nested: Any, row: Extension) -> None:
         """Add the fields of an extension, and to `nested` the messages of its groups."""
-        for field in of_kind(row.elements, Field, Group):
+        for field in of_kind(row.elements, ProtoField, ProtoGroup):
             part = made.add()
-            if isinstance(field, Group):
+            if isinstance(field, ProtoGroup):
                 self._group(part, nested, field)
             else:
                 self._field(part, field)
@@ -164,7 +164,7 @@ class _Builder:
                     part.ClearField("proto3_optional")
             part.extendee = row.type_name
 
-    def _field(self, made: Any, row: Field) -> None:
+    def _field(self, made: Any, row: ProtoField) -> None:
         made.name, made.number = row.name, row.number
         made.label = LABELS[row.label]
         if row.type in SCALARS:
@@ -183,22 +183,22 @@ class _Builder:
             raise InvalidSchema(f"Key in map fields cannot be {row.key_type}")
         entry = made.nested_type.add(name=entry_name(row.name))
         entry.options.map_entry = True
-        self._field(entry.field.add(), Field("key", 1, row.key_type))
-        self._field(entry.field.add(), Field("value", 2, row.value_type))
+        self._field(entry.field.add(), ProtoField("key", 1, row.key_type))
+        self._field(entry.field.add(), ProtoField("value", 2, row.value_type))
         field = made.field.add()
-        self._field(field, Field(row.name, row.number, entry.name, "repeated", row.options))
+        self._field(field, ProtoField(row.name, row.number, entry.name, "repeated", row.options))
         field.type = FieldProto.TYPE_MESSAGE
 
-    def _group(self, made: Any, nested: Any, row: Group) -> None:
+    def _group(self, made: Any, nested: Any, row: ProtoGroup) -> None:
         self.message(nested.add(), row)
-        self._field(made, Field(row.name.lower(), row.number, row.name, row.label, row.options))
+        self._field(made, ProtoField(row.name.lower(), row.number, row.name, row.label, row.options))
         made.type = FieldProto.TYPE_GROUP
 
     def _oneof(self, made: Any, row: OneOf) -> None:
         index = len(made.oneof_decl)
         set_options(made.oneof_decl.add(name=row.name), of_kind(row.elements, Option))
-        for member in of_kind(row.elements, Field, Group):
-            if isinstance(member, Field):
+        for member in of_kind(row.elements, ProtoField, ProtoGroup):
+            if isinstance(member, ProtoField):
                 self._field(made.field.add(), member)
             else:
                 self._group(made.field.add(), made.nested_type, member)
@@ -210,8 +210,8 @@ def entry_name(field: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
-def _visible(made: Any, row: Message | Group | Enum) -> None:
-    visibility = "" if isinstance(row, Group) else row.visibility
+def _visible(made: Any, row: Message | ProtoGroup | Enum) -> None:
+    visibility = "" if isinstance(row, ProtoGroup) else row.visibility
     if visibility:
         made.visibility = descriptor_pb2.SymbolVisibility.Value(f"VISIBILITY_{visibility.upper()}")
 

@@ -18,16 +18,16 @@ from ottla.registry.formats.proto_nodes import (
     EnumValue,
     Extension,
     ExtensionRange,
-    Field,
     File,
-    Group,
     Import,
     Message,
     Method,
     OneOf,
     Option,
     Package,
-    Range,
+    ProtoField,
+    ProtoGroup,
+    ProtoRange,
     Reserved,
     Service,
 )
@@ -90,13 +90,14 @@ class _Reader:
         elements: list[Element] = list(option_nodes(made.options))
         elements += _reserved(made, 1)
         elements += [
-            ExtensionRange([Range(row.start, row.end - 1)], option_nodes(row.options)) for row in made.extension_range
+            ExtensionRange([ProtoRange(row.start, row.end - 1)], option_nodes(row.options))
+            for row in made.extension_range
         ]
         oneofs = [OneOf(row.name, list(option_nodes(row.options))) for row in made.oneof_decl]
         for field in made.field:
             if field.HasField("oneof_index") and not field.proto3_optional:
                 oneof = oneofs[field.oneof_index]
-                if not any(isinstance(row, Field | Group) for row in oneof.elements):
+                if not any(isinstance(row, ProtoField | ProtoGroup) for row in oneof.elements):
                     elements.append(oneof)
                 oneof.elements.append(self._field(field, groups, labelled=False))
             else:
@@ -107,12 +108,12 @@ class _Reader:
         _as_declared(elements, made.nested_type)
         return elements + [_enum(row) for row in made.enum_type]
 
-    def _field(self, made: Any, groups: dict[str, Any], *, labelled: bool = True) -> Field | Group:
+    def _field(self, made: Any, groups: dict[str, Any], *, labelled: bool = True) -> ProtoField | ProtoGroup:
         label = LABEL_NAMES[made.label] if labelled and self._has_label(made) else ""
         group = groups.get(made.type_name.rpartition(".")[2]) if made.type == FieldProto.TYPE_GROUP else None
         if group is not None:
-            return Group(group.name, made.number, label, self._options(made), self._elements(group))
-        return Field(made.name, made.number, _type_of(made), label, self._options(made))
+            return ProtoGroup(group.name, made.number, label, self._options(made), self._elements(group))
+        return ProtoField(made.name, made.number, _type_of(made), label, self._options(made))
 
     def _has_label(self, made: Any) -> bool:
         """Whether the label of a field stands in the text: outside of proto2, that of an ordinary field does not."""
@@ -151,7 +152,7 @@ def _as_declared(elements: list[Element], messages: Sequence[Any]) -> None:
     def place(element: Element) -> int:
         if isinstance(element, OneOf | Extension):
             return max(map(place, element.elements), default=-1)
-        return places[element.name] if isinstance(element, Message | Group) else -1
+        return places[element.name] if isinstance(element, Message | ProtoGroup) else -1
 
     elements.sort(key=place)
 
@@ -168,7 +169,7 @@ def _enum(made: Any) -> Enum:
 
 def _reserved(made: Any, beyond: int) -> list[Element]:
     """Return the reserved numbers and names. `beyond`: by how much the end of a range is more than its last number."""
-    ranges = [Reserved([Range(row.start, row.end - beyond)], []) for row in made.reserved_range]
+    ranges = [Reserved([ProtoRange(row.start, row.end - beyond)], []) for row in made.reserved_range]
     return [*ranges, *(Reserved([], [name]) for name in made.reserved_name)]
 
 

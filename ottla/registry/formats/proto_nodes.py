@@ -20,7 +20,7 @@ ENUM_MIN = -(1 << 31)
 Element = Any  # the nodes below, which need no common class
 
 
-class Range(NamedTuple):
+class ProtoRange(NamedTuple):
     """Numbers of `reserved` or `extensions`, both ends included. The last one of `to max` depends on where it stands."""
 
     first: int
@@ -82,7 +82,7 @@ class Import:
 
 
 @dataclass(slots=True)
-class Field:
+class ProtoField:
     """A field, also of a oneof or an extension. `label` is "", optional, required or repeated."""
 
     name: str
@@ -102,7 +102,7 @@ class MapField:
 
 
 @dataclass(slots=True)
-class Group:
+class ProtoGroup:
     """A field and its message in one."""
 
     name: str
@@ -122,13 +122,13 @@ class OneOf:
 class Reserved:
     """The reserved numbers and names of a message or an enum. Names are words in editions, and strings before."""
 
-    ranges: list[Range]
+    ranges: list[ProtoRange]
     names: list[str]
 
 
 @dataclass(slots=True)
 class ExtensionRange:
-    ranges: list[Range]
+    ranges: list[ProtoRange]
     options: list[Option] = field(default_factory=list)
 
 
@@ -203,10 +203,10 @@ def declared_messages(elements: Iterable[Element]) -> list[Any]:
     """Return the messages and groups that a file or a message declares, in their order, by which values name their type."""
     found = []
     for row in elements:
-        if isinstance(row, Message | Group):
+        if isinstance(row, Message | ProtoGroup):
             found.append(row)
         elif isinstance(row, OneOf | Extension):
-            found += of_kind(row.elements, Group)
+            found += of_kind(row.elements, ProtoGroup)
     return found
 
 
@@ -216,7 +216,7 @@ def map_entry(message: Element) -> tuple[str, str] | None:
         row.name == "map_entry" and row.value == Identifier("true") for row in of_kind(message.elements, Option)
     ):
         return None
-    types = {row.name: row.type for row in of_kind(message.elements, Field)}
+    types = {row.name: row.type for row in of_kind(message.elements, ProtoField)}
     return types.get("key", "string"), types.get("value", "string")
 
 

@@ -16,9 +16,7 @@ from ottla.registry.formats.proto_nodes import (
     EnumValue,
     Extension,
     ExtensionRange,
-    Field,
     File,
-    Group,
     Import,
     MapField,
     Message,
@@ -26,7 +24,9 @@ from ottla.registry.formats.proto_nodes import (
     OneOf,
     Option,
     Package,
-    Range,
+    ProtoField,
+    ProtoGroup,
+    ProtoRange,
     Reserved,
     Service,
     is_message_set,
@@ -130,7 +130,7 @@ class _Parser(Reader):
         last = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
         for row in elements:
             if isinstance(row, Reserved | ExtensionRange):
-                row.ranges = [Range(first, last if end == MAX else end) for first, end in row.ranges]
+                row.ranges = [ProtoRange(first, last if end == MAX else end) for first, end in row.ranges]
         return elements
 
     def _message_element(self) -> Element:
@@ -140,7 +140,7 @@ class _Parser(Reader):
         if self._take("oneof"):
             name = self._word()
             elements = self._body(self._oneof_element)
-            if not any(isinstance(row, Field | Group) for row in elements):
+            if not any(isinstance(row, ProtoField | ProtoGroup) for row in elements):
                 self._fail("a oneof needs a field")
             return OneOf(name, elements)
         if self._take("extensions"):
@@ -177,21 +177,21 @@ class _Parser(Reader):
         self._expect(";")
         if label == "optional" and self._file.edition:
             self._fail("fields of an edition are optional by features.field_presence, not by a label")
-        return Field(name, number, kind, label, options)
+        return ProtoField(name, number, kind, label, options)
 
     def _tag(self) -> int:
         self._expect("=")
         number = self._integer()
         return number if number <= ENUM_MAX else self._fail(f"the number of a field is {TAG_MAX} at most")
 
-    def _group(self, label: str) -> Group:
+    def _group(self, label: str) -> ProtoGroup:
         name = self._word()
         if not name[0].isupper():
             self._fail("names of groups begin with a capital letter")
         if self._file.edition:
             self._fail("editions have no groups, but features.message_encoding = DELIMITED")
         number, options = self._tag(), self._bracketed()
-        return Group(name, number, label, options, self._message_body())
+        return ProtoGroup(name, number, label, options, self._message_body())
 
     def _map(self, label: str) -> MapField:
         if label:
@@ -207,7 +207,7 @@ class _Parser(Reader):
         return MapField(name, number, key, value, options)
 
     def _reserved(self, *, signed: bool) -> Reserved:
-        ranges: list[Range] = []
+        ranges: list[ProtoRange] = []
         names: list[str] = []
         if self._next.kind == "string" and not self._file.edition:
             names = self._rows(self._text_of_string, ";")
@@ -217,7 +217,7 @@ class _Parser(Reader):
             ranges = self._rows(lambda: self._range(signed=signed), ";")
         return Reserved(ranges, names)
 
-    def _range(self, *, signed: bool = False) -> Range:
+    def _range(self, *, signed: bool = False) -> ProtoRange:
         first = self._integer(signed=signed)
         last = first
         if self._take("to"):
@@ -228,7 +228,7 @@ class _Parser(Reader):
             self._fail("the end of a range is below its begin")
         if max(first, last) > ENUM_MAX or first < ENUM_MIN:
             self._fail("the range is too large")
-        return Range(first, last)
+        return ProtoRange(first, last)
 
     # -- Enums and services --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_nodes import Element, Identifier, Literal, Number, Option, Value
-from ottla.registry.formats.proto_tokens import Token, integer, syntax_error, tokens_of, unescaped
+from ottla.registry.formats.proto_tokens import ProtoToken, integer, syntax_error, tokens_of, unescaped
 
 #: Values within values.
 VALUE_DEPTH_MAX = 100
@@ -24,7 +24,7 @@ class Reader:
     # -- Tokens --------------------------------------------------------------------------------------------------------
 
     @property
-    def _next(self) -> Token:
+    def _next(self) -> ProtoToken:
         return self._tokens[self._at]
 
     def _fail(self, reason: str) -> NoReturn:

@@ -14,15 +14,15 @@ from ottla.registry.formats.proto_nodes import (
     TAG_MAX,
     Element,
     Extension,
-    Field,
     File,
-    Group,
     Identifier,
     Literal,
     MapField,
     Message,
     OneOf,
     Option,
+    ProtoField,
+    ProtoGroup,
     of_kind,
 )
 from ottla.registry.formats.proto_options import OF_THE_FIELD, json_name, string_of
@@ -63,22 +63,22 @@ def check_file(file: File) -> None:
     is_legacy = (not file.edition and file.syntax != "proto3") or _has_legacy_names(file.elements)
     while waiting:
         row = waiting.pop()
-        if isinstance(row, Message | Group | Extension):
-            for field in of_kind(row.elements, Field, Group):
+        if isinstance(row, Message | ProtoGroup | Extension):
+            for field in of_kind(row.elements, ProtoField, ProtoGroup):
                 _check_label(file, field)
-        if isinstance(row, Message | Group | Extension | OneOf):
-            for field in of_kind(row.elements, Field, MapField, Group):
+        if isinstance(row, Message | ProtoGroup | Extension | OneOf):
+            for field in of_kind(row.elements, ProtoField, MapField, ProtoGroup):
                 _check_pseudo_options(field, isinstance(row, Extension))
             waiting += row.elements
             _check_json_names(row, may_be_same=is_legacy)
-        if isinstance(row, Group) and file.syntax == "proto3":
+        if isinstance(row, ProtoGroup) and file.syntax == "proto3":
             raise InvalidSchema("Groups are not supported in proto3 syntax.")
 
 
-def _check_json_names(message: Message | Group | Extension | OneOf, *, may_be_same: bool) -> None:
+def _check_json_names(message: Message | ProtoGroup | Extension | OneOf, *, may_be_same: bool) -> None:
     """Check that no two fields have one name in JSON. In proto2 only names that were written count."""
     oneofs = [row.elements for row in of_kind(message.elements, OneOf)]
-    fields = [row for part in (message.elements, *oneofs) for row in of_kind(part, Field, MapField, Group)]
+    fields = [row for part in (message.elements, *oneofs) for row in of_kind(part, ProtoField, MapField, ProtoGroup)]
     written = {row.name: string_of(option) for row in fields for option in row.options if option.name == "json_name"}
     names = [list(written.values())]
     if not may_be_same and not _has_legacy_names(message.elements) and not isinstance(message, Extension):
@@ -105,7 +105,7 @@ def _twice(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def _check_label(file: File, field: Field | Group) -> None:
+def _check_label(file: File, field: ProtoField | ProtoGroup) -> None:
     if file.edition:
         if field.label == "required":
             raise InvalidSchema('Label "required" is not supported in editions, use features.field_presence.')
@@ -113,7 +113,7 @@ def _check_label(file: File, field: Field | Group) -> None:
         raise InvalidSchema(f'field {field.name}: Expected "required", "optional", or "repeated".')
 
 
-def _check_pseudo_options(field: Field | MapField | Group, is_extension: bool) -> None:
+def _check_pseudo_options(field: ProtoField | MapField | ProtoGroup, is_extension: bool) -> None:
     for name in OF_THE_FIELD:
         rows = [row for row in field.options if row.name == name]
         if len(rows) > 1:

@@ -77,9 +77,9 @@ class ProtobufSchema:
             names.append(node.name)
         return ".".join(names)
 
-    def types(self) -> proto_compatibility.Types:
+    def types(self) -> proto_compatibility.ProtoTypes:
         """Return the types that this file can name: its own, and those of all that it imports."""
-        return proto_compatibility.Types(self.file, {**self._built_in(), **self._dependencies})
+        return proto_compatibility.ProtoTypes(self.file, {**self._built_in(), **self._dependencies})
 
     def pool(self) -> Any:
         """Return a pool of descriptors, in which the file is DEFAULT_NAME."""

@@ -19,9 +19,7 @@ from ottla.registry.formats.proto_nodes import (
     EnumValue,
     Extension,
     ExtensionRange,
-    Field,
     File,
-    Group,
     Identifier,
     Import,
     Literal,
@@ -32,7 +30,9 @@ from ottla.registry.formats.proto_nodes import (
     OneOf,
     Option,
     Package,
-    Range,
+    ProtoField,
+    ProtoGroup,
+    ProtoRange,
     Reserved,
     Service,
     Value,
@@ -106,7 +106,7 @@ class Printer:
             elements = _with_maps(elements)
         self._scope = (*self._scope, name)
         largest = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
-        fields = self._ordered(of_kind(elements, Field, MapField), key=lambda row: row.number)
+        fields = self._ordered(of_kind(elements, ProtoField, MapField), key=lambda row: row.number)
         blocks = [
             self._reserved(elements, largest),
             self._options(elements),
@@ -134,7 +134,7 @@ class Printer:
             match row:
                 case Message():
                     blocks.append(self._message(row))
-                case Group():
+                case ProtoGroup():
                     blocks.append(self._group(row))
                 case OneOf():
                     blocks.append(self._oneof(row))
@@ -151,7 +151,7 @@ class Printer:
         block = self._reserved(enum.elements, ENUM_MAX) + self._options(enum.elements) + "".join(rows)
         return _braces(f"{visibility}enum {enum.name}", [block])
 
-    def _field(self, field: Field | MapField) -> str:
+    def _field(self, field: ProtoField | MapField) -> str:
         if isinstance(field, MapField):
             kind = f"map<{field.key_type}, {self._type(field.value_type)}>"
         else:
@@ -159,8 +159,8 @@ class Printer:
         return f"{kind} {field.name} = {field.number}{self._in_brackets(_special_last(field.options))};\n"
 
     def _oneof(self, oneof: OneOf) -> str:
-        rows = self._ordered(of_kind(oneof.elements, Field), key=lambda row: row.number)
-        groups = of_kind(oneof.elements, Group)
+        rows = self._ordered(of_kind(oneof.elements, ProtoField), key=lambda row: row.number)
+        groups = of_kind(oneof.elements, ProtoGroup)
         blocks = [
             self._options(oneof.elements),
             "".join(map(self._field, rows)),
@@ -168,7 +168,7 @@ class Printer:
         ]
         return _braces(f"oneof {oneof.name}", blocks)
 
-    def _group(self, group: Group) -> str:
+    def _group(self, group: ProtoGroup) -> str:
         head = f"{_label(group.label)}group {group.name} = {group.number}{self._in_brackets(group.options)}"
         return _braces(head, self._body(group.name, group.elements))
 
@@ -182,8 +182,8 @@ class Printer:
         return "".join(self._extension(name, parts) for name, parts in rows)
 
     def _extension(self, name: str, elements: Sequence[Element]) -> str:
-        fields = self._ordered(of_kind(elements, Field), key=lambda row: row.number)
-        groups = of_kind(elements, Group)
+        fields = self._ordered(of_kind(elements, ProtoField), key=lambda row: row.number)
+        groups = of_kind(elements, ProtoGroup)
         return _braces(f"extend {name}", ["".join(map(self._field, fields)), "".join(map(self._group, groups))])
 
     def _service(self, service: Service) -> str:
@@ -256,7 +256,7 @@ def _with_maps(elements: Sequence[Element]) -> list[Element]:
     entries = {row.name: types for row in of_kind(elements, Message) if (types := map_entry(row)) is not None}
     made: list[Element] = []
     for row in elements:
-        if isinstance(row, Field) and row.label == "repeated" and row.type.rpartition(".")[2] in entries:
+        if isinstance(row, ProtoField) and row.label == "repeated" and row.type.rpartition(".")[2] in entries:
             made.append(MapField(row.name, row.number, *entries[row.type.rpartition(".")[2]], row.options))
         elif not (isinstance(row, Message) and row.name in entries):
             made.append(row)
@@ -293,7 +293,7 @@ def _special_last(options: Iterable[Option]) -> list[Option]:
     return sorted(options, key=lambda row: order.get(row.name, 0))
 
 
-def _range_text(row: Range, largest: int) -> str:
+def _range_text(row: ProtoRange, largest: int) -> str:
     if row.first == row.last:
         return str(row.first)
     return f"{row.first} to {'max' if row.last == largest else row.last}"
@@ -304,13 +304,13 @@ def _label(label: str) -> str:
 
 
 def _first_number(oneof: OneOf) -> int:
-    return int(min(row.number for row in of_kind(oneof.elements, Field, Group)))
+    return int(min(row.number for row in of_kind(oneof.elements, ProtoField, ProtoGroup)))
 
 
 def _has_groups(elements: Sequence[Element]) -> bool:
     """Whether a field, also of a oneof or an extension here, is a group, which declares a message with it."""
     return any(
-        isinstance(row, Group) or (isinstance(row, OneOf | Extension) and of_kind(row.elements, Group))
+        isinstance(row, ProtoGroup) or (isinstance(row, OneOf | Extension) and of_kind(row.elements, ProtoGroup))
         for row in elements
     )
 

@@ -23,7 +23,7 @@ _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4}
 _ESCAPED = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "?": 63, "'": 39, '"': 34}
 
 
-class Token(NamedTuple):
+class ProtoToken(NamedTuple):
     """A token, whose `kind` is word, int, float, string, sign or end."""
 
     kind: str
@@ -31,13 +31,13 @@ class Token(NamedTuple):
     at: int
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str) -> list[ProtoToken]:
     """Return the tokens of a text, and one of kind `end`.
 
     Raises:
         InvalidSchema: a character belongs to none.
     """
-    found: list[Token] = []
+    found: list[ProtoToken] = []
     at = 1 if text.startswith("\ufeff") else 0
     while at < len(text):
         match = _PATTERN.match(text, at)
@@ -49,12 +49,12 @@ def tokens_of(text: str) -> list[Token]:
                 raise syntax_error(text, at, "a number and a word need a blank between them")
             if kind in ("int", "float") and found and found[-1].kind in ("int", "float") and _end(found[-1]) == at:
                 raise syntax_error(text, at, f"'{found[-1].text}{match.group()}' is no number")
-            found.append(Token(kind, match.group(), at))
+            found.append(ProtoToken(kind, match.group(), at))
         at = match.end()
-    return [*found, Token("end", "", len(text))]
+    return [*found, ProtoToken("end", "", len(text))]
 
 
-def _end(token: Token) -> int:
+def _end(token: ProtoToken) -> int:
     return token.at + len(token.text)
 
 

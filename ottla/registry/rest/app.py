@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ottla.registry.access import Access, Logins
+from ottla.registry.access import Access, RegistryLogins
 from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.errors import RegistryError
 from ottla.registry.members import ANSWERED, SIGNED
-from ottla.registry.registry import Registry
+from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest import reading, writing
 from ottla.registry.rest.forwarding import NO_LINK, OFFSET, Link, forward
 from ottla.registry.rest.forwarding import target_of as received_target
-from ottla.registry.rest.paths import Target, parameters_of, target_of
-from ottla.registry.rest.request import BODY_BYTES_MAX, Call
+from ottla.registry.rest.paths import PathTarget, parameters_of, target_of
+from ottla.registry.rest.request import BODY_BYTES_MAX, RestCall
 
 logger = logging.getLogger(__name__)
 
 READ, WRITE, TEXT = "read", "write", "text"
-Handler = Callable[[Call], Awaitable[Any]]
+Handler = Callable[[RestCall], Awaitable[Any]]
 
 
 class Path(NamedTuple):
@@ -83,10 +83,10 @@ PATHS = (
 class Application:
     """An ASGI application over one instance of the registry."""
 
-    def __init__(self, registry: Registry, access: Access, link: Link = NO_LINK) -> None:
+    def __init__(self, registry: SchemaRegistry, access: Access, link: Link = NO_LINK) -> None:
         self._registry = registry
         self._access = access
-        self._logins = Logins(access)
+        self._logins = RegistryLogins(access)
         self._link = link
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -107,7 +107,7 @@ class Application:
             answer = failure(fault)
         await answer(scope, receive, send)
 
-    async def _routed(self, request: Request, target: Target) -> Response:
+    async def _routed(self, request: Request, target: PathTarget) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         allowed = []
         for row in PATHS:
@@ -128,7 +128,7 @@ class Application:
         if members is None or signed is None:
             address = request.client.host if request.client is not None else ""
             user = await self._logins.user(request.headers.get("authorization"), address)
-            call = Call(self._registry, self._access, user, request, await _body(request), parameters)
+            call = RestCall(self._registry, self._access, user, request, await _body(request), parameters)
             return await self._called(row, call)
         body = await _body(request)
         try:
@@ -138,7 +138,7 @@ class Application:
         except (ValueError, KeyError, TypeError) as fault:
             logger.warning("a forwarded request is refused: %.200s", fault)
             raise RegistryError("unauthorized") from None
-        call = Call(self._registry, self._access, user, request, body, parameters, address)
+        call = RestCall(self._registry, self._access, user, request, body, parameters, address)
         try:
             answer = await self._called(row, call)
         except RegistryError as fault:
@@ -147,7 +147,7 @@ class Application:
         answer.headers[ANSWERED] = members.answer(number, answer.status_code, offset, bytes(answer.body))
         return answer
 
-    async def _called(self, row: Path, call: Call) -> Response:
+    async def _called(self, row: Path, call: RestCall) -> Response:
         if row.kind == WRITE:
             leader = await self._registry.known_leader()
             if not self._registry.is_leader:

@@ -19,9 +19,9 @@ from starlette.responses import Response
 from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
 from ottla.registry.election import Identity
 from ottla.registry.errors import RegistryError
-from ottla.registry.log import Place, place_from
+from ottla.registry.log import LogPlace, place_from
 from ottla.registry.members import ANSWERED, SIGNED, Members
-from ottla.registry.rest.request import Call
+from ottla.registry.rest.request import RestCall
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ ASCII = "".join(map(chr, range(33, 127)))
 PASSED = ("content-type", "accept")
 
 
-class Answer(NamedTuple):
+class ForwardedAnswer(NamedTuple):
     """The leader's answer, and the place up to which an instance must have read, None if nothing was written."""
 
     status: int
-    place: Place | None
+    place: LogPlace | None
     body: bytes
 
 
@@ -54,7 +54,7 @@ class Link(NamedTuple):
 NO_LINK = Link()
 
 
-async def forward(call: Call, leader: Identity, link: Link) -> Response:
+async def forward(call: RestCall, leader: Identity, link: Link) -> Response:
     """Let the leader answer, and wait until this instance has what was written.
 
     Raises:
@@ -67,7 +67,7 @@ async def forward(call: Call, leader: Identity, link: Link) -> Response:
         raise RegistryError("forwarding", "The leader has no certificate, and nothing is forwarded to it in clear")
     if link.members is None and not call.access.is_open:
         raise RegistryError("forwarding", "Instances with logins forward writes only with --secret-file")
-    question = Question(leader, link)
+    question = ForwardedQuestion(leader, link)
     asking = asyncio.ensure_future(asyncio.to_thread(question.ask, call))
     replaced = asyncio.ensure_future(call.registry.until_another_leads(leader))
     try:
@@ -97,7 +97,7 @@ def target_of(scope: Mapping[str, Any]) -> str:
     return urllib.parse.quote(path + (f"?{query}" if query else ""), safe=ASCII, encoding="latin-1")
 
 
-class Question:
+class ForwardedQuestion:
     """One request to the leader, on a thread. It can be given up: a leader that was stopped would hold the thread for FORWARD_S."""
 
     def __init__(self, leader: Identity, link: Link) -> None:
@@ -110,7 +110,7 @@ class Question:
         self._members = link.members
         self._given_up = False
 
-    def ask(self, call: Call) -> Answer:
+    def ask(self, call: RestCall) -> ForwardedAnswer:
         """Send the request of a client, and wait for the answer.
 
         Raises:
@@ -140,7 +140,7 @@ class Question:
                 mac = self._members.answer(number, response.status, offset, body)
                 if not hmac.compare_digest(mac, response.headers.get(ANSWERED, "")):
                     raise ConnectionError("the answer is not the leader's: it does not know the instances' secret")
-            return Answer(response.status, place_from(offset), body)
+            return ForwardedAnswer(response.status, place_from(offset), body)
         finally:
             connection.close()
 

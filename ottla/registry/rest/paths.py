@@ -9,14 +9,14 @@ from typing import NamedTuple
 from ottla.registry.errors import RegistryError
 
 
-class Target(NamedTuple):
+class PathTarget(NamedTuple):
     """What a request asks for: the parts of its path, and its query as it came."""
 
     parts: list[str]
     query: str
 
 
-def target_of(raw_path: bytes, query: bytes) -> Target:
+def target_of(raw_path: bytes, query: bytes) -> PathTarget:
     """Return the target of a request. Slashes at the end and doubled ones count for nothing, as in JAX-RS.
 
     Raises:
@@ -26,7 +26,7 @@ def target_of(raw_path: bytes, query: bytes) -> Target:
         parts = [urllib.parse.unquote_to_bytes(part).decode() for part in raw_path.split(b"/") if part]
     except UnicodeDecodeError:
         raise RegistryError("no_such_path") from None
-    return with_context(Target(parts, query.decode("latin-1")))
+    return with_context(PathTarget(parts, query.decode("latin-1")))
 
 
 def parameters_of(pattern: str, parts: Sequence[str]) -> dict[str, str] | None:
@@ -43,7 +43,7 @@ def parameters_of(pattern: str, parts: Sequence[str]) -> dict[str, str] | None:
     return found
 
 
-def with_context(target: Target) -> Target:
+def with_context(target: PathTarget) -> PathTarget:
     """Return the target of a path that begins with /contexts/NAME as the one of the subjects of that context."""
     parts, query = target
     if len(parts) < 3 or parts[0] != "contexts":
@@ -64,4 +64,4 @@ def with_context(target: Target) -> Target:
         kept = [(key, value) for key, value in urllib.parse.parse_qsl(query, keep_blank_values=True) if key != name]
         given: Mapping[str, str] = dict(urllib.parse.parse_qsl(query))
         query = urllib.parse.urlencode([*kept, (name, prefix + given.get(name, ""))])
-    return Target(rest, query)
+    return PathTarget(rest, query)

@@ -8,22 +8,22 @@ from ottla import __version__
 from ottla.registry.decisions import KINDS
 from ottla.registry.errors import RegistryError
 from ottla.registry.numbers import int32, version_of
-from ottla.registry.rest.request import Call
+from ottla.registry.rest.request import RestCall
 from ottla.registry.schema_records import Version, answer_of, guid_of
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
 
 CLUSTER_ID = "schema-registry"
 
 
-async def root(call: Call) -> Any:
+async def root(call: RestCall) -> Any:
     return {}
 
 
-async def types(call: Call) -> Any:
+async def types(call: RestCall) -> Any:
     return list(KINDS)
 
 
-async def contexts(call: Call) -> Any:
+async def contexts(call: RestCall) -> Any:
     readable = {context_of(each) for each in call.state.subjects(deleted=True) if call.may_read(each)}
     return call.page(
         sorted(
@@ -34,28 +34,28 @@ async def contexts(call: Call) -> Any:
     )
 
 
-async def server_id(call: Call) -> Any:
+async def server_id(call: RestCall) -> Any:
     return {
         "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": CLUSTER_ID}},
         "id": CLUSTER_ID,
     }
 
 
-async def server_version(call: Call) -> Any:
+async def server_version(call: RestCall) -> Any:
     return {"version": f"ottla-{__version__}", "commitId": ""}
 
 
 # -- Subjects and versions -----------------------------------------------------------------------------------------------
 
 
-async def subjects(call: Call) -> Any:
+async def subjects(call: RestCall) -> Any:
     found = call.state.subjects(
         call.text("subjectPrefix", ":*:"), deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
     )
     return call.page([subject for subject in found if call.may_read(subject)])
 
 
-async def versions(call: Call) -> Any:
+async def versions(call: RestCall) -> Any:
     call.require("read")
     only = call.flag("deletedOnly")
     rows = call.state.versions(call.subject, deleted=only or call.flag("deleted") or call.flag("deletedAsNegative"))
@@ -66,22 +66,22 @@ async def versions(call: Call) -> Any:
     return call.page([row.version for row in rows if row.deleted or not only])
 
 
-async def version(call: Call) -> Any:
+async def version(call: RestCall) -> Any:
     found = _version(call)
     return answer_of(found) | {"schema": await call.registry.formatted(call.who, found, call.text("format"))}
 
 
-async def version_text(call: Call) -> Any:
+async def version_text(call: RestCall) -> Any:
     return await call.registry.formatted(call.who, _version(call), call.text("format"))
 
 
-async def referenced_by(call: Call) -> Any:
+async def referenced_by(call: RestCall) -> Any:
     found = _version(call)
     rows = call.state.referrers(found.subject, found.version, deleted=call.flag("deleted"))
     return call.page(sorted({row.id for row in rows if call.may_read(row.subject)}))
 
 
-async def latest_with_metadata(call: Call) -> Any:
+async def latest_with_metadata(call: RestCall) -> Any:
     """Answer with the latest version that has all the properties of `?key=` and `?value=`."""
     call.require("read")
     query = call.request.query_params
@@ -96,7 +96,7 @@ async def latest_with_metadata(call: Call) -> Any:
     raise RegistryError("schema")
 
 
-def _version(call: Call) -> Version:
+def _version(call: RestCall) -> Version:
     call.require("read")
     number = version_of(call.parameters["version"])
     deleted = call.flag("deleted")
@@ -111,7 +111,7 @@ def _version(call: Call) -> Version:
 # -- Schemas -------------------------------------------------------------------------------------------------------------
 
 
-async def schemas(call: Call) -> Any:
+async def schemas(call: RestCall) -> Any:
     latest = call.flag("latestOnly")
     rows: list[Version] = []
     for subject in call.state.subjects(call.text("subjectPrefix", ":*:"), deleted=call.flag("deleted")):
@@ -121,25 +121,25 @@ async def schemas(call: Call) -> Any:
     return [answer_of(row) for row in call.page(rows)]
 
 
-async def schema(call: Call) -> Any:
+async def schema(call: RestCall) -> Any:
     found = _by_id(call)
     answer = _schema_answer(found, await call.registry.formatted(call.who, found, call.text("format")))
     return answer | ({"maxId": call.state.id_max(call.context())} if call.flag("fetchMaxId") else {})
 
 
-async def schema_text(call: Call) -> Any:
+async def schema_text(call: RestCall) -> Any:
     return await call.registry.formatted(call.who, _by_id(call), call.text("format"))
 
 
-async def schema_subjects(call: Call) -> Any:
+async def schema_subjects(call: RestCall) -> Any:
     return call.page(list(dict.fromkeys(row.subject for row in _places(call))))
 
 
-async def schema_versions(call: Call) -> Any:
+async def schema_versions(call: RestCall) -> Any:
     return call.page([{"subject": row.subject, "version": row.version} for row in _places(call)])
 
 
-async def schema_of_guid(call: Call) -> Any:
+async def schema_of_guid(call: RestCall) -> Any:
     guid = call.parameters["guid"].lower()
     for context, schema_id in call.state.ids_of_guid(guid):
         found = _readable(call, context, schema_id)
@@ -148,19 +148,19 @@ async def schema_of_guid(call: Call) -> Any:
     raise RegistryError("schema_id", guid)
 
 
-async def ids_of_guid(call: Call) -> Any:
+async def ids_of_guid(call: RestCall) -> Any:
     rows = call.state.ids_of_guid(call.parameters["guid"].lower())
     return [{"context": context, "id": number} for context, number in rows if _readable(call, context, number)]
 
 
-def _id(call: Call) -> int:
+def _id(call: RestCall) -> int:
     number = int32(call.parameters["id"])
     if number is None:
         raise RegistryError("no_such_path")
     return number
 
 
-def _by_id(call: Call) -> Version:
+def _by_id(call: RestCall) -> Version:
     """Return a version with the id that the user may read: the answer names its subject."""
     schema_id = _id(call)
     found = call.state.by_id_anywhere(schema_id, call.state.alias_of(call.text("subject")))
@@ -170,12 +170,12 @@ def _by_id(call: Call) -> Version:
     return readable
 
 
-def _readable(call: Call, context: str, schema_id: int) -> Version | None:
+def _readable(call: RestCall, context: str, schema_id: int) -> Version | None:
     rows = call.state.places(schema_id, context, deleted=True)
     return next((row for row in rows if call.may_read(row.subject)), None)
 
 
-def _places(call: Call) -> list[Version]:
+def _places(call: RestCall) -> list[Version]:
     schema_id = _id(call)
     rows = call.state.places(schema_id, call.context(), deleted=True)
     rows = [row for row in rows if call.may_read(row.subject)]
@@ -195,7 +195,7 @@ def _schema_answer(version: Version, text: str) -> dict[str, Any]:
 # -- Configurations and modes --------------------------------------------------------------------------------------------
 
 
-async def config(call: Call) -> Any:
+async def config(call: RestCall) -> Any:
     call.require("read")
     found = call.state.configs.get(call.subject)
     if found is None and call.subject != GLOBAL and not call.flag("defaultToGlobal"):
@@ -206,7 +206,7 @@ async def config(call: Call) -> Any:
     return {**(found or {}), **({} if level is None else {"compatibilityLevel": level})}
 
 
-async def mode(call: Call) -> Any:
+async def mode(call: RestCall) -> Any:
     call.require("read")
     found = call.state.modes.get(call.subject)
     if found is None:

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from ottla.registry.access import Access
 from ottla.registry.errors import RegistryError
 from ottla.registry.numbers import int32, json_from
-from ottla.registry.registry import Registry, Who
-from ottla.registry.registry_state import State
+from ottla.registry.registry import SchemaRegistry, Who
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.subjects import context_of, is_valid, normal
 
 #: A body of more bytes is not read: a schema is at most a million characters.
@@ -22,10 +22,10 @@ LIMIT_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RestCall:
     """One request."""
 
-    registry: Registry
+    registry: SchemaRegistry
     access: Access
     user: str
     request: Request
@@ -36,7 +36,7 @@ class Call:
     address: str = ""
 
     @property
-    def state(self) -> State:
+    def state(self) -> RegistryState:
         return self.registry.state
 
     @property

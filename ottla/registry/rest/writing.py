@@ -8,21 +8,21 @@ from typing import Any
 from ottla.registry import decisions
 from ottla.registry.decisions import asked_from
 from ottla.registry.errors import ERRORS, RegistryError
-from ottla.registry.log import Place
+from ottla.registry.log import LogPlace
 from ottla.registry.numbers import version_of
-from ottla.registry.rest.request import Call
+from ottla.registry.rest.request import RestCall
 from ottla.registry.schema_records import Record, answer_of, guid_of
 from ottla.registry.subjects import is_valid
 
 #: An answer of a write, and the place up to which a reader must have read.
-Written = tuple[Any, Place]
+Written = tuple[Any, LogPlace]
 INVALID_SCHEMA = ERRORS["invalid_schema"].code
 
 
 # -- Questions -----------------------------------------------------------------------------------------------------------
 
 
-async def lookup(call: Call) -> Any:
+async def lookup(call: RestCall) -> Any:
     call.require("read")
     asked = asked_from(call.json())
     found = await call.registry.find(
@@ -31,7 +31,7 @@ async def lookup(call: Call) -> Any:
     return answer_of(found) | {"schema": await call.registry.formatted(call.who, found, call.text("format"))}
 
 
-async def compatible(call: Call) -> Any:
+async def compatible(call: RestCall) -> Any:
     """Compare a schema with one version of the subject, or with those that its level names."""
     call.require("read")
     asked = asked_from(call.json())
@@ -61,7 +61,7 @@ async def compatible(call: Call) -> Any:
 # -- Writes --------------------------------------------------------------------------------------------------------------
 
 
-async def register(call: Call) -> Written:
+async def register(call: RestCall) -> Written:
     call.require("write")
     call.check_subject()
     asked = asked_from(call.json())
@@ -71,48 +71,48 @@ async def register(call: Call) -> Written:
     return {"id": version.id, "version": version.version, "guid": guid_of(version)}, place
 
 
-async def delete_version(call: Call) -> Written:
+async def delete_version(call: RestCall) -> Written:
     call.require("delete")
     number = version_of(call.parameters["version"])
     return await _decided(call, decisions.delete_version, number, permanent=call.flag("permanent"))
 
 
-async def delete_subject(call: Call) -> Written:
+async def delete_subject(call: RestCall) -> Written:
     call.require("delete")
     return await _decided(call, decisions.delete_subject, permanent=call.flag("permanent"))
 
 
-async def set_config(call: Call) -> Written:
+async def set_config(call: RestCall) -> Written:
     call.require("config")
     _check_place(call)
     return await _decided(call, decisions.set_config, call.json())
 
 
-async def delete_config(call: Call) -> Written:
+async def delete_config(call: RestCall) -> Written:
     call.require("config")
     return await _decided(call, decisions.delete_config)
 
 
-async def set_mode(call: Call) -> Written:
+async def set_mode(call: RestCall) -> Written:
     call.require("config")
     _check_place(call)
     return await _decided(call, decisions.set_mode, call.json(), force=call.flag("force"))
 
 
-async def delete_mode(call: Call) -> Written:
+async def delete_mode(call: RestCall) -> Written:
     call.require("config")
     return await _decided(call, decisions.delete_mode)
 
 
 async def _decided(
-    call: Call, decision: Callable[..., tuple[Any, list[Record]]], *arguments: Any, **flags: bool
+    call: RestCall, decision: Callable[..., tuple[Any, list[Record]]], *arguments: Any, **flags: bool
 ) -> Written:
     """Decide about the call's subject, in the state that the leader then has."""
 
     return await call.registry.write(lambda: decision(call.state, call.subject, *arguments, **flags))
 
 
-def _check_place(call: Call) -> None:
+def _check_place(call: RestCall) -> None:
     """Check the subject of a configuration or mode, which may also be a context, or none."""
     if not is_valid(call.subject + "x"):
         raise RegistryError("invalid_subject", call.subject)

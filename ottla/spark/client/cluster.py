@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.server.address import Address, NoAddress, parse_addresses
-from ottla.spark.client.connection import Connection
+from ottla.spark.client.connection import BlockingConnection
 from ottla.spark.client.security import security_of
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
@@ -40,14 +40,14 @@ class Topic(NamedTuple):
     is_internal: bool
 
 
-class Cluster:
+class BlockingCluster:
     """Connections by address and what the last Metadata response said. Not safe to use from several threads."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Takes the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
         self.addresses = parse_bootstrap(properties.get("bootstrap.servers", ""))
         self._security = security_of(properties)
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, bytes] = {}
@@ -57,7 +57,7 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> BlockingCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,26 +65,26 @@ class Cluster:
 
     # -- Connections
 
-    def connection(self, address: tuple[str, int]) -> Connection:
+    def connection(self, address: tuple[str, int]) -> BlockingConnection:
         known = self._connections.get(address)
         if known is None or known.is_due:
             if known is not None:
                 known.close()
-            known = self._connections[address] = Connection(*address, self._security)
+            known = self._connections[address] = BlockingConnection(*address, self._security)
         return known
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: BlockingConnection) -> None:
         """Closes a connection that was lost, so that the next request makes a new one."""
         connection.close()
         self._connections = {key: value for key, value in self._connections.items() if value is not connection}
 
-    def node(self, node_id: int) -> Connection:
+    def node(self, node_id: int) -> BlockingConnection:
         """Returns the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
         if node_id not in self._brokers:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         return self.connection(self._brokers[node_id])
 
-    def call(self, connection: Connection, request: Any, version_max: int = 0x7FFF) -> Any:
+    def call(self, connection: BlockingConnection, request: Any, version_max: int = 0x7FFF) -> Any:
         try:
             return connection.call(request, version_max)
         except ConnectionLost:
@@ -174,7 +174,7 @@ class Cluster:
             found.setdefault(self.leader(place), []).append(place)
         return found
 
-    def coordinator(self, key: str, kind: int) -> Connection:
+    def coordinator(self, key: str, kind: int) -> BlockingConnection:
         """Returns the connection to the coordinator of a group or a transactional id. Raises ConnectorError while there is none."""
         response = self.any_call(FindCoordinatorRequest(key, kind), 3)
         check(f"coordinator of {key}", response.error_code, response.error_message)

@@ -37,7 +37,7 @@ _LENGTH = Struct(">i")
 _RENEWED_AFTER = 0.85
 
 
-class Connection:
+class BlockingConnection:
     """A connection that has agreed on versions and logged in. Raises ConnectionLost when it ends."""
 
     def __init__(self, host: str, port: int, security: Security) -> None:

@@ -10,8 +10,8 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.protocol.schema import ZERO_UUID
 from ottla.spark.client.batches import BatchFilter
-from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, Cluster, is_retriable
-from ottla.spark.client.connection import Connection
+from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, BlockingCluster, is_retriable
+from ottla.spark.client.connection import BlockingConnection
 from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
@@ -35,7 +35,7 @@ class RangeReader:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BlockingCluster,
         place: tuple[str, int],
         start: int,
         end: int,
@@ -53,7 +53,7 @@ class RangeReader:
         self._fail_on_loss = fail_on_loss
         self._topic_id = topic_id
         self._empty = 0
-        self._in_flight: tuple[Connection, int] | None = None
+        self._in_flight: tuple[BlockingConnection, int] | None = None
         self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
 
     def batches(self) -> Iterator[BatchView]:

@@ -11,7 +11,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
-from ottla.spark.client.cluster import GROUP, Cluster, TopicPartition
+from ottla.spark.client.cluster import GROUP, BlockingCluster, TopicPartition
 from ottla.spark.errors import check
 
 EARLIEST, LATEST = -2, -1
@@ -19,7 +19,9 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _NAMES_VERSION_MAX = 7  # later versions have topic ids, or many groups, in place of names
 
 
-def list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int], isolation: int) -> dict[TopicPartition, int]:
+def list_offsets(
+    cluster: BlockingCluster, times: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, int]:
     """Returns for each partition the first offset with at least this timestamp (ms), or the one that LATEST or EARLIEST stands for.
 
     It is -1 where no record is that new. LATEST is the last stable offset for READ_COMMITTED.
@@ -27,7 +29,9 @@ def list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int], isolatio
     return cluster.retry(lambda: _list_offsets(cluster, times, isolation))
 
 
-def _list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int], isolation: int) -> dict[TopicPartition, int]:
+def _list_offsets(
+    cluster: BlockingCluster, times: Mapping[TopicPartition, int], isolation: int
+) -> dict[TopicPartition, int]:
     found = {}
     for node, places in cluster.by_leader(times).items():
         topics: dict[str, list[ListOffsetsPartition]] = {}
@@ -42,7 +46,7 @@ def _list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int], isolati
     return found
 
 
-def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
+def committed_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
     """Returns what a group has committed: offset and metadata of each partition that has them."""
 
     def attempt() -> dict[TopicPartition, tuple[int, str]]:
@@ -60,7 +64,7 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, tupl
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[str, str]
+    cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[str, str]
 ) -> None:
     """Commits offsets to a group without members, so that tools show the lag of a stream; with the text of each topic beside them."""
 

@@ -16,8 +16,8 @@ from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
-from ottla.spark.client.cluster import TRANSACTION, Cluster, TopicPartition
-from ottla.spark.client.connection import Connection
+from ottla.spark.client.cluster import TRANSACTION, BlockingCluster, TopicPartition
+from ottla.spark.client.connection import BlockingConnection
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
 #: Records of a partition are sent when there are so many bytes, well below max.message.bytes (1 MB by default).
@@ -43,7 +43,7 @@ ABORTED = (
 Row = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
 
-class Transaction(NamedTuple):
+class SinkTransaction(NamedTuple):
     """An open transaction, as any process can end it."""
 
     transactional_id: str
@@ -51,11 +51,11 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
-class Producer:
+class BlockingProducer:
     """Collects rows and sends them to the leaders of their partitions, each batch until it is acknowledged by all in-sync replicas."""
 
     def __init__(
-        self, cluster: Cluster, codec: int, transactional_id: str | None = None, timeout_ms: int = 60_000
+        self, cluster: BlockingCluster, codec: int, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> None:
         """Takes in `timeout_ms` how long a transaction may be open. An open one of the same id is aborted, and its producer fenced."""
         self.cluster = cluster
@@ -79,11 +79,11 @@ class Producer:
         self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
 
     @property
-    def transaction(self) -> Transaction | None:
+    def transaction(self) -> SinkTransaction | None:
         """The transaction, or None if nothing was sent in it: such a transaction does not exist for the coordinator."""
         if self._id is None or not self._sequences:
             return None
-        return Transaction(self._id, self.producer_id, self.producer_epoch)
+        return SinkTransaction(self._id, self.producer_id, self.producer_epoch)
 
     def add(self, place: TopicPartition, row: Row) -> None:
         """Takes a row, and sends what there is when it is much."""
@@ -128,7 +128,7 @@ class Producer:
 
     def _send(self, batches: dict[TopicPartition, bytes]) -> list[TopicPartition]:
         """Sends each leader its batches, then collects the responses. Returns the partitions that were acknowledged."""
-        sent: list[Connection] = []
+        sent: list[BlockingConnection] = []
         for node, places in self.cluster.by_leader(batches).items():
             topics: dict[str, list[PartitionProduceData]] = {}
             for name, index in places:
@@ -149,7 +149,7 @@ class Producer:
         except ConnectionLost:
             return
 
-    def _acknowledged(self, connection: Connection) -> list[TopicPartition]:
+    def _acknowledged(self, connection: BlockingConnection) -> list[TopicPartition]:
         try:
             response = connection.receive()
         except ConnectionLost:
@@ -185,7 +185,7 @@ class Producer:
         self.cluster.retry(attempt, also=_BUSY)
 
 
-def end(cluster: Cluster, transaction: Transaction, *, commit: bool) -> bool:
+def end(cluster: BlockingCluster, transaction: SinkTransaction, *, commit: bool) -> bool:
     """Ends a transaction, in whichever process it began. Returns False if it has ended the other way, or by its timeout.
 
     Raises:

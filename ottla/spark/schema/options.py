@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 
 URL = "schema.registry.url"
 SOURCE, LOGIN = "basic.auth.credentials.source", "basic.auth.user.info"
@@ -19,7 +19,7 @@ class SchemaOptions:
     Raises ConnectorError for an option that is missing or wrong.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectorOptions) -> None:
         self._options = options
         url = options.get(URL)
         if not url:

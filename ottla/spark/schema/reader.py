@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.reader import RecordReader, RecordStreamReader, read_range
 from ottla.spark.schema.decode import ColumnDecoder
@@ -24,7 +24,7 @@ def sql_types(schemas: Schemas) -> dict[str, str]:
     return {schema.column: schema.prepared()[1].sql for schema in schemas}
 
 
-def read_columns(options: Options, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:
+def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the range with decoded columns. Raises ConnectorError."""
     how = SchemaOptions(options)
     client = client_of(how)
@@ -45,7 +45,7 @@ def read_columns(options: Options, schemas: Schemas, wanted: Range) -> Iterator[
 class SchemaReader(RecordReader):
     """Batches."""
 
-    def __init__(self, options: Options, schemas: Schemas) -> None:
+    def __init__(self, options: ConnectorOptions, schemas: Schemas) -> None:
         super().__init__(options)
         self.schemas = schemas
 
@@ -56,7 +56,7 @@ class SchemaReader(RecordReader):
 class SchemaStreamReader(RecordStreamReader):
     """Micro-batches. The readers' schemas are those of the start of the query."""
 
-    def __init__(self, options: Options, schemas: Schemas) -> None:
+    def __init__(self, options: ConnectorOptions, schemas: Schemas) -> None:
         super().__init__(options)
         self.schemas = schemas
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.registry.client import AVRO, RegistryClient, RegistryFailed, Schema
 from ottla.registry.formats.avro_text import resolved
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.schema.options import CONFIG, SchemaOptions
 from ottla.spark.schema.tree import AvroTree
 from ottla.spark.schema.types import Typed, Types
@@ -64,7 +64,7 @@ def client_of(options: SchemaOptions) -> RegistryClient:
         ) from None
 
 
-def reader_schemas(options: Options) -> tuple[ReaderSchema, ...]:
+def reader_schemas(options: ConnectorOptions) -> tuple[ReaderSchema, ...]:
     """Returns the schemas of the selected columns. Raises ConnectorError if one is not there, not Avro, or the registry is away."""
     wanted = SchemaOptions(options)
     client = client_of(wanted)

@@ -12,23 +12,23 @@ from functools import partial
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-from ottla.spark.client.cluster import TRANSACTION, Cluster
-from ottla.spark.client.producer import INIT_VERSION_MAX, Transaction, end
+from ottla.spark.client.cluster import TRANSACTION, BlockingCluster
+from ottla.spark.client.producer import INIT_VERSION_MAX, SinkTransaction, end
 from ottla.spark.errors import ConnectorError, check
-from ottla.spark.sink.decisions import Claim, Decision, Decisions
+from ottla.spark.sink.decisions import Claim, Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
-from ottla.spark.sink.task import Prepared
+from ottla.spark.sink.task import PreparedTask
 
 ONGOING = "Ongoing"
 
 
-def commit(options: SinkOptions, messages: Iterable[Prepared | None], batch: int) -> None:
+def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
     """Makes the batch final and commits it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
     done = [each for each in messages if each is not None]
     prepared = {each.place.partition: each.transaction for each in done if each.transaction is not None}
     if not options.is_exactly_once or not done:
         return
-    with Cluster(options.client) as cluster:
+    with BlockingCluster(options.client) as cluster:
         if done[0].place.batch < 0:
             _commit_undecided(cluster, prepared.values())
             return
@@ -46,7 +46,7 @@ def commit(options: SinkOptions, messages: Iterable[Prepared | None], batch: int
             kept = {}
         if not prepared and not kept:
             return  # no rows: nothing to remember
-        decided = Decision(batch, run, {**kept, **prepared})
+        decided = SinkDecision(batch, run, {**kept, **prepared})
         if prepared:
             _check_open(cluster, prepared.values())
             claim.write(decided, time.time_ns() // 1_000_000)
@@ -54,13 +54,13 @@ def commit(options: SinkOptions, messages: Iterable[Prepared | None], batch: int
         abort_left_over(cluster, f"{options.id_prefix}{sink}/")
 
 
-def _claim(cluster: Cluster, options: SinkOptions, sink: str) -> Claim:
+def _claim(cluster: BlockingCluster, options: SinkOptions, sink: str) -> Claim:
     decisions = Decisions(cluster, options.batches_topic, sink)
     decisions.ensure()
     return decisions.claim(f"{options.id_prefix}{sink}/driver")
 
 
-def _commit_all(cluster: Cluster, decided: Decision) -> None:
+def _commit_all(cluster: BlockingCluster, decided: SinkDecision) -> None:
     lost = [number for number, each in sorted(decided.prepared.items()) if not end(cluster, each, commit=True)]
     if lost:
         raise ConnectorError(
@@ -69,7 +69,7 @@ def _commit_all(cluster: Cluster, decided: Decision) -> None:
         )
 
 
-def _commit_undecided(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+def _commit_undecided(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
     """Commits a batch that has no number: all of it, unless the driver dies in between."""
     for each in transactions:
         if not end(cluster, each, commit=True):
@@ -78,14 +78,14 @@ def _commit_undecided(cluster: Cluster, transactions: Iterable[Transaction]) -> 
             )
 
 
-def abort(options: SinkOptions, messages: Iterable[Prepared | None], batch: int) -> None:
+def abort(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
     """Aborts what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
     done = [each for each in messages if each is not None]
     prepared = [each.transaction for each in done if each.transaction is not None]
     if not prepared:
         return
     place = done[0].place
-    with Cluster(options.client) as cluster:
+    with BlockingCluster(options.client) as cluster:
         last = _claim(cluster, options, place.sink).last if place.batch >= 0 else None
         if last is not None and last.batch == batch:
             _abort(cluster, (each for each in prepared if each not in last.prepared.values()))
@@ -95,16 +95,16 @@ def abort(options: SinkOptions, messages: Iterable[Prepared | None], batch: int)
             abort_left_over(cluster, f"{options.id_prefix}{place.sink}/")
 
 
-def _abort(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+def _abort(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
     for each in transactions:
         end(cluster, each, commit=False)
 
 
-def _check_open(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
     """Raises ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
     for each in transactions:
 
-        def attempt(each: Transaction = each) -> object:
+        def attempt(each: SinkTransaction = each) -> object:
             request = DescribeTransactionsRequest([each.transactional_id])
             (row,) = cluster.ask_coordinator(each.transactional_id, TRANSACTION, request).transaction_states
             check(f"transaction {each.transactional_id}", row.error_code)
@@ -117,7 +117,7 @@ def _check_open(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
             )
 
 
-def abort_left_over(cluster: Cluster, prefix: str) -> None:
+def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
     """Aborts open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
     of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them."""
     cluster.topics([])

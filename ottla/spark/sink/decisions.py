@@ -21,10 +21,10 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.control import end_txn_marker
-from ottla.spark.client.cluster import Cluster
+from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.fetch import RangeReader
 from ottla.spark.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
-from ottla.spark.client.producer import Producer, Transaction, end
+from ottla.spark.client.producer import BlockingProducer, SinkTransaction, end
 from ottla.spark.errors import ConnectorError, check
 
 #: The last decision of a sink is nearly always this near to the end. If not, the topic is read from its beginning.
@@ -32,24 +32,24 @@ TAIL_OFFSETS = 500
 _TIMEOUT_MS = 60_000
 
 
-class Decision(NamedTuple):
+class SinkDecision(NamedTuple):
     """A batch that is final. `prepared` has the transaction of each of Spark's partitions that wrote rows."""
 
     batch: int
     run: str
-    prepared: dict[int, Transaction]
+    prepared: dict[int, SinkTransaction]
 
     def to_bytes(self) -> bytes:
         rows = {str(number): list(each) for number, each in sorted(self.prepared.items())}
         return json.dumps({"batch": self.batch, "run": self.run, "transactions": rows}).encode()
 
 
-def decision_of(data: bytes | None) -> Decision:
+def decision_of(data: bytes | None) -> SinkDecision:
     """Raises ConnectorError if the bytes are no decision: then the topic belongs to something else."""
     try:
         row = json.loads(data or b"")
-        prepared = {int(number): Transaction(*each) for number, each in row["transactions"].items()}
-        return Decision(int(row["batch"]), str(row["run"]), prepared)
+        prepared = {int(number): SinkTransaction(*each) for number, each in row["transactions"].items()}
+        return SinkDecision(int(row["batch"]), str(row["run"]), prepared)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise ConnectorError(
             f"the topic of batches has a record that this sink did not write: {fault!r}",
@@ -60,7 +60,7 @@ def decision_of(data: bytes | None) -> Decision:
 class Decisions:
     """The decisions of one sink."""
 
-    def __init__(self, cluster: Cluster, topic: str, sink: str) -> None:
+    def __init__(self, cluster: BlockingCluster, topic: str, sink: str) -> None:
         self.cluster = cluster
         self.sink = sink
         self._place = (topic, 0)
@@ -82,7 +82,7 @@ class Decisions:
             check(f"creating topic {name}", row.error_code, row.error_message)
         self.cluster.retry(lambda: self.cluster.leader(self._place), also=(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
 
-    def last(self) -> Decision | None:
+    def last(self) -> SinkDecision | None:
         """Returns the last decision whose transaction was committed."""
         times = {"first": EARLIEST, "last": LATEST}
         edges = {
@@ -93,9 +93,9 @@ class Decisions:
         found = self._last(tail, edges["last"])
         return self._last(edges["first"], tail) if found is None and tail > edges["first"] else found
 
-    def _last(self, start: int, stop: int) -> Decision | None:
-        found: Decision | None = None
-        open_: dict[int, Decision] = {}
+    def _last(self, start: int, stop: int) -> SinkDecision | None:
+        found: SinkDecision | None = None
+        open_: dict[int, SinkDecision] = {}
         for batch in self._batches(start, stop):
             if batch.is_control:
                 marker = end_txn_marker(batch)
@@ -118,7 +118,7 @@ class Decisions:
 
     def claim(self, driver_id: str) -> Claim:
         """Fences every other driver of this sink, and ends what the last one has begun. Then `last` cannot change but by this claim."""
-        return Claim(self, Producer(self.cluster, NO_COMPRESSION, driver_id, _TIMEOUT_MS))
+        return Claim(self, BlockingProducer(self.cluster, NO_COMPRESSION, driver_id, _TIMEOUT_MS))
 
     @property
     def place(self) -> tuple[str, int]:
@@ -128,12 +128,12 @@ class Decisions:
 class Claim:
     """The right to write the next decision, until another driver claims it."""
 
-    def __init__(self, decisions: Decisions, producer: Producer) -> None:
+    def __init__(self, decisions: Decisions, producer: BlockingProducer) -> None:
         self._decisions = decisions
         self._producer = producer
         self.last = decisions.last()
 
-    def write(self, decision: Decision, now_ms: int) -> None:
+    def write(self, decision: SinkDecision, now_ms: int) -> None:
         """Makes the decision final. Raises ConnectorError if another driver has claimed the sink: then it is not."""
         producer = self._producer
         producer.add(self._decisions.place, (self._decisions.sink.encode(), decision.to_bytes(), now_ms, ()))

@@ -14,10 +14,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.protocol.records.builder import partition_for_key
-from ottla.spark.client.cluster import Cluster
-from ottla.spark.client.producer import Producer, Row, Transaction, end
+from ottla.spark.client.cluster import BlockingCluster
+from ottla.spark.client.producer import BlockingProducer, Row, SinkTransaction, end
 from ottla.spark.errors import ConnectorError
-from ottla.spark.sink.decisions import Decision, Decisions
+from ottla.spark.sink.decisions import Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
 
 #: Local properties of a task that Structured Streaming sets; a job's group is the id of the query's run.
@@ -34,13 +34,13 @@ class Place(NamedTuple):
     attempt: int
 
 
-class Prepared(WriterCommitMessage):
+class PreparedTask(WriterCommitMessage):
     """What a task has done: its transaction is open, if it wrote rows in one.
 
     `is_repair`: the batch was decided, but the task's transaction of then was lost, and this one takes its place.
     """
 
-    def __init__(self, place: Place, transaction: Transaction | None, *, is_repair: bool = False) -> None:
+    def __init__(self, place: Place, transaction: SinkTransaction | None, *, is_repair: bool = False) -> None:
         self.place = place
         self.transaction = transaction
         self.is_repair = is_repair
@@ -60,21 +60,21 @@ def place_of(options: SinkOptions) -> Place:
     return Place(-1 if batch is None else batch, sink, run, context.partitionId(), context.attemptNumber())
 
 
-def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place) -> Prepared:
+def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place) -> PreparedTask:
     """Writes what the task has. Raises ConnectorError; then nothing of it is ever committed."""
-    with Cluster(options.client) as cluster:
+    with BlockingCluster(options.client) as cluster:
         if not options.is_exactly_once:
-            _send(cluster, Producer(cluster, options.codec), options, batches, place)
-            return Prepared(place, None)
+            _send(cluster, BlockingProducer(cluster, options.codec), options, batches, place)
+            return PreparedTask(place, None)
         last = _last_decision(cluster, options, place)
         is_repair = False
         if last is not None and last.batch >= place.batch:
             if last.batch > place.batch or resolved(cluster, last, place.partition):
-                return Prepared(place, None)
+                return PreparedTask(place, None)
             is_repair = True
-        producer = Producer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
+        producer = BlockingProducer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
         _send(cluster, producer, options, batches, place)
-        return Prepared(place, producer.transaction, is_repair=is_repair)
+        return PreparedTask(place, producer.transaction, is_repair=is_repair)
 
 
 def transactional_id(options: SinkOptions, place: Place) -> str:
@@ -82,7 +82,7 @@ def transactional_id(options: SinkOptions, place: Place) -> str:
     return f"{options.id_prefix}{place.sink}/{place.run}/{place.partition}/{place.attempt}"
 
 
-def _last_decision(cluster: Cluster, options: SinkOptions, place: Place) -> Decision | None:
+def _last_decision(cluster: BlockingCluster, options: SinkOptions, place: Place) -> SinkDecision | None:
     if place.batch < 0:
         return None
     decisions = Decisions(cluster, options.batches_topic, place.sink)
@@ -90,7 +90,7 @@ def _last_decision(cluster: Cluster, options: SinkOptions, place: Place) -> Deci
     return decisions.last()
 
 
-def resolved(cluster: Cluster, decision: Decision, partition: int) -> bool:
+def resolved(cluster: BlockingCluster, decision: SinkDecision, partition: int) -> bool:
     """Commits the partition's own transaction of a decided batch. Returns False if it was lost: its rows are to be written again.
 
     A transaction is lost if its timeout ended it between the decision and its commit, while the driver was away. A partition that
@@ -101,7 +101,11 @@ def resolved(cluster: Cluster, decision: Decision, partition: int) -> bool:
 
 
 def _send(
-    cluster: Cluster, producer: Producer, options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place
+    cluster: BlockingCluster,
+    producer: BlockingProducer,
+    options: SinkOptions,
+    batches: Iterable[pa.RecordBatch],
+    place: Place,
 ) -> None:
     partitioner = Partitioner(lambda topic: cluster.topics([topic])[0].partitions, place.batch + place.partition)
     now_ms = time.time_ns() // 1_000_000

@@ -13,7 +13,7 @@ from ottla.spark.sink import task
 from ottla.spark.sink.options import SinkOptions
 
 
-class BatchWriter(DataSourceArrowWriter):
+class SinkBatchWriter(DataSourceArrowWriter):
     """A batch: all of it is committed at its end. With sinkId and batchId (in foreachBatch) it is written once, however often it runs."""
 
     def __init__(self, options: SinkOptions) -> None:

@@ -29,7 +29,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 from tests.chaos.network import Network
 from tests.ports import free_ports
 from tools.apache_kafka import OLDEST, TOOLS, VERSION, java_command, run_tool
@@ -277,7 +277,7 @@ class Mixed:
         lost: OSError = ConnectionError("no broker runs")
         for each in [node] if node is not None else self.serving():
             try:
-                with Connection(self.host(each.id), each.port, None) as connection:
+                with ClusterConnection(self.host(each.id), each.port, None) as connection:
                     return connection.request(request, api_key, version)
             except OSError as error:
                 lost = error

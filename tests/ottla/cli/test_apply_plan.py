@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
-from ottla.cli.declared import Declared, DeclaredUser, read_declared
+from ottla.cli.declared import DeclaredCluster, DeclaredUser, read_declared
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import DENY, PREFIXED
@@ -31,7 +31,7 @@ def no_password(name: str, user: DeclaredUser) -> str:
     return f"secret of {name}"
 
 
-def planned(declared: Declared, present: Present) -> list[tuple[str, str, str]]:
+def planned(declared: DeclaredCluster, present: Present) -> list[tuple[str, str, str]]:
     changes = plan(declared, present, no_password, lambda entry: f"{entry.principal} on {entry.resource_name}")
     return [(each.kind, each.name, each.change) for each in changes]
 
@@ -137,4 +137,4 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(text: str, said: str) 
 
 
 def test_an_empty_file_declares_nothing() -> None:
-    assert read_declared("", "f") == Declared()
+    assert read_declared("", "f") == DeclaredCluster()

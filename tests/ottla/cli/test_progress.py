@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from ottla.cli.progress import WINDOW_MS, Pace, Progress, duration_text, size_text
+from ottla.cli.progress import WINDOW_MS, Pace, ProgressLine, duration_text, size_text
 
 
 class Terminal(io.StringIO):
@@ -25,7 +25,7 @@ def test_the_rate_is_that_of_the_last_seconds_and_not_of_a_slow_beginning() -> N
 
 
 def test_a_step_that_went_on_from_before_has_the_rate_of_what_it_did_itself() -> None:
-    progress = Progress("copying", 2000, "bytes", 0, Terminal(), done=1000)
+    progress = ProgressLine("copying", 2000, "bytes", 0, Terminal(), done=1000)
     progress.update(1500, 1000)
     assert progress.row() == {
         "progress": "copying", "unit": "bytes", "done": 1500, "total": 2000, "per_s": 500.0, "seconds_left": 1.0
@@ -36,7 +36,7 @@ def test_a_step_that_went_on_from_before_has_the_rate_of_what_it_did_itself() ->
 def test_a_pipe_gets_a_json_line_each_second_and_a_terminal_one_line() -> None:
     pipe, terminal = io.StringIO(), Terminal()
     for stream in (pipe, terminal):
-        with Progress("moving \x1b[2J", 4000, "records", 0, stream) as progress:
+        with ProgressLine("moving \x1b[2J", 4000, "records", 0, stream) as progress:
             for ms in range(100, 4001, 100):
                 progress.update(ms, ms)
     assert [json.loads(line)["done"] for line in pipe.getvalue().splitlines()] == [1000, 2000, 3000, 4000]
@@ -47,7 +47,7 @@ def test_a_pipe_gets_a_json_line_each_second_and_a_terminal_one_line() -> None:
 
 def test_what_ends_within_a_second_prints_nothing_into_a_pipe() -> None:
     pipe = io.StringIO()
-    with Progress("short", None, "records", 0, pipe) as progress:
+    with ProgressLine("short", None, "records", 0, pipe) as progress:
         progress.update(5, 900)
     assert pipe.getvalue() == "" and progress.text() == "short: 5 records, 6 records/s"
 

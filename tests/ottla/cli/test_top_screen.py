@@ -6,14 +6,14 @@ import pytest
 
 from ottla.cli.full_screen import keys_in
 from ottla.cli.output import Row
-from ottla.cli.top_screen import GROUPS, NODES, TOPICS, Screen, shares
-from ottla.cli.top_view import GroupLook, Look, NodeLook, TopicLook
+from ottla.cli.top_screen import GROUPS, NODES, TOPICS, TopScreen, shares
+from ottla.cli.top_view import GroupLook, NodeLook, TopicLook, TopLook
 
 ESCAPE = "\x1b]0;title\x07"
 
 
 def rows(count: int = 50) -> dict[str, list[Row]]:
-    before, now = Look(0), Look(1000)
+    before, now = TopLook(0), TopLook(1000)
     now.nodes = {node: NodeLook(leaders=node, replicas=9 - node) for node in (1, 2, 3)}
     for number in range(count):
         before.topics[f"t{number:02}"], now.topics[f"t{number:02}"] = TopicLook(), TopicLook(end=number)
@@ -26,20 +26,20 @@ def names(lines: list[str]) -> list[str]:
     return [name for name in firsts if name.lstrip("tg").isdecimal()]
 
 
-def pressed(keys: str, *more: str) -> Screen:
-    screen = Screen()
+def pressed(keys: str, *more: str) -> TopScreen:
+    screen = TopScreen()
     assert all(screen.press(key) for key in (*keys, *more))
     return screen
 
 
 def test_a_small_screen_has_the_busiest_topics_and_says_how_many_are_left_out() -> None:
-    lines = Screen().lines(rows(), 20, 200)
+    lines = TopScreen().lines(rows(), 20, 200)
     assert len(lines) <= 20 and names(lines)[:5] == ["1", "2", "3", "t49", "t48"]
     assert "g49" in names(lines) and [line for line in lines if line.startswith("... ")] == [
         "... 46 more",
         "... 45 more",
     ]
-    assert len(Screen().lines(rows(), 1000, 200)) == 4 + 1 + 51 + 1 + 51
+    assert len(TopScreen().lines(rows(), 1000, 200)) == 4 + 1 + 51 + 1 + 51
 
 
 def test_lines_that_a_short_table_does_not_need_are_for_the_others() -> None:
@@ -61,7 +61,7 @@ def test_a_table_alone_is_moved_in_and_stays_within_its_rows() -> None:
 
 def test_each_key_of_a_table_shows_it_and_tab_the_next() -> None:
     assert [pressed(key).view for key in "antg"] == ["all", NODES, TOPICS, GROUPS]
-    screen = Screen()
+    screen = TopScreen()
     assert [screen.press("tab") and screen.view for _ in range(4)] == [NODES, TOPICS, GROUPS, "all"]
     assert names(pressed("g").lines(rows(3), 30, 200)) == ["g02", "g01", "g00"]
 
@@ -114,7 +114,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_no_heading_is_cut(width: int) -
 
 
 def test_a_long_name_leaves_room_and_a_name_cannot_steer_the_terminal() -> None:
-    now = Look(1000)
+    now = TopLook(1000)
     now.groups = {ESCAPE + "g" * 200: GroupLook("classic", "Empty", 0, 7)}
     (_, line) = pressed("g").lines(now.rows(now), 9, 60)
     assert (

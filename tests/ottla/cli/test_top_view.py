@@ -7,24 +7,24 @@ from ottla.cli.top_view import (
     MEMORY,
     TIMES,
     GroupLook,
-    Look,
     NodeLook,
     TopicLook,
+    TopLook,
     without_admin,
 )
-from ottla.client.admin_listeners import Sample
+from ottla.client.admin_listeners import AdminSample
 
 
-def look(at_ms: int, end: int, bytes_in: float | None, committed: int = 0) -> Look:
+def look(at_ms: int, end: int, bytes_in: float | None, committed: int = 0) -> TopLook:
     metrics = None
     if bytes_in is not None:
         metrics = [
-            Sample(BYTES_IN, {}, bytes_in),
-            Sample(BYTES_IN, {"topic": "t"}, bytes_in),
-            Sample(MEMORY, {}, 50e6),
-            Sample(TIMES, {"quantile": "0.99", "request": "Produce"}, 1.26),
+            AdminSample(BYTES_IN, {}, bytes_in),
+            AdminSample(BYTES_IN, {"topic": "t"}, bytes_in),
+            AdminSample(MEMORY, {}, 50e6),
+            AdminSample(TIMES, {"quantile": "0.99", "request": "Produce"}, 1.26),
         ]
-    return Look(
+    return TopLook(
         at_ms,
         {1: NodeLook(2, 3, 0, metrics), 2: NodeLook()},
         {"t": TopicLook(2, 0, end, 2_000_000)},
@@ -57,4 +57,4 @@ def test_what_only_an_admin_listener_knows_is_not_known_without_one() -> None:
 def test_a_node_that_restarted_and_a_topic_that_is_new_have_no_rate_yet() -> None:
     rows = look(3000, 5, 100.0).rows(look(1000, 300, 2000.0))
     assert rows["nodes"][0]["in_per_s"] == rows["topics"][0]["records_per_s"] == 0.0
-    assert look(3000, 5, 1.0).rows(Look(1000))["groups"][0]["consumed_per_s"] == 0.0
+    assert look(3000, 5, 1.0).rows(TopLook(1000))["groups"][0]["consumed_per_s"] == 0.0

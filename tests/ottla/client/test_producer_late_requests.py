@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.client import producer as module
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -141,7 +141,7 @@ async def test_each_record_is_there_once_and_in_order_whatever_becomes_of_the_re
     brokers = Brokers(fates)
     written: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     with patch.object(module, "RETRY_BACKOFF_MS", 0):
-        producer = Producer(cast(ClusterClient, brokers), "t")
+        producer = ClusterProducer(cast(ClusterClient, brokers), "t")
         await producer.start()
         for flush in flushes:
             for partition in flush:

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.errors import ClusterError
-from ottla.client.producer import Producer
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -75,13 +75,13 @@ class Brokers:
         return ProduceResponse(responses=[TopicProduceResponse(partition_responses=[part])])
 
 
-async def started(brokers: Brokers, notify: Callable[[str], object] | None = None) -> Producer:
-    producer = Producer(cast(ClusterClient, brokers), "t", notify=notify)
+async def started(brokers: Brokers, notify: Callable[[str], object] | None = None) -> ClusterProducer:
+    producer = ClusterProducer(cast(ClusterClient, brokers), "t", notify=notify)
     await producer.start()
     return producer
 
 
-async def send(producer: Producer, *values: bytes) -> None:
+async def send(producer: ClusterProducer, *values: bytes) -> None:
     for value in values:
         await producer.send(NewRecord(None, value, NOW))
     await producer.flush()
@@ -160,7 +160,7 @@ async def test_a_full_disk_is_reported_at_once_and_once_and_the_batch_is_repeate
 @pytest.mark.parametrize("pinned", [True, False])
 async def test_what_is_for_a_topic_of_an_id_goes_to_no_other_of_its_name(pinned: bool) -> None:
     brokers = Brokers(ErrorCode.UNKNOWN_TOPIC_ID)
-    producer = Producer(cast(ClusterClient, brokers), "t", topic_id=brokers.topic_id if pinned else None)
+    producer = ClusterProducer(cast(ClusterClient, brokers), "t", topic_id=brokers.topic_id if pinned else None)
     await producer.start()
     brokers.topic_id = b"u" * 16
     if pinned:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from ottla.console import access, site
-from ottla.console.options import Options
+from ottla.console.options import ConsoleOptions
 from ottla.console.panels import Panels
 from ottla.console.server import application
 from tests.ottla.conftest import Cli
@@ -33,7 +33,7 @@ async def open_console(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     async with AsyncExitStack() as stack:
 
         async def start(*, base: str = BASE, wait: bool = True, **options: object) -> httpx.AsyncClient:
-            chosen = replace(Options(cli.bootstrap, interval_s=0.5), **options)
+            chosen = replace(ConsoleOptions(cli.bootstrap, interval_s=0.5), **options)
             app = await stack.enter_async_context(application(chosen))
             transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
             client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base, timeout=60))

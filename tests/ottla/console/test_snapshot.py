@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.console.snapshot import Broker, Partition, Quorum, Snapshot, changes, setting_changes
+from ottla.console.snapshot import Broker, ConsoleSnapshot, PartitionRow, QuorumRow, changes, setting_changes
 
 
-def cluster(**topics: list[tuple[int, tuple[int, ...]]]) -> Snapshot:
+def cluster(**topics: list[tuple[int, tuple[int, ...]]]) -> ConsoleSnapshot:
     brokers = {node: Broker(node, "h", 9092, None, fenced=False) for node in (1, 2, 3)}
     made = {
-        name: tuple(Partition(leader, leader, (1, 2, 3), isr) for leader, isr in parts)
+        name: tuple(PartitionRow(leader, leader, (1, 2, 3), isr) for leader, isr in parts)
         for name, parts in topics.items()
     }
-    return Snapshot(1_000, "c", brokers, made, quorum=Quorum(1, 5, 10, ()))
+    return ConsoleSnapshot(1_000, "c", brokers, made, quorum=QuorumRow(1, 5, 10, ()))
 
 
-def texts(before: Snapshot, after: Snapshot) -> list[str]:
+def texts(before: ConsoleSnapshot, after: ConsoleSnapshot) -> list[str]:
     return [f"{event.kind} {event.place}: {event.text}" for event in changes(before, after)]
 
 
@@ -40,7 +40,7 @@ def test_many_partitions_that_change_at_once_are_one_line() -> None:
 
 def test_topics_and_controllers_come_and_go() -> None:
     before = cluster(gone=[(1, (1,))], more=[(1, (1,))])
-    after = replace(cluster(new=[(1, (1,))], more=[(1, (1,))] * 2), quorum=Quorum(3, 6, 10, ()))
+    after = replace(cluster(new=[(1, (1,))], more=[(1, (1,))] * 2), quorum=QuorumRow(3, 6, 10, ()))
     assert texts(before, after) == [
         "controller quorum: active controller 1 → 3, epoch 6",
         "topic new: created with 1 partitions",

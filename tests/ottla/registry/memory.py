@@ -13,9 +13,9 @@ import httpx
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Identity
-from ottla.registry.log import Place
-from ottla.registry.registry import Registry
-from ottla.registry.registry_state import State
+from ottla.registry.log import LogPlace
+from ottla.registry.registry import SchemaRegistry
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.rest.app import Application
 from ottla.registry.schema_records import Record
 
@@ -28,12 +28,12 @@ class MemoryLog:
     is_writable = True
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.rows: list[Record] = []
 
     @property
-    def place(self) -> Place:
-        return Place(bytes(16), len(self.rows))
+    def place(self) -> LogPlace:
+        return LogPlace(bytes(16), len(self.rows))
 
     async def lead(self) -> None:
         return
@@ -41,11 +41,11 @@ class MemoryLog:
     def resign(self) -> None:
         return
 
-    async def sync(self, place: Place | None = None) -> Place:
+    async def sync(self, place: LogPlace | None = None) -> LogPlace:
         await asyncio.sleep(0)
         return self.place
 
-    async def append(self, records: Sequence[Record]) -> Place:
+    async def append(self, records: Sequence[Record]) -> LogPlace:
         for row in records:
             self.rows.append(row)
             self.state.replay(*row)
@@ -71,11 +71,13 @@ class Client:
 
 
 @asynccontextmanager
-async def leader(access: Access | None = None, checker: Any = None) -> AsyncIterator[tuple[Registry, Application]]:
+async def leader(
+    access: Access | None = None, checker: Any = None
+) -> AsyncIterator[tuple[SchemaRegistry, Application]]:
     """An instance that leads, with processes that check."""
     log: Any = MemoryLog()
     checker = checker or Checker()
-    registry = Registry(log, checker, "BACKWARD")
+    registry = SchemaRegistry(log, checker, "BACKWARD")
     await registry.set_leader(SELF, True)
     try:
         yield registry, Application(registry, access or Access())

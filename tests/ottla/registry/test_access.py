@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from ottla.registry import access as access_module
-from ottla.registry.access import ITERATIONS, Access, Logins, hashed, read_permissions, read_users
+from ottla.registry.access import ITERATIONS, Access, RegistryLogins, hashed, read_permissions, read_users
 from ottla.registry.errors import RegistryError
 
 
@@ -87,7 +87,7 @@ async def test_wrong_logins_are_checked_one_at_a_time_and_hold_up_no_other_user(
 
     monkeypatch.setattr(access_module, "WRONG_LOGIN_S", 0)
     access = Slow({"alice": hashed("right"), "bob": "pw"})
-    logins = Logins(access)
+    logins = RegistryLogins(access)
     guesses = [asyncio.ensure_future(logins.user(basic("alice", str(n)), "10.0.0.1")) for n in range(20)]
     await asyncio.sleep(0)
     assert await logins.user(basic("bob", "pw"), "10.0.0.1") == "bob"

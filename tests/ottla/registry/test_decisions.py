@@ -13,7 +13,7 @@ from ottla.registry import schema_records as records
 from ottla.registry.decisions import Asked, asked_from
 from ottla.registry.errors import RegistryError
 from ottla.registry.references import Needs
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Record
 from ottla.registry.subjects import in_same_context, is_valid, normal, scopes
 
@@ -24,7 +24,7 @@ class Book:
     """A state, and the records that made it."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.rows: list[Record] = []
 
     def take(self, decided: tuple[Any, list[Record]]) -> Any:
@@ -72,7 +72,7 @@ def test_records_are_those_of_confluents_registry(book: Book) -> None:
 
 
 def test_records_of_other_versions_of_confluents_registry_are_read() -> None:
-    state = State()
+    state = RegistryState()
     state.replay(b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"subject":null,"compatibilityLevel":"NONE"}')
     state.replay(
         b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
@@ -221,9 +221,9 @@ def test_wrong_bodies_are_rejected_with_confluents_codes() -> None:
     with rejected(400):
         asked_from([])
     with rejected(42203):
-        decisions.set_config(State(), "", {"compatibility": "sideways"})
+        decisions.set_config(RegistryState(), "", {"compatibility": "sideways"})
     with rejected(42204):
-        decisions.set_mode(State(), "", {"mode": "WRITEONLY"}, force=False)
+        decisions.set_mode(RegistryState(), "", {"mode": "WRITEONLY"}, force=False)
 
 
 def test_names_of_subjects() -> None:
@@ -251,7 +251,7 @@ def test_ten_thousand_schemas_load_in_two_seconds_and_are_found_in_a_millisecond
         asked = Asked(text.replace("R", f"R{index}"), "AVRO", ())
         rows += decisions.register(book.state, f"s{index % 2000}", asked)[1]
         book.state.replay(*rows[-1])
-    state = State()
+    state = RegistryState()
     began = time.thread_time()
     for row in rows:
         state.replay(*row)

@@ -16,10 +16,10 @@ import uvicorn
 
 from ottla.registry.access import Access
 from ottla.registry.election import Identity
-from ottla.registry.registry import Registry
+from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest import app, forwarding
 from ottla.registry.rest.app import PATHS, Application
-from ottla.registry.rest.paths import Target
+from ottla.registry.rest.paths import PathTarget
 from tests.ottla.registry.memory import Client, leader
 
 #: What names of topics, records (of Avro, Protobuf, and titles of JSON Schema), contexts and escaping mistakes are made of.
@@ -72,7 +72,7 @@ async def two() -> AsyncIterator[list[Client]]:
         config = uvicorn.Config(application, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
-        follower = Registry(registry.log, registry.checker, "BACKWARD")
+        follower = SchemaRegistry(registry.log, registry.checker, "BACKWARD")
         await follower.set_leader(Identity("http", "127.0.0.1", listening.getsockname()[1]), False)
         try:
             yield [Client(application), Client(Application(follower, Access()))]
@@ -111,9 +111,9 @@ async def test_each_path_means_the_same_subject_at_leader_and_follower() -> None
     await check(0)
 
 
-def split_after_unescaping(raw_path: bytes, query: bytes) -> Target:
+def split_after_unescaping(raw_path: bytes, query: bytes) -> PathTarget:
     path = urllib.parse.unquote_to_bytes(raw_path).decode()
-    return Target([part for part in path.split("/") if part], query.decode("latin-1"))
+    return PathTarget([part for part in path.split("/") if part], query.decode("latin-1"))
 
 
 def escaped_again(scope: Any) -> str:

@@ -13,9 +13,9 @@ import httpx
 
 from ottla.registry.access import Access, read_permissions
 from ottla.registry.election import Identity
-from ottla.registry.log import Place
+from ottla.registry.log import LogPlace
 from ottla.registry.members import ANSWERED, SIGNED, Members
-from ottla.registry.registry import Registry
+from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import NO_LINK, Link
 from tests.ottla.registry.memory import leader
@@ -28,9 +28,9 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 class Log:
     """A log that is read as far as one asks."""
 
-    synced: Place | None = None
+    synced: LogPlace | None = None
 
-    async def sync(self, place: Place) -> Place:
+    async def sync(self, place: LogPlace) -> LogPlace:
         self.synced = place
         return place
 
@@ -41,12 +41,12 @@ class Log:
 @asynccontextmanager
 async def follower(
     answer: Serve, link: Link = NO_LINK, access: Access | None = None
-) -> AsyncIterator[tuple[Any, Registry, httpx.AsyncClient]]:
+) -> AsyncIterator[tuple[Any, SchemaRegistry, httpx.AsyncClient]]:
     """An instance whose leader is a server that does what `answer` does: its log, itself, and a client of it."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     log: Any = Log()
     checker: Any = None
-    registry = Registry(log, checker, "BACKWARD")
+    registry = SchemaRegistry(log, checker, "BACKWARD")
     await registry.set_leader(Identity("http", "127.0.0.1", server.sockets[0].getsockname()[1]), False)
     transport = httpx.ASGITransport(Application(registry, access or Access(None, None), link))
     async with server, httpx.AsyncClient(transport=transport, base_url="http://registry", timeout=30) as client:

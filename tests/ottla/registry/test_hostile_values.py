@@ -13,7 +13,7 @@ from ottla.protocol.records.record import Record
 from ottla.registry.avro_values import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_ITEMS_MAX
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 from ottla.registry.decoder import Decoder, Encoded
-from ottla.registry.values import Decoded, DecodeFailed, reader_of
+from ottla.registry.values import DecodedValue, DecodeFailed, reader_of
 from tests.ottla.registry.stand_in import registry_of
 
 LIST = json.dumps({"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]})
@@ -91,7 +91,7 @@ async def test_a_value_that_ends_its_process_is_named_and_those_around_it_are_de
                 found = [answer async for answer in answers]
         finally:
             await decoder.close()
-    assert found[0] == found[2] == Decoded("7", "AVRO", 2)
+    assert found[0] == found[2] == DecodedValue("7", "AVRO", 2)
     assert isinstance(found[1], DecodeFailed) and "schema 1" in str(found[1])
     assert isinstance(found[3], DecodeFailed) and found[4] is None
 
@@ -133,4 +133,4 @@ async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None
         finally:
             await decoder.close()
     assert isinstance(found[1], DecodeFailed)
-    assert [each.text for each in found if isinstance(each, Decoded)] == ["7", "7"]
+    assert [each.text for each in found if isinstance(each, DecodedValue)] == ["7", "7"]

@@ -22,7 +22,7 @@ from ottla.registry.checking import answer_to, parse
 from ottla.registry.client import Reference
 from ottla.registry.decisions import Asked
 from ottla.registry.formats import avro_text, java_json, json_schema
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Record
 from tests.effort import examples
 
@@ -154,7 +154,7 @@ class Subjects:
     """A state with its records."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = RegistryState()
         self.rows: list[Record] = []
 
     def register(self, subject: str, asked: Asked) -> int:
@@ -196,7 +196,7 @@ def check(kind: str, text: str) -> None:
         _check_referrer(book, kind, subject, made)
     normal = kept(kind, text, normalize=True)
     assert kept(kind, kept(kind, text), normalize=True) == normal == kept(kind, normal, normalize=True)
-    fresh = State()
+    fresh = RegistryState()
     for row in book.rows:
         fresh.replay(*row)
     for subject in ("kept", "normal"):

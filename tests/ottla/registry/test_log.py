@@ -14,7 +14,7 @@ from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record
 from ottla.registry import log
-from ottla.registry.log import Place, SchemaLog, place_from
+from ottla.registry.log import LogPlace, SchemaLog, place_from
 from tests.manual_clock import ManualClock
 
 
@@ -62,7 +62,7 @@ class LossyReader:
     """Reads one record of each list, and None is a log that ends before the position."""
 
     def __init__(self, reads: list[bytes | None]) -> None:
-        self.reads, self.place, self.recreated = reads, Place(b"t" * 16, 5), []
+        self.reads, self.place, self.recreated = reads, LogPlace(b"t" * 16, 5), []
         self.sought: list[int] = []
 
     def seek(self, place: tuple[str, int], offset: int) -> None:
@@ -98,7 +98,7 @@ async def test_a_log_that_has_lost_its_end_is_read_again_and_a_write_waits_for_t
     waiting = asyncio.create_task(made.sync())
     following = asyncio.create_task(made.follow())
     async with asyncio.timeout(30):
-        assert await waiting == Place(b"t" * 16, 2)
+        assert await waiting == LogPlace(b"t" * 16, 2)
     following.cancel()
     assert set(made.state.modes) == {"kept", "kept too"} and reader.sought == [0]
     assert [row.message for row in caplog.records if row.levelname == "ERROR"] == [
@@ -107,7 +107,7 @@ async def test_a_log_that_has_lost_its_end_is_read_again_and_a_write_waits_for_t
 
 
 def test_a_place_is_read_back_and_what_is_none_is_none() -> None:
-    place = Place(bytes(range(16)), 2**40)
+    place = LogPlace(bytes(range(16)), 2**40)
     assert place_from(place.text()) == place
     assert [
         place_from(text) for text in ("", "7", ":7", "x:7", "AAAAAAAAAAAAAAAAAAAAAA:", "AAAAAAAAAAAAAAAAAAAAAA:x")

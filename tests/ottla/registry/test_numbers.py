@@ -9,7 +9,7 @@ import pytest
 
 from ottla.registry import schema_records as records
 from ottla.registry.numbers import int32
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Version
 from tests.ottla.registry.memory import Client, leader
 
@@ -100,7 +100,7 @@ async def test_no_id_and_no_version_is_given_beyond_int32() -> None:
 def test_a_record_whose_numbers_are_none_is_passed_over_and_said(
     name: str, number: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    state = State()
+    state = RegistryState()
     key, value = records.schema_record(Version("s", 1, 1, '"int"'))
     assert value is not None
     state.replay(key, json.dumps(json.loads(value) | {name: number}).encode())

@@ -26,7 +26,7 @@ from ottla.registry.formats.proto_descriptor import sorted_descriptor
 from ottla.registry.formats.proto_parser import parse_proto
 from ottla.registry.formats.proto_schema import ProtobufSchema
 from ottla.registry.formats.proto_text import Printer
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from tests.effort import seeds
 
 TEXTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data/protoc.json").read_text())
@@ -93,7 +93,7 @@ def check_kept(text: str, needed: Mapping[str, str] = MappingProxyType({})) -> N
     serialized = ProtobufSchema(schema.formatted("serialized"), needed)
     serialized.check()
     assert sorted_descriptor(serialized.descriptor()) == sorted_descriptor(made)
-    state = State()
+    state = RegistryState()
     ids = set()
     for kept in (schema.canonical, ProtobufSchema(schema.canonical, needed).canonical):
         version, rows = decisions.register(state, "s", Asked(kept, PROTOBUF, ()))

@@ -14,7 +14,7 @@ from ottla.registry.client import Reference
 from ottla.registry.decisions import asked_from
 from ottla.registry.errors import RegistryError
 from ottla.registry.references import Needs
-from ottla.registry.registry_state import State
+from ottla.registry.registry_state import RegistryState
 from ottla.registry.schema_records import Version, schema_record
 from tests.ottla.registry.memory import Client, leader
 
@@ -23,7 +23,7 @@ GROWN = RECORD | {"fields": [{"name": "a", "type": "int"}, {"name": "b", "type":
 OUTER = {"type": "record", "name": "U", "fields": [{"name": "t", "type": "T"}]}
 
 
-def put(state: State, subject: str, number: int, rows: list[Reference], text: str = '"int"') -> None:
+def put(state: RegistryState, subject: str, number: int, rows: list[Reference], text: str = '"int"') -> None:
     schema_id = state.id_max(".") + 1
     state.replay(*schema_record(Version(subject, number, schema_id, text, references=tuple(rows))))
 
@@ -33,7 +33,7 @@ def to(subject: str, version: int = 1, name: str = "") -> Reference:
 
 
 def test_sixty_references_at_each_of_eight_levels_are_walked_once() -> None:
-    state = State()
+    state = RegistryState()
     put(state, "l0", 1, [])
     for level in range(1, 9):
         put(state, f"l{level}", 1, [to(f"l{level - 1}")] * 60)
@@ -44,7 +44,7 @@ def test_sixty_references_at_each_of_eight_levels_are_walked_once() -> None:
 
 
 def test_two_names_of_one_schema_are_both_there_and_each_schema_stands_after_what_it_needs() -> None:
-    state = State()
+    state = RegistryState()
     put(state, "base", 1, [], "1")
     put(state, "left", 1, [to("base", name="b1")], "2")
     put(state, "right", 1, [to("base", name="b2"), to("left")], "3")
@@ -54,7 +54,7 @@ def test_two_names_of_one_schema_are_both_there_and_each_schema_stands_after_wha
 
 @pytest.mark.parametrize("bound", ["STEPS_MAX", "DEPENDENCIES_MAX", "TEXT_CHARS_MAX"])
 def test_a_question_that_pulls_in_too_much_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = State()
+    state = RegistryState()
     put(state, "a", 1, [])
     put(state, "b", 1, [to("a")])
     monkeypatch.setattr(references, bound, 1)
@@ -63,7 +63,7 @@ def test_a_question_that_pulls_in_too_much_is_refused(bound: str, monkeypatch: p
 
 
 def test_the_bound_is_for_the_question_and_not_for_each_of_its_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = State()
+    state = RegistryState()
     put(state, "a", 1, [])
     monkeypatch.setattr(references, "STEPS_MAX", 3)
     needs = Needs(state)
@@ -74,7 +74,7 @@ def test_the_bound_is_for_the_question_and_not_for_each_of_its_schemas(monkeypat
 
 
 def test_a_circle_that_a_topic_has_ends() -> None:
-    state = State()
+    state = RegistryState()
     put(state, "a", 1, [to("b")])
     put(state, "b", 1, [to("a")])
     with pytest.raises(RegistryError, match="needs itself"):
@@ -90,7 +90,7 @@ def test_a_question_sends_each_text_once() -> None:
 
 
 def test_a_stored_reference_without_a_number_holds_all_versions() -> None:
-    state = State()
+    state = RegistryState()
     put(state, "t", 1, [])
     put(state, "t", 2, [])
     put(state, "u", 1, [to("t", -1)])

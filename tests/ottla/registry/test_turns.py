@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.registry import turns
-from ottla.registry.checking import Checked, Checker, Question
+from ottla.registry.checking import CheckedSchema, Checker, Question
 from ottla.registry.errors import RegistryError
 from ottla.registry.turns import Turns
 from tests.ottla.registry.memory import Client, leader
@@ -94,7 +94,7 @@ class SlowChecker(Checker):
         self.asked: list[tuple[str, Any]] = []
         self.go, self.came = asyncio.Event(), asyncio.Event()
 
-    async def check(self, question: Question, party: Any = "", *, is_write: bool = False) -> Checked:
+    async def check(self, question: Question, party: Any = "", *, is_write: bool = False) -> CheckedSchema:
         self.asked.append((question.text, party))
         if question.text == SLOW:
             self.came.set()

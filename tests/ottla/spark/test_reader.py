@@ -15,7 +15,7 @@ from tests.needs import needs_packages
 needs_packages("pyspark", "pyarrow", "fastavro")
 
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.reader import RecordStreamReader
 from ottla.spark.schema.reader import SchemaStreamReader
 from ottla.spark.source import OttlaDataSource
@@ -37,8 +37,8 @@ def node(cluster: Cluster) -> Node:
     return Node(cluster.bootstrap)
 
 
-def options(node: Node, *, is_stream: bool = False, **given: str) -> Options:
-    return Options({"kafka.bootstrap.servers": node.bootstrap, **given}, is_stream=is_stream)
+def options(node: Node, *, is_stream: bool = False, **given: str) -> ConnectorOptions:
+    return ConnectorOptions({"kafka.bootstrap.servers": node.bootstrap, **given}, is_stream=is_stream)
 
 
 def stream(node: Node, **given: str) -> RecordStreamReader:

@@ -20,7 +20,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.spark.errors import ConnectorError
 from ottla.spark.layout import Layout
 from ottla.spark.options import ALL_COLUMNS
-from ottla.spark.rows import Rows
+from ottla.spark.rows import RowColumns
 
 FIELD = st.none() | st.binary(max_size=200)
 HEADER_NAME = st.text(max_size=5)
@@ -43,7 +43,9 @@ def test_rows_are_those_of_the_plain_decoder(lists: list[Any], codec: int, base:
         expected += batches[-1].records()
         base = batches[-1].next_offset
     start = expected[0].offset + cut
-    found = [row for part in Rows("t", 3, start, base - 1, ALL_COLUMNS).batches(batches) for row in part.to_pylist()]
+    found = [
+        row for part in RowColumns("t", 3, start, base - 1, ALL_COLUMNS).batches(batches) for row in part.to_pylist()
+    ]
     wanted = [record for record in expected if start <= record.offset < base - 1]
     assert [(row["offset"], row["key"], row["value"]) for row in found] == [
         (record.offset, record.key, record.value) for record in wanted
@@ -57,7 +59,7 @@ def test_rows_are_those_of_the_plain_decoder(lists: list[Any], codec: int, base:
 
 def test_a_time_that_the_broker_gave_is_that_of_all_records() -> None:
     batch = view([(None, b"v", 5), (None, b"v", 7)], timestamp_type=1)
-    (found,) = Rows("t", 0, 0, 10, ("timestampType", "timestamp")).batches([batch])
+    (found,) = RowColumns("t", 0, 0, 10, ("timestampType", "timestamp")).batches([batch])
     assert found["timestampType"].to_pylist() == [1, 1]
     assert [time.timestamp() for time in found["timestamp"].to_pylist()] == [0.007, 0.007]
 
@@ -87,12 +89,12 @@ def test_a_batch_that_cannot_be_read_is_named_by_its_offset() -> None:
     batch = view([(None, b"v", 0)], base_offset=12)
     batch.buffer = memoryview(bytes(batch.buffer[:-1]) + b"\x09")
     with pytest.raises(ConnectorError, match="t-0: the records at offset 12 cannot be read"):
-        list(Rows("t", 0, 0, 100, ("headers",)).batches([batch]))
+        list(RowColumns("t", 0, 0, 100, ("headers",)).batches([batch]))
 
 
 def test_a_timestamp_that_is_too_large_for_spark_is_an_error() -> None:
     with pytest.raises(ConnectorError, match="overflow"):
-        list(Rows("t", 0, 0, 9, ("timestamp",)).batches([view([(None, b"v", 2**62)])]))
+        list(RowColumns("t", 0, 0, 9, ("timestamp",)).batches([view([(None, b"v", 2**62)])]))
 
 
 def test_a_task_that_reads_does_not_import_pandas() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.local.nodes import HOST, Node
+from ottla.local.nodes import HOST, LocalNode
 from ottla.testing.links import CLIENTS, Direction, Links
 
 TO, BACK = Direction(CLIENTS, 1), Direction(1, CLIENTS)
@@ -29,7 +29,7 @@ def links() -> Iterator[Links]:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_address[1]
-        links = Links([Node(1, port, port, port, "unused")])
+        links = Links([LocalNode(1, port, port, port, "unused")])
         yield links
         links.close()
         server.shutdown()
@@ -83,7 +83,7 @@ def test_mended_links_are_as_fast_as_before(links: Links, client: socket.socket)
 
 def test_links_that_close_while_a_client_connects_leave_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """An abandoned task raised in its destructor, in whatever test the garbage was collected."""
-    links = Links([Node(1, 1, 1, 1, "unused")])
+    links = Links([LocalNode(1, 1, 1, 1, "unused")])
     links.cut(TO)
     loop, connects, closes = links._loop, threading.Event(), threading.Event()
 

@@ -24,7 +24,7 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from ottla.protocol.schema import ZERO_UUID
 from ottla.testing import Cluster
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 from tests.broker.authorization.entries import error_codes
 from tests.broker.conftest import eventually
 from tests.cluster.shared import STEADY
@@ -139,8 +139,8 @@ def topics_of(cluster: Cluster) -> list[str | None]:
     return sorted(topic.name for topic in cluster.metadata(node_id=1).topics)
 
 
-def login(cluster: Cluster, user: str = ADMIN, mechanism: str = MECHANISM, port: int = 0) -> Connection:
-    return Connection("127.0.0.1", port or cluster.nodes[1].port, cluster._secure, user, mechanism)
+def login(cluster: Cluster, user: str = ADMIN, mechanism: str = MECHANISM, port: int = 0) -> ClusterConnection:
+    return ClusterConnection("127.0.0.1", port or cluster.nodes[1].port, cluster._secure, user, mechanism)
 
 
 def test_a_user_without_entries_can_do_nothing_on_the_cluster_by_any_api(cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ottla.local.snapshots import fence
 from ottla.testing import Cluster
 from ottla.testing.inside.disk import Disk, SpoiledFiles
-from ottla.testing.snapshots import Snapshot
+from ottla.testing.snapshots import ClusterSnapshot
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,7 +26,7 @@ def fill(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def snapshot() -> Iterator[Snapshot[Cluster]]:
+def snapshot() -> Iterator[ClusterSnapshot[Cluster]]:
     with Cluster(1, num_partitions="2") as cluster:
         fill(cluster)
         with cluster.snapshot() as taken:
@@ -37,7 +37,7 @@ def snapshot() -> Iterator[Snapshot[Cluster]]:
 
 
 def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_other(
-    snapshot: Snapshot[Cluster],
+    snapshot: ClusterSnapshot[Cluster],
 ) -> None:
     with snapshot.fork() as one, snapshot.fork() as other:
         assert one.bootstrap != other.bootstrap
@@ -50,7 +50,7 @@ def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_
         assert message is not None and message.value() == b"of one"  # the group goes on where it was
 
 
-def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snapshot[Cluster]) -> None:
+def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: ClusterSnapshot[Cluster]) -> None:
     with snapshot.fork() as fork:
         producer = fork.producer()
         producer.produce("made-by-a-producer", b"x")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ottla.console.guard import FORMS
-from ottla.console.options import Options
+from ottla.console.options import ConsoleOptions
 from ottla.registry.election import Identity
 from ottla.registry.server import BODIES, Settings
-from ottla.web.rules import Rules
+from ottla.web.rules import HttpRules
 
 NAMES = frozenset({"localhost", "console.example.com"})
 FORM = "application/x-www-form-urlencoded"
 
 
-def status(rules: Rules, method: str = "POST", **headers: str) -> int:
+def status(rules: HttpRules, method: str = "POST", **headers: str) -> int:
     """The status that a request is refused with, or 200; a header's name has _ for -."""
     found = rules.problem(method, {"host": "localhost:9490"} | {k.replace("_", "-"): v for k, v in headers.items()})
     return 200 if found is None else found[0]
@@ -34,7 +34,7 @@ def status(rules: Rules, method: str = "POST", **headers: str) -> int:
     ],
 )
 def test_a_name_of_another_site_is_refused_and_an_address_is_no_name(host: str, wanted: int) -> None:
-    assert status(Rules(NAMES, FORMS), "GET", host=host) == wanted
+    assert status(HttpRules(NAMES, FORMS), "GET", host=host) == wanted
 
 
 @pytest.mark.parametrize(
@@ -54,25 +54,25 @@ def test_a_name_of_another_site_is_refused_and_an_address_is_no_name(host: str, 
     ],
 )
 def test_the_origin_has_the_name_and_the_port_of_the_host(origin: str, host: str, wanted: int) -> None:
-    assert status(Rules(NAMES, FORMS), origin=origin, host=host) == wanted
+    assert status(HttpRules(NAMES, FORMS), origin=origin, host=host) == wanted
 
 
 def test_a_server_with_tls_of_its_own_has_no_pages_without() -> None:
-    rules = Rules(NAMES, FORMS, is_tls=True)
+    rules = HttpRules(NAMES, FORMS, is_tls=True)
     assert status(rules, origin="http://localhost:9490") == 403
     assert status(rules, origin="https://localhost:9490") == 200
 
 
 def test_behind_a_proxy_that_puts_its_own_name_in_the_url_says_the_one_of_browsers() -> None:
-    options = Options("b", url="https://console.example.com")
-    rules = Rules(options.host_names(), FORMS, url=options.url)
+    options = ConsoleOptions("b", url="https://console.example.com")
+    rules = HttpRules(options.host_names(), FORMS, url=options.url)
     assert status(rules, origin="https://console.example.com", host="127.0.0.1:9490") == 200
     assert status(rules, origin="https://other.example.com", host="127.0.0.1:9490") == 403
-    assert options.is_reached_by_tls and not Options("b").is_reached_by_tls
+    assert options.is_reached_by_tls and not ConsoleOptions("b").is_reached_by_tls
 
 
 def test_other_sites_may_link_and_nothing_else() -> None:
-    rules = Rules(NAMES, FORMS)
+    rules = HttpRules(NAMES, FORMS)
     for site in ("cross-site", "same-site"):
         assert status(rules, "GET", sec_fetch_site=site, sec_fetch_mode="navigate") == 200
         assert status(rules, "GET", sec_fetch_site=site, sec_fetch_mode="no-cors") == 403
@@ -96,7 +96,7 @@ def test_other_sites_may_link_and_nothing_else() -> None:
     ],
 )
 def test_the_registry_takes_no_type_that_pages_send_without_asking(kind: str, wanted: int) -> None:
-    rules = Rules(None, BODIES)
+    rules = HttpRules(None, BODIES)
     assert status(rules, content_type=kind) == wanted
     assert status(rules, "GET", content_type=kind) == 200
 

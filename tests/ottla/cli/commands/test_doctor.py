@@ -109,7 +109,7 @@ def test_a_name_with_an_address_at_which_nothing_listens_is_a_warning(
     async def resolved(self: object, host: str, port: int) -> list[str]:
         return ["127.0.0.1", "127.0.0.9"]
 
-    monkeypatch.setattr(connection.Connections, "_resolved", resolved)
+    monkeypatch.setattr(connection.ConnectionsLook, "_resolved", resolved)
     rows = [row for row in cli.rows("doctor", "--read-only") if row["finding"] == "address-not-reachable"]
     assert {row["severity"] for row in rows} == {"warning"}
     assert all("127.0.0.9: Connection refused" in str(row) for row in rows)

@@ -6,10 +6,10 @@ import pytest
 
 from ottla.cli.doctor import cluster, findings
 from ottla.cli.doctor.connection import is_loopback
-from ottla.cli.doctor.findings import KINDS, SEVERITIES, Finding
+from ottla.cli.doctor.findings import KINDS, SEVERITIES, DoctorFinding
 from ottla.cli.doctor.record import clock_difference
 from ottla.cli.errors import OK, UNHEALTHY
-from ottla.client.admin_listeners import Sample
+from ottla.client.admin_listeners import AdminSample
 from ottla.client.features import FeatureLevels
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (
@@ -21,7 +21,7 @@ from ottla.protocol.messages.describe_quorum import PartitionDataResponse, Repli
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 
-def kinds(found: list[Finding]) -> list[str]:
+def kinds(found: list[DoctorFinding]) -> list[str]:
     return [each.kind for each in found]
 
 
@@ -33,10 +33,10 @@ def test_each_finding_has_a_remedy_and_only_errors_have_an_exit_code() -> None:
 
 def test_the_worst_finding_has_the_say() -> None:
     found = [
-        Finding("not-known", "", ""),
-        Finding("disk-full", "", ""),
-        Finding("one-replica", "", ""),
-        Finding("no-kafka", "", ""),
+        DoctorFinding("not-known", "", ""),
+        DoctorFinding("disk-full", "", ""),
+        DoctorFinding("one-replica", "", ""),
+        DoctorFinding("no-kafka", "", ""),
     ]
     assert kinds(findings.in_order(found)) == ["no-kafka", "disk-full", "one-replica", "not-known"]
     assert findings.exit_code(found) == findings.NO_PROTOCOL
@@ -76,7 +76,7 @@ def test_a_setting_that_loses_records_is_named_with_its_topics() -> None:
     (found,) = cluster.judge_partitions(
         topics, {f"t{number}": 2 for number in range(5)}, {f"t{number}" for number in range(5)}
     )
-    assert found == Finding("unclean-election", "t0, t1, t2 and 2 more", "5 in all")
+    assert found == DoctorFinding("unclean-election", "t0, t1, t2 and 2 more", "5 in all")
 
 
 def test_voters_that_are_silent_missing_or_even() -> None:
@@ -114,8 +114,10 @@ def test_a_fenced_broker_and_a_feature_that_could_be_higher() -> None:
 
 
 def test_old_clients_and_librdkafkas_wait() -> None:
-    def sample(name: str, version: str) -> Sample:
-        return Sample(cluster.SOFTWARE_METRIC, {"client_software_name": name, "client_software_version": version}, 1.0)
+    def sample(name: str, version: str) -> AdminSample:
+        return AdminSample(
+            cluster.SOFTWARE_METRIC, {"client_software_name": name, "client_software_version": version}, 1.0
+        )
 
     found = cluster.judge_clients(
         [sample("apache-kafka-java", "2.8.0"), sample("apache-kafka-java", "4.1.0"), sample("x", "?")]

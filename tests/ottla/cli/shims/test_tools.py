@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.shims.__main__ import TOOLS
-from ottla.cli.shims.console_producer import Reader
+from ottla.cli.shims.console_producer import LineReader
 from ottla.cli.shims.record_text import Printable, formatter
 from ottla.protocol.records.record import Record
 from tests.ottla.cli.shims.recorded import SESSIONS
@@ -241,7 +241,7 @@ def test_directories_are_formatted_once_for_one_cluster(tool: Tool, tmp_path: Pa
 
 
 def test_lines_with_headers_and_a_null_marker() -> None:
-    reader = Reader({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
+    reader = LineReader({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
     record = reader.read(b"a:1,b:NULL\tkey\tNULL", 1, 5)
     assert tuple(record)[:3] == (b"key", None, 5)
     assert record.headers == (("a", b"1"), ("b", None))

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from ottla.client.errors import Failure
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
-from ottla.testing.snapshots import Snapshot
+from ottla.testing.snapshots import ClusterSnapshot
 from tests.ottla.conftest import run_here
 
 pytestmark = pytest.mark.timeout(120)
@@ -82,7 +82,7 @@ def history() -> Iterator[History]:
 
 
 @pytest.fixture(scope="module")
-def snapshot(history: History) -> Iterator[Snapshot[Cluster]]:
+def snapshot(history: History) -> Iterator[ClusterSnapshot[Cluster]]:
     with history.cluster.snapshot() as taken:
         yield taken
 
@@ -107,7 +107,7 @@ def committed_records(cluster: Cluster, count: int) -> list[bytes]:
 
 
 def test_a_fork_is_rewound_to_what_was_at_the_time_and_goes_on_from_there(
-    history: History, snapshot: Snapshot[Cluster], tmp_path: Path
+    history: History, snapshot: ClusterSnapshot[Cluster], tmp_path: Path
 ) -> None:
     fork = snapshot.fork(str(tmp_path / "fork"))
     before = contents(fork.directory)
@@ -149,7 +149,7 @@ def refused(directory: str, to_ms: int) -> str:
 
 
 def test_what_cannot_be_rewound_is_refused_and_stays_as_it_is(
-    history: History, snapshot: Snapshot[Cluster], tmp_path: Path
+    history: History, snapshot: ClusterSnapshot[Cluster], tmp_path: Path
 ) -> None:
     assert "is no fork" in refused(history.cluster.directory, history.between_ms)
     fork = snapshot.fork(str(tmp_path / "fork"))

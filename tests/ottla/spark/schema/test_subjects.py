@@ -15,7 +15,7 @@ from tests.needs import needs_packages
 needs_packages("pyspark", "pyarrow", "fastavro")
 
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.schema.options import SchemaOptions
 from ottla.spark.schema.subjects import client_of
 from ottla.spark.source import OttlaDataSource
@@ -88,7 +88,7 @@ def test_a_version_that_is_registered_while_a_query_is_planned_changes_nothing()
 
 def test_a_login_stands_in_the_address_or_in_an_option_of_its_own() -> None:
     for given, expected in (({"basic_auth_user_info": "user:w:d"}, ("user", "w:d")), ({}, (None, None))):
-        how = SchemaOptions(Options(source("http://other:word@here", **given).options))
+        how = SchemaOptions(ConnectorOptions(source("http://other:word@here", **given).options))
         assert (how.user, how.password) == expected
 
 
@@ -97,7 +97,7 @@ def test_a_login_stands_in_a_file_in_place_of_options(tmp_path: Path) -> None:
     file.write_text("basic.auth.user.info=user:w:d\n")
     with server(None) as (url, got):
         planned = pickle.loads(pickle.dumps(source(url, schema_registry_config=str(file))))
-        assert client_of(SchemaOptions(Options(planned.options))).subjects() == []
+        assert client_of(SchemaOptions(ConnectorOptions(planned.options))).subjects() == []
     assert got == ["Basic " + base64.b64encode(b"user:w:d").decode()]
 
 

@@ -15,17 +15,17 @@ needs_packages("pyspark", "pyarrow")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from ottla.spark.client.cluster import Cluster as Client
+from ottla.spark.client.cluster import BlockingCluster as Client
 from ottla.spark.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from ottla.spark.client.producer import end
 from ottla.spark.errors import ConnectorError
-from ottla.spark.options import Options
+from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.reader import read_range
 from ottla.spark.sink import commit as driver
 from ottla.spark.sink.decisions import Decisions
 from ottla.spark.sink.options import BATCHES_TOPIC, SinkOptions
-from ottla.spark.sink.task import Place, Prepared, write
+from ottla.spark.sink.task import Place, PreparedTask, write
 from ottla.testing import Cluster
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
@@ -52,19 +52,19 @@ class Sink:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": self.topic, "kafka.compression.type": "lz4"}
         self.options = SinkOptions(given, SCHEMA, is_stream=True)
 
-    def task(self, batch: int, partition: int, run: str = "run1", attempt: int = 0, rows: int = 3) -> Prepared:
+    def task(self, batch: int, partition: int, run: str = "run1", attempt: int = 0, rows: int = 3) -> PreparedTask:
         keys = [b"%d-%d-%d" % (batch, partition, number) for number in range(rows)]
         data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())})
         return write(self.options, [data] if rows else [], Place(batch, self.topic, run, partition, attempt))
 
-    def tasks(self, batch: int, run: str = "run1", count: int = 2) -> list[Prepared | None]:
+    def tasks(self, batch: int, run: str = "run1", count: int = 2) -> list[PreparedTask | None]:
         return [self.task(batch, partition, run) for partition in range(count)]
 
-    def commit(self, messages: list[Prepared | None], batch: int) -> None:
+    def commit(self, messages: list[PreparedTask | None], batch: int) -> None:
         driver.commit(self.options, messages, batch)
 
     def values(self, isolation: str = "read_committed") -> list[bytes]:
-        options = Options(
+        options = ConnectorOptions(
             {"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.topic, "kafka.isolation.level": isolation}
         )
         from ottla.spark.planning import batch_ranges
@@ -235,7 +235,7 @@ def test_the_topic_of_batches_may_be_read_behind_an_open_transaction_of_another_
 
 
 def test_a_write_without_a_batch_number_is_committed_as_a_whole(sink: Sink) -> None:
-    messages: list[Prepared | None] = [sink.task(-1, partition) for partition in range(2)]
+    messages: list[PreparedTask | None] = [sink.task(-1, partition) for partition in range(2)]
     assert sink.values() == []
     sink.commit(messages, 0)
     assert len(sink.values()) == 6
