@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ottla.protocol.records.builder import TARGET_CODECS
-from ottla.protocol.records.compression import GZIP, LZ4, ZSTD
+from ottla.protocol.records.compression import CODEC_IDS, CODECS, TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
 
 NEVER = 2**63 - 1
@@ -19,9 +18,9 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
+    compression_gzip_level: int = CODECS[CODEC_IDS["gzip"]].level_default
+    compression_lz4_level: int = CODECS[CODEC_IDS["lz4"]].level_default
+    compression_zstd_level: int = CODECS[CODEC_IDS["zstd"]].level_default
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
     flush_messages: int = NEVER
@@ -68,11 +67,9 @@ class LogConfig:
 
     def compression_level(self, codec: int) -> int | None:
         """The topic's level for a codec (`protocol.records.compression`), None for one that has none."""
-        return {
-            GZIP: self.compression_gzip_level,
-            LZ4: self.compression_lz4_level,
-            ZSTD: self.compression_zstd_level,
-        }.get(codec)
+        row = CODECS[codec]
+        level: int | None = getattr(self, f"compression_{row.name}_level") if row.has_levels else None
+        return level
 
     def record_rules(self) -> RecordRules:
         """The requirements on produced records."""

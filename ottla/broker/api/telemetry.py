@@ -12,11 +12,15 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.protocol.primitives import new_uuid
+from ottla.protocol.records.compression import CODECS
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.network.context import RequestContext
 
-#: ZSTD, LZ4, GZIP, SNAPPY, in Kafka's order of preference.
-COMPRESSION_TYPES = [4, 3, 1, 2]
+#: The codecs' numbers in Kafka's order of preference.
+COMPRESSION_TYPES = [
+    number
+    for _, number in sorted((each.telemetry_rank, number) for number, each in enumerate(CODECS) if each.telemetry_rank)
+]
 
 
 def get_telemetry_subscriptions(

@@ -58,7 +58,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
-from ottla.protocol.records.compression import ZSTD
+from ottla.protocol.records.compression import CODECS, NO_COMPRESSION
 from ottla.protocol.schema import ZERO_UUID, maker
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
@@ -68,8 +68,8 @@ from ottla.server.network.error_reply import error_reply
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_config import NEVER
 
-#: KIP-110: the consumers that came with older versions can not read it.
-ZSTD_SINCE = 7
+#: From this version on a batch may have any codec: the consumers that came with older ones cannot read all (zstd, KIP-110).
+ALL_CODECS_SINCE = max(codec.produce_since for codec in CODECS)
 #: Errors that are explained to producers, who show it in their logs: failed validations and transactions that cannot be verified, as
 #: in Kafka, and our own bounds. Of all others Kafka sends the code alone.
 EXPLAINED = (
@@ -195,7 +195,7 @@ def _append(
 ) -> ProduceAnswer:
     acks = request.acks
     now_ms = broker.world.clock.wall_ms()
-    may_be_zstd = context.api_version >= ZSTD_SINCE
+    may_have_any_codec = context.api_version >= ALL_CODECS_SINCE
     turn = broker.long_work.turn
     turn.left = RECORDS_A_TURN
     waits: list[Wait] = []
@@ -213,8 +213,8 @@ def _append(
                     raise rejections[partition.topic, partition.index]
                 # Null stands for no batch. The log rejects it, because a Produce has exactly one batch for each partition.
                 records = data.records or b""
-                if not may_be_zstd:
-                    _reject_zstd(records)
+                if not may_have_any_codec:
+                    _check_codec(records, context.api_version)
                 appended = partition.append(
                     records, acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
                 )
@@ -268,12 +268,12 @@ def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, con
             broker.world.clock.call_later(0, partial(coordinator.runtime.reload, partition.index))
 
 
-def _reject_zstd(records: bytes | memoryview) -> None:
-    """KafkaError for a batch that a client of this version may not send."""
-    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is for Produce from version {ZSTD_SINCE} on (KIP-110)"
-        )
+def _check_codec(records: bytes | memoryview, version: int) -> None:
+    """KafkaError for a batch whose codec a client of this version of Produce may not send."""
+    number = records[ATTRIBUTES_LOW_AT] & CODEC_MASK if len(records) >= HEADER_BYTES else NO_COMPRESSION
+    if number < len(CODECS) and version < (codec := CODECS[number]).produce_since:
+        message = f"{codec.name} is for Produce from version {codec.produce_since} on (KIP-110)"
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
 def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:

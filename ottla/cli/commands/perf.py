@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -20,7 +20,7 @@ from ottla.cli.progress import ProgressLine
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import places_of
-from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.compression import CODEC_IDS, CodecName
 
 COLUMNS = (
     "what", "records", "seconds", "records_per_s", "mb_per_s",
@@ -41,7 +41,7 @@ Records = Annotated[int, Parameter(name=["--records", "-n"], help="How many.")]
 Size = Annotated[int, Parameter(name=["--size", "-s"], help="Bytes of each value.")]
 Partitions = Annotated[int, Parameter(name=["--partitions", "-p"], help="Partitions of the topic of its own.")]
 Replicas = Annotated[int, Parameter(name=["--replication-factor", "-r"], help="Replicas of the topic of its own.")]
-Compression = Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])]
+Compression = Annotated[CodecName, Parameter(name=["--compression", "-z"])]
 
 
 @app.command

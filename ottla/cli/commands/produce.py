@@ -16,7 +16,7 @@ from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
-from ottla.protocol.records.compression import CODEC_IDS
+from ottla.protocol.records.compression import CODEC_IDS, CodecName
 from ottla.protocol.records.record import NewRecord
 from ottla.server.clock import Clock
 
@@ -44,9 +44,7 @@ async def produce(
     partition: Annotated[
         int | None, Parameter(name=["--partition", "-p"], help="Instead of the one the key says.")
     ] = None,
-    compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
-    ] = "none",
+    compression: Annotated[CodecName, Parameter(name=["--compression", "-z"])] = "none",
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write records to a topic and wait until all in-sync replicas have them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -13,6 +13,7 @@ from ottla.cli.output import note, would
 from ottla.cli.progress import ProgressLine, duration_text
 from ottla.cli.topic_copy import TopicCopy
 from ottla.client.cluster import ClusterClient
+from ottla.protocol.records.compression import CodecName
 
 
 async def copy(
@@ -29,9 +30,7 @@ async def copy(
     replication_factor: Annotated[
         int, Parameter(name=["--replication-factor", "-r"], help="Of a target that is created; -1: the brokers'.")
     ] = -1,
-    compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
-    ] = "none",
+    compression: Annotated[CodecName, Parameter(name=["--compression", "-z"])] = "none",
     dry_run: DryRun = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:

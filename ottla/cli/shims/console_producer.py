@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
     reader = LineReader({**configs, **key_values([*options.property, *options.reader_property])})
     codec = options.compression_codec or options.client_properties.get("compression.type") or "none"
     if codec not in CODEC_IDS:
-        known = ", ".join(("none", "gzip", "snappy", "lz4", "zstd"))
+        known = ", ".join(CODEC_IDS)
         wrong = f"Invalid value {codec} for configuration compression.type: String must be one of: {known}"
         print(f"org.apache.kafka.common.config.ConfigException: {wrong}", file=sys.stderr)
         return 1

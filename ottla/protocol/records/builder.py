@@ -31,7 +31,7 @@ from ottla.protocol.records.batch import (
     BatchView,
     crc32c,
 )
-from ottla.protocol.records.compression import CODEC_IDS, NO_COMPRESSION, compress
+from ottla.protocol.records.compression import NO_COMPRESSION, compress
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
 from ottla.protocol.records.validate import RecordRules, check_records
 from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, Work, do_at_once, do_now
@@ -218,14 +218,6 @@ def murmur2(data: bytes) -> int:
         value = (value ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
     value = (value ^ value >> 13) * _M & _MASK
     return value ^ value >> 15
-
-
-# compression.type: the codec to store with, None to keep what the producer chose.
-TARGET_CODECS: dict[str, int | None] = {
-    "producer": None,
-    "uncompressed": NO_COMPRESSION,
-    **{name: codec for name, codec in CODEC_IDS.items() if codec != NO_COMPRESSION},
-}
 
 
 class Prepared(NamedTuple):

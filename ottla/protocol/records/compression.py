@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from struct import Struct
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 import cramjam
 
@@ -38,9 +38,6 @@ NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # No batch may grow beyond this, whatever a topic's max.decompressed.message.bytes allows: Kafka's default for that is 2 GiB
 # for each record, and a zstd batch of 80 KB can hold as much. Clients build batches of at most a few MB.
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-# The largest expansion of one byte, by codec: deflate's limit is 1032:1, a snappy element of two bytes copies 64, each length
-# byte of lz4 adds 255, a zstd block of four bytes yields 128 KiB.
-EXPANSION_MAX = (1, 1032, 64, 255, 32768)
 
 _INT32 = Struct(">i")
 
@@ -61,7 +58,8 @@ _DAMAGED = (cramjam.DecompressionError, zlib.error, ValueError, IndexError)
 
 
 class Codec(NamedTuple):
-    """A compression codec: `compress(data, level)` with `level_min <= level <= level_max`; `decompress(data, max_bytes)`.
+    """A compression codec, whose place in CODECS is its number: `compress(data, level)` with `level_min <= level <= level_max`;
+    `decompress(data, max_bytes)`. Configurations, checks, tools and commands are made from it.
 
     OverLimitError for an output over `max_bytes`, one of `_DAMAGED` for bytes that are not this codec's.
     """
@@ -69,9 +67,21 @@ class Codec(NamedTuple):
     name: str
     compress: Callable[[Buffer, int], bytes]
     decompress: Callable[[memoryview, int], bytes]
+    #: The most bytes that one byte of it can become.
+    expansion_max: int
     level_default: int = 0
     level_min: int = 0
     level_max: int = 0
+    #: The first version of Produce whose batches may have it.
+    produce_since: int = 0
+    #: How early clients that push telemetry are to choose it (KIP-714); 0: they are not offered it.
+    telemetry_rank: int = 0
+    #: Its batches are looked at outside of the check that most batches pass.
+    needs_look: bool = False
+
+    @property
+    def has_levels(self) -> bool:
+        return self.level_max != 0
 
 
 class TooLarge(KafkaError):
@@ -217,11 +227,46 @@ def _unsnap_block(block: memoryview, max_bytes: int) -> bytes:
 
 
 CODECS = (
-    Codec("none", _stored, _unstored),
-    Codec("gzip", _gzip, _gunzip, level_default=-1, level_min=1, level_max=9),
-    Codec("snappy", _snap, _unsnap),
-    Codec("lz4", compress_lz4, decompress_lz4, level_default=LZ4_FAST_LEVEL, level_min=1, level_max=17),
-    Codec("zstd", compress_zstd, decompress_zstd, level_default=ZSTD_DEFAULT_LEVEL, level_min=-131072, level_max=22),
+    Codec("none", _stored, _unstored, 1),
+    # Deflate's limit is 1032:1.
+    Codec("gzip", _gzip, _gunzip, 1032, level_default=-1, level_min=1, level_max=9, telemetry_rank=3),
+    # An element of two bytes copies 64.
+    Codec("snappy", _snap, _unsnap, 64, telemetry_rank=4),
+    # Each length byte adds 255. Its block mode is checked.
+    Codec(
+        "lz4",
+        compress_lz4,
+        decompress_lz4,
+        255,
+        level_default=LZ4_FAST_LEVEL,
+        level_min=1,
+        level_max=17,
+        telemetry_rank=2,
+        needs_look=True,
+    ),
+    # A block of four bytes yields 128 KiB. Since KIP-110.
+    Codec(
+        "zstd",
+        compress_zstd,
+        decompress_zstd,
+        32_768,
+        level_default=ZSTD_DEFAULT_LEVEL,
+        level_min=-131_072,
+        level_max=22,
+        produce_since=7,
+        telemetry_rank=1,
+    ),
 )
-assert len(EXPANSION_MAX) == len(CODECS)
 CODEC_IDS = {codec.name: number for number, codec in enumerate(CODECS)}
+if TYPE_CHECKING:
+    CodecName: TypeAlias = str
+else:
+    #: The names as a type: a command's option is one of them, and its help lists them.
+    CodecName = Literal[tuple(CODEC_IDS)]
+EXPANSION_MAX = tuple(codec.expansion_max for codec in CODECS)
+#: compression.type: the codec to store with, None to keep what the producer chose. In the order of Kafka's message.
+TARGET_CODECS: dict[str, int | None] = {
+    "uncompressed": NO_COMPRESSION,
+    **{CODECS[number].name: number for number in range(len(CODECS) - 1, NO_COMPRESSION, -1)},
+    "producer": None,
+}

@@ -156,7 +156,7 @@ def validate_header(
         or size > rules.max_message_bytes
         or last_offset_delta + 1 != count
         or count < 1
-        # Bits 3 and 5 and codecs 3 (lz4: its block mode is checked), 5, 6, 7 are rare enough for the cold path.
+        # Bits 3 and 5, codecs that need a look, and numbers that are none are rare enough for the cold path.
         or (
             attributes
             and (attributes & 0x28 or attributes & 7 in _RARE_CODECS or (attributes & 0x10 and producer_id < 0))
@@ -173,7 +173,7 @@ def validate_header(
     return header
 
 
-_RARE_CODECS = (3, 5, 6, 7)
+_RARE_CODECS = tuple(number for number in range(CODEC_MASK + 1) if number >= len(CODECS) or CODECS[number].needs_look)
 #: Further in the past than any bound: such timestamps are judged on the cold path.
 _TIMESTAMP_MIN = -(2**62)
 assert (ATTRIBUTES_AT, LOG_OVERHEAD_BYTES, CODEC_MASK, MAGIC) == (21, 12, 7, 2)

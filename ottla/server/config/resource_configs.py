@@ -7,145 +7,105 @@ without a synonym have a default of their own. A group's default is a broker's c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.compression import CODECS
 from ottla.server import extras
 from ottla.server.config.key import (
     BOOLEAN,
-    DOUBLE,
     INT,
     LIST,
     LONG,
-    LONG_MAX,
     LOW,
     MEDIUM,
     STRING,
     ConfigError,
     ConfigKey,
+    Scope,
     Values,
     table,
 )
+from ottla.server.config.tables.log import LOG, REPLICATION
 from ottla.server.config.validators import (
     at_least,
-    between,
-    gzip_level,
     names,
     one_of,
     share_offset_reset,
     throttled_replicas,
 )
 from ottla.server.extras import Pattern
+from ottla.storage.log_config import LogConfig
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+#: Topic configurations that are a broker's with another name: type, default, text and rule are those of its row.
+OF_BROKER = {
+    **{name: name for codec in CODECS if codec.has_levels for name in [f"compression.{codec.name}.level"]},
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+    "remote.copy.lag.ms": "log.remote.copy.lag.ms",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
+#: the topic's.
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    **{name: ((synonym, 1),) for name, synonym in OF_BROKER.items()},
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+}
+_BROKER = LOG | REPLICATION
+_TOPIC = LogConfig()
 
 # fmt: off
-TOPIC_CONFIGS = table(
-    ConfigKey("cleanup.policy", LIST, ["delete"], MEDIUM,
-        "What happens to old records: delete, compact, or both; neither when empty.", names("compact", "delete")),
-    ConfigKey("compression.type", STRING, "producer", MEDIUM,
-        "How batches are compressed on disk; producer keeps what the producer sent.",
-        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
-    ConfigKey("compression.gzip.level", INT, -1, MEDIUM, "The gzip level, when compression.type is gzip.", gzip_level),
-    ConfigKey("compression.lz4.level", INT, 9, MEDIUM, "The lz4 level, when compression.type is lz4.", between(1, 17)),
-    ConfigKey("compression.zstd.level", INT, 3, MEDIUM,
-        "The zstd level, when compression.type is zstd.", between(-131_072, 22)),
-    ConfigKey("delete.retention.ms", LONG, 86_400_000, MEDIUM,
-        "How long tombstones of a compacted topic are kept.", at_least(0)),
+_TOPIC_ROWS = table(
+    *(replace(_BROKER[synonym], name=name, importance=MEDIUM, dynamic=Scope.READ_ONLY) for name, synonym in OF_BROKER.items()),
     ConfigKey("errors.deadletterqueue.group.enable", BOOLEAN, False, MEDIUM,
         "Whether share groups may use the topic as their dead-letter queue."),
-    ConfigKey("file.delete.delay.ms", LONG, 60_000, MEDIUM,
-        "The pause before files of a deleted segment are removed.", at_least(0)),
-    ConfigKey("flush.messages", LONG, LONG_MAX, MEDIUM,
-        "Records written to a partition before it is flushed to disk.", at_least(1)),
-    ConfigKey("flush.ms", LONG, LONG_MAX, MEDIUM, "The longest time a record stays unflushed.", at_least(0)),
+    ConfigKey("flush.ms", LONG, _TOPIC.flush_ms, MEDIUM, "The longest time a record stays unflushed.", at_least(0)),
     ConfigKey("follower.replication.throttled.replicas", LIST, [], MEDIUM,
         "Replicas whose replication is throttled on the follower, as partition:broker pairs; * means all.", throttled_replicas),
-    ConfigKey("index.interval.bytes", INT, 4096, MEDIUM, "Bytes of records between two index entries.", at_least(0)),
     ConfigKey("internal.segment.bytes", INT, None, MEDIUM, "The size of a segment, for tests.", internal=True),
     ConfigKey("leader.replication.throttled.replicas", LIST, [], MEDIUM,
         "Replicas whose replication is throttled on the leader, as partition:broker pairs; * means all.", throttled_replicas),
-    ConfigKey("local.retention.bytes", LONG, -2, MEDIUM,
-        "How much is kept on the broker's own disk when there is remote storage; -2 means as retention.bytes.", at_least(-2)),
-    ConfigKey("local.retention.ms", LONG, -2, MEDIUM,
-        "How long records are kept on the broker's own disk when there is remote storage; -2 means as retention.ms.", at_least(-2)),
-    ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, MEDIUM,
-        "How long a record stays uncompacted at most.", at_least(1)),
-    ConfigKey("max.decompressed.message.bytes", INT, 2_147_483_639, MEDIUM,
-        "The largest batch of records after it has been decompressed.", between(1, 2_147_483_639)),
-    ConfigKey("max.message.bytes", INT, 1_048_588, MEDIUM,
-        "The largest batch of records, after compression.", at_least(0)),
-    ConfigKey("message.timestamp.after.max.ms", LONG, 3_600_000, MEDIUM,
-        "How far a producer's timestamp may be ahead of the broker's clock.", at_least(0)),
-    ConfigKey("message.timestamp.before.max.ms", LONG, LONG_MAX, MEDIUM,
-        "How far a producer's timestamp may be behind the broker's clock.", at_least(0)),
-    ConfigKey("message.timestamp.type", STRING, "CreateTime", MEDIUM,
-        "Whether records keep the producer's time (CreateTime) or get the broker's (LogAppendTime).", one_of("CreateTime", "LogAppendTime")),
-    ConfigKey("min.cleanable.dirty.ratio", DOUBLE, 0.5, MEDIUM,
-        "The part of a log that has to be uncleaned before it is cleaned.", between(0, 1)),
-    ConfigKey("min.compaction.lag.ms", LONG, 0, MEDIUM, "How long a record stays uncompacted at least.", at_least(0)),
-    ConfigKey("min.insync.replicas", INT, 1, MEDIUM,
-        "Replicas that must have a record before acks=all is answered; fewer in sync refuse it.", at_least(1)),
-    ConfigKey("preallocate", BOOLEAN, False, MEDIUM, "Reserve a segment's whole size when it is created."),
-    ConfigKey("remote.copy.lag.bytes", LONG, -1, MEDIUM,
-        "How much has to follow a segment before it is copied to remote storage; -1 means as local retention.", at_least(-1)),
-    ConfigKey("remote.copy.lag.ms", LONG, 0, MEDIUM,
-        "How old a full segment is before it is copied to remote storage; -1 means as local retention.", at_least(-1)),
     ConfigKey("remote.log.copy.disable", BOOLEAN, False, MEDIUM,
         "Whether copying to remote storage is off while what is there can still be read."),
     ConfigKey("remote.log.delete.on.disable", BOOLEAN, False, MEDIUM,
         "Whether switching remote storage off deletes what is there."),
     ConfigKey("remote.storage.enable", BOOLEAN, False, MEDIUM,
         "Whether segments are copied to remote storage; not to be switched off by itself."),
-    ConfigKey("retention.bytes", LONG, -1, MEDIUM,
-        "How large a partition may grow before its oldest segments go; -1 means no limit."),
-    ConfigKey("retention.ms", LONG, 604_800_000, MEDIUM, "How long records are kept; -1 means for ever.", at_least(-1)),
-    ConfigKey("segment.bytes", INT, 1_073_741_824, MEDIUM, "The size at which a segment is full.", at_least(1_048_576)),
-    ConfigKey("segment.index.bytes", INT, 10_485_760, MEDIUM, "The largest index of a segment.", at_least(4)),
-    ConfigKey("segment.jitter.ms", LONG, 0, MEDIUM,
+    ConfigKey("retention.ms", LONG, _TOPIC.retention_ms, MEDIUM, "How long records are kept; -1 means for ever.", at_least(-1)),
+    ConfigKey("segment.jitter.ms", LONG, _TOPIC.segment_jitter_ms, MEDIUM,
         "The most by which the age of a segment is shortened at random.", at_least(0)),
-    ConfigKey("segment.ms", LONG, 604_800_000, MEDIUM, "The age at which a segment is full.", at_least(1)),
-    ConfigKey("unclean.leader.election.enable", BOOLEAN, False, MEDIUM,
-        "Let a replica that is not in sync lead when no other is left; loses records."),
+    ConfigKey("segment.ms", LONG, _TOPIC.segment_ms, MEDIUM, "The age at which a segment is full.", at_least(1)),
 )
 # fmt: on
-
-MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
-
-#: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
-#: the topic's.
-TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
-    "cleanup.policy": (("log.cleanup.policy", 1),),
-    "compression.gzip.level": (("compression.gzip.level", 1),),
-    "compression.lz4.level": (("compression.lz4.level", 1),),
-    "compression.type": (("compression.type", 1),),
-    "compression.zstd.level": (("compression.zstd.level", 1),),
-    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
-    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
-    "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-    "index.interval.bytes": (("log.index.interval.bytes", 1),),
-    "local.retention.bytes": (("log.local.retention.bytes", 1),),
-    "local.retention.ms": (("log.local.retention.ms", 1),),
-    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
-    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
-    "max.message.bytes": (("message.max.bytes", 1),),
-    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
-    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
-    "message.timestamp.type": (("log.message.timestamp.type", 1),),
-    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
-    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
-    "min.insync.replicas": (("min.insync.replicas", 1),),
-    "preallocate": (("log.preallocate", 1),),
-    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
-    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
-    "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
-    "segment.bytes": (("log.segment.bytes", 1),),
-    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
-    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
-}
+#: In the order of names, in which Kafka describes them.
+TOPIC_CONFIGS = dict(sorted(_TOPIC_ROWS.items()))
 
 
 def topic_defaults(broker_values: Values) -> Values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sized
 
+from ottla.protocol.records.compression import Codec
 from ottla.server.address import PORT_BOUNDS, PORT_MAX, NoAddress, parse_address
 from ottla.server.config.key import ConfigError, Validator
 
@@ -89,9 +90,17 @@ def not_null(name: str, value: object) -> None:
         raise ConfigError(name, value, "entry must be non null")
 
 
-def gzip_level(name: str, value: int) -> None:
-    if value != -1 and not 1 <= value <= 9:
-        raise ConfigError(name, value, "Value must be between 1 and 9 or equal to -1")
+def level(codec: Codec) -> Validator:
+    """The levels of a codec; its default may lie outside of them, as -1 of gzip."""
+    if codec.level_min <= codec.level_default <= codec.level_max:
+        return between(codec.level_min, codec.level_max)
+
+    def check(name: str, value: int) -> None:
+        if value != codec.level_default and not codec.level_min <= value <= codec.level_max:
+            bounds = f"between {codec.level_min} and {codec.level_max} or equal to {codec.level_default}"
+            raise ConfigError(name, value, f"Value must be {bounds}")
+
+    return check
 
 
 def throttled_replicas(name: str, value: list[str]) -> None:

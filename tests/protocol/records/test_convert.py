@@ -6,7 +6,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, check_batch
-from ottla.protocol.records.builder import TARGET_CODECS, build_batch
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import TARGET_CODECS
 from tests.protocol.records.reference import recompress
 
 NOW = 1_700_000_000_000

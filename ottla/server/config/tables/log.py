@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.records.compression import CODECS, TARGET_CODECS
 from ottla.server.config.key import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -19,7 +20,11 @@ from ottla.server.config.key import (
     ConfigKey,
     table,
 )
-from ottla.server.config.validators import at_least, between, gzip_level, names, one_of
+from ottla.server.config.validators import at_least, between, level, names, one_of
+from ottla.storage.log_config import LogConfig
+
+#: A topic's defaults, which are a broker's too.
+_TOPIC = LogConfig()
 
 # fmt: off
 LOG = table(
@@ -34,24 +39,21 @@ LOG = table(
     ConfigKey("auto.create.topics.enable", BOOLEAN, True, HIGH,
         "Whether asking for a topic that does not exist creates it."),
     ConfigKey("delete.topic.enable", BOOLEAN, True, HIGH, "Whether topics can be deleted."),
-    ConfigKey("message.max.bytes", INT, 1_048_588, HIGH,
+    ConfigKey("message.max.bytes", INT, _TOPIC.max_message_bytes, HIGH,
         "The largest batch of records, after compression.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("max.decompressed.message.bytes", INT, 2_147_483_639, MEDIUM,
+    ConfigKey("max.decompressed.message.bytes", INT, _TOPIC.max_decompressed_message_bytes, MEDIUM,
         "The largest batch of records after it has been decompressed.", between(1, 2_147_483_639), CLUSTER_WIDE),
-    ConfigKey("compression.type", STRING, "producer", HIGH,
+    ConfigKey("compression.type", STRING, _TOPIC.compression_type, HIGH,
         "How batches are compressed on disk; producer keeps what the producer sent.",
-        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), CLUSTER_WIDE),
-    ConfigKey("compression.gzip.level", INT, -1, MEDIUM,
-        "The gzip level, when compression.type is gzip.", gzip_level, CLUSTER_WIDE),
-    ConfigKey("compression.lz4.level", INT, 9, MEDIUM,
-        "The lz4 level, when compression.type is lz4.", between(1, 17), CLUSTER_WIDE),
-    ConfigKey("compression.zstd.level", INT, 3, MEDIUM,
-        "The zstd level, when compression.type is zstd.", between(-131_072, 22), CLUSTER_WIDE),
-    ConfigKey("log.cleanup.policy", LIST, ["delete"], MEDIUM,
+        one_of(*TARGET_CODECS), CLUSTER_WIDE),
+    *(ConfigKey(f"compression.{codec.name}.level", INT, codec.level_default, MEDIUM,
+        f"The {codec.name} level, when compression.type is {codec.name}.", level(codec), CLUSTER_WIDE)
+      for codec in CODECS if codec.has_levels),
+    ConfigKey("log.cleanup.policy", LIST, list(_TOPIC.cleanup_policy), MEDIUM,
         "What happens to old records: delete, compact, or both; neither when empty.", names("compact", "delete"), CLUSTER_WIDE),
-    ConfigKey("log.segment.bytes", INT, 1_073_741_824, HIGH,
+    ConfigKey("log.segment.bytes", INT, _TOPIC.segment_bytes, HIGH,
         "The size at which a segment is full.", at_least(1_048_576), CLUSTER_WIDE),
-    ConfigKey("log.segment.delete.delay.ms", LONG, 60_000, HIGH,
+    ConfigKey("log.segment.delete.delay.ms", LONG, _TOPIC.file_delete_delay_ms, HIGH,
         "The pause before files of a deleted segment are removed.", at_least(0), CLUSTER_WIDE),
     ConfigKey("log.roll.ms", LONG, None, HIGH,
         "The age at which a segment is full; when not set, log.roll.hours.", dynamic=CLUSTER_WIDE),
@@ -65,17 +67,17 @@ LOG = table(
     ConfigKey("log.retention.minutes", INT, None, HIGH,
         "How long records are kept, in minutes; when not set, log.retention.hours."),
     ConfigKey("log.retention.hours", INT, 168, HIGH, "How long records are kept, in hours."),
-    ConfigKey("log.retention.bytes", LONG, -1, HIGH,
+    ConfigKey("log.retention.bytes", LONG, _TOPIC.retention_bytes, HIGH,
         "How large a partition may grow before its oldest segments go; -1 means no limit.", dynamic=CLUSTER_WIDE),
     ConfigKey("log.retention.check.interval.ms", LONG, 300_000, MEDIUM,
         "How often segments are looked over for deletion.", at_least(1)),
-    ConfigKey("log.index.size.max.bytes", INT, 10_485_760, MEDIUM,
+    ConfigKey("log.index.size.max.bytes", INT, _TOPIC.segment_index_bytes, MEDIUM,
         "The largest index of a segment.", at_least(4), CLUSTER_WIDE),
-    ConfigKey("log.index.interval.bytes", INT, 4096, MEDIUM,
+    ConfigKey("log.index.interval.bytes", INT, _TOPIC.index_interval_bytes, MEDIUM,
         "Bytes of records between two index entries.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("log.preallocate", BOOLEAN, False, MEDIUM,
+    ConfigKey("log.preallocate", BOOLEAN, _TOPIC.preallocate, MEDIUM,
         "Reserve a segment's whole size when it is created.", dynamic=CLUSTER_WIDE),
-    ConfigKey("log.flush.interval.messages", LONG, LONG_MAX, HIGH,
+    ConfigKey("log.flush.interval.messages", LONG, _TOPIC.flush_messages, HIGH,
         "Records written to a partition before it is flushed to disk.", at_least(1), CLUSTER_WIDE),
     ConfigKey("log.flush.interval.ms", LONG, None, HIGH,
         "The longest time a record stays unflushed; when not set, log.flush.scheduler.interval.ms.", dynamic=CLUSTER_WIDE),
@@ -89,12 +91,12 @@ LOG = table(
         "The pause after the start before the log's periodic tasks first run.", at_least(0), internal=True),
     ConfigKey("log.dir.failure.timeout.ms", LONG, 30_000, LOW,
         "A broker that cannot report a failed log directory to the controller for this long stops.", at_least(1)),
-    ConfigKey("log.message.timestamp.type", STRING, "CreateTime", MEDIUM,
+    ConfigKey("log.message.timestamp.type", STRING, _TOPIC.message_timestamp_type, MEDIUM,
         "Whether records keep the producer's time (CreateTime) or get the broker's (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"), CLUSTER_WIDE),
-    ConfigKey("log.message.timestamp.before.max.ms", LONG, LONG_MAX, MEDIUM,
+    ConfigKey("log.message.timestamp.before.max.ms", LONG, _TOPIC.message_timestamp_before_max_ms, MEDIUM,
         "How far a producer's timestamp may be behind the broker's clock.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("log.message.timestamp.after.max.ms", LONG, 3_600_000, MEDIUM,
+    ConfigKey("log.message.timestamp.after.max.ms", LONG, _TOPIC.message_timestamp_after_max_ms, MEDIUM,
         "How far a producer's timestamp may be ahead of the broker's clock.", at_least(0), CLUSTER_WIDE),
     ConfigKey("log.cleaner.enable", BOOLEAN, True, MEDIUM, "Whether the log cleaner runs."),
     ConfigKey("log.cleaner.threads", INT, 1, MEDIUM, "Workers of the log cleaner.", at_least(0), CLUSTER_WIDE),
@@ -108,13 +110,13 @@ LOG = table(
         "Memory of the log cleaner's offset maps together.", dynamic=CLUSTER_WIDE),
     ConfigKey("log.cleaner.backoff.ms", LONG, 15_000, MEDIUM,
         "The pause of the log cleaner when there is nothing to clean.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, MEDIUM,
+    ConfigKey("log.cleaner.min.cleanable.ratio", DOUBLE, _TOPIC.min_cleanable_dirty_ratio, MEDIUM,
         "The part of a log that has to be uncleaned before it is cleaned.", between(0, 1), CLUSTER_WIDE),
-    ConfigKey("log.cleaner.delete.retention.ms", LONG, 86_400_000, MEDIUM,
+    ConfigKey("log.cleaner.delete.retention.ms", LONG, _TOPIC.delete_retention_ms, MEDIUM,
         "How long tombstones of compacted topics are kept.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("log.cleaner.min.compaction.lag.ms", LONG, 0, MEDIUM,
+    ConfigKey("log.cleaner.min.compaction.lag.ms", LONG, _TOPIC.min_compaction_lag_ms, MEDIUM,
         "How long a record stays uncompacted at least.", at_least(0), CLUSTER_WIDE),
-    ConfigKey("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, MEDIUM,
+    ConfigKey("log.cleaner.max.compaction.lag.ms", LONG, _TOPIC.max_compaction_lag_ms, MEDIUM,
         "How long a record stays uncompacted at most.", at_least(1), CLUSTER_WIDE),
     ConfigKey("log.local.retention.ms", LONG, -2, MEDIUM,
         "How long records are kept on the broker's own disk when there is remote storage; -2 means as retention.ms.", at_least(-2), CLUSTER_WIDE),
@@ -131,7 +133,7 @@ LOG = table(
 )
 
 REPLICATION = table(
-    ConfigKey("min.insync.replicas", INT, 1, HIGH,
+    ConfigKey("min.insync.replicas", INT, _TOPIC.min_insync_replicas, HIGH,
         "Replicas that must have a record before acks=all is answered; fewer in sync refuse it.", at_least(1), CLUSTER_WIDE),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, False, HIGH,
         "Let a replica that is not in sync lead when no other is left; loses records.", dynamic=CLUSTER_WIDE),
