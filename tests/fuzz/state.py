@@ -15,10 +15,10 @@ from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import group_coordinator_shard, offsets
 from ottla.broker.groups import group_descriptions as describe
+from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupCounts
-from ottla.broker.groups.state.group import GroupRecordCodec
 from ottla.broker.transactions import transaction_coordinator as describe_transactions
 from ottla.broker.transactions.transaction import TransactionRecordCodec
 from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from ottla.broker.groups.state.classic_group import subscription_topics
+from ottla.broker.groups.classic.classic_group import subscription_topics
 from ottla.protocol.api import (
     APIS,
     ApiKey,

@@ -13,8 +13,8 @@ from typing import Any
 from ottla.broker.api_row import Answered
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
-from ottla.broker.groups.state import classic_member as classic
-from ottla.broker.groups.state import modern_group
+from ottla.broker.groups.classic import classic_member as classic
+from ottla.broker.groups.modern import modern_group
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.share import in_flight
 from ottla.broker.transactions import transaction as transactions

@@ -6,8 +6,8 @@ from typing import Any
 
 from ottla.broker.groups import target
 from ottla.broker.groups.share import share_heartbeat
-from ottla.broker.groups.state.streams_group import StreamsGroup, TasksTuple
 from ottla.broker.groups.streams import streams_heartbeat, streams_step
+from ottla.broker.groups.streams.streams_group import StreamsGroup, TasksTuple
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.share_shard import PartitionState, ShareShard
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue

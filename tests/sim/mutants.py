@@ -18,8 +18,8 @@ from ottla.broker.fetch.handler import PendingFetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups import target
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.produce import handler as produce_handler
 from ottla.broker.replication.follower_session import FollowerSession, Wait
 from ottla.broker.replication.isr import InSyncReplicas

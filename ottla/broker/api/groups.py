@@ -15,7 +15,7 @@ from ottla.broker.authorization import split
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.state.modern_group import AnyModernGroup
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

@@ -9,8 +9,8 @@ from ottla.broker.api.groups import check_streams_groups, client_of, describe_mo
 from ottla.broker.authorization import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.group_descriptions import STREAMS_GROUPS
-from ottla.broker.groups.state.topology import StatusCode
 from ottla.broker.groups.streams.streams_step import StreamsResult
+from ottla.broker.groups.streams.topology import StatusCode
 from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_describe import (

@@ -19,13 +19,13 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups import group_descriptions as describe
 from ottla.broker.groups import membership, offsets
 from ottla.broker.groups.consumer import consumer_heartbeat
+from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard, delete_groups
 from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.share import share_offsets
-from ottla.broker.groups.state.group import GroupRecordCodec
-from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.streams import streams_heartbeat
 from ottla.broker.groups.streams.streams_step import StreamsResult
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage

@@ -25,12 +25,12 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Respons
 from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import CAN_REBALANCE, DEAD
+from ottla.broker.groups.committed import NO_TIMESTAMP
+from ottla.broker.groups.group import Group, GroupType, group_metadata_record, offset_commit_record
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.member_sessions import keep_alive
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import CAN_REBALANCE, DEAD
-from ottla.broker.groups.state.committed import NO_TIMESTAMP
-from ottla.broker.groups.state.group import Group, GroupType, group_metadata_record, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import DEAD, STABLE
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group import Group
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, partitions_of, structs_of, union
-from ottla.broker.groups.state import streams_group
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import DEAD, STABLE
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.group import Group
-from ottla.broker.groups.state.modern_group import AnyModernGroup
-from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.groups.state.streams_group import StreamsGroup, TasksTuple
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams import streams_group
+from ottla.broker.groups.streams.streams_group import StreamsGroup, TasksTuple
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import consumer_group_describe as consumer

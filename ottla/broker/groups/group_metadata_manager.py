@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import unreadable
 from ottla.broker.coordinator.timers import Timers
+from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
+from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group import Group, GroupKey, GroupType, group_of
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import MayDescribe, RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
-from ottla.broker.groups.state.committed import CommittedOffsets
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.group import Group, GroupKey, GroupType, group_of
-from ottla.broker.groups.state.modern_group import AnyModernGroup
-from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey

@@ -13,12 +13,12 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_config import GroupSettings, from_properties
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.state.group import GroupType
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas

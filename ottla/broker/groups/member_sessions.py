@@ -19,13 +19,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
+from ottla.broker.groups.classic.classic_member import ClassicGroupMember
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.group import GroupType, group_metadata_record
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_bytes, without
-from ottla.broker.groups.state.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
-from ottla.broker.groups.state.classic_member import ClassicGroupMember
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, ConsumerGroupMember
-from ottla.broker.groups.state.group import GroupType, group_metadata_record
-from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernMember
+from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernMember
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)

@@ -13,10 +13,8 @@ import logging
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import join as classic_join
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import (
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -24,8 +22,10 @@ from ottla.broker.groups.state.classic_member import (
     STABLE,
     ClassicGroupMember,
 )
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.group import group_metadata_record
+from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group import group_metadata_record
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -11,11 +11,11 @@ from typing import TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.timers import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.committed import NO_TIMESTAMP, Topics
+from ottla.broker.groups.group import commit_of, offset_commit_record
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.state.committed import NO_TIMESTAMP, Topics
-from ottla.broker.groups.state.group import commit_of, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import NEXT_TURN_MS
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernRecords
+from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernRecords
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)

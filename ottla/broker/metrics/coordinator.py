@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from ottla.broker.coordinator.context import CoordinatorState, LoadTimes
+from ottla.broker.groups.classic.classic_member import ClassicGroupState
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.classic_member import ClassicGroupState
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.in_flight import AcknowledgeType

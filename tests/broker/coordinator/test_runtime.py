@@ -13,7 +13,7 @@ from ottla.broker.coordinator.context import REPLIES_A_TURN
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.state.group import GroupRecordCodec, offset_commit_record
+from ottla.broker.groups.group import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.groups.group import GroupRecordCodec, GroupType
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.state.group import GroupRecordCodec, GroupType
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.outcome import Producer
+from ottla.broker.groups.classic.classic_group import NO_TIMESTAMP, subscription_topics
+from ottla.broker.groups.classic.classic_member import EMPTY, STABLE
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.classic_group import NO_TIMESTAMP, subscription_topics
-from ottla.broker.groups.state.classic_member import EMPTY, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.txn_offset_commit import (

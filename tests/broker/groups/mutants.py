@@ -8,12 +8,12 @@ from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups import membership, offsets
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
+from ottla.broker.groups.classic.classic_member import ClassicGroupMember
+from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups.group import Commit
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
-from ottla.broker.groups.state.classic_member import ClassicGroupMember
-from ottla.broker.groups.state.committed import CommittedOffsets
-from ottla.broker.groups.state.group import Commit
 from ottla.protocol.errors import ErrorCode
 from tests.histories import mutant
 

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.broker.coordinator import listing, timers
 from ottla.broker.groups import group_descriptions as describe
+from ottla.broker.groups.classic.classic_member import PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.group_coordinator_shard import SESSION_LOOKS
-from ottla.broker.groups.state.classic_member import PREPARING_REBALANCE, STABLE
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 

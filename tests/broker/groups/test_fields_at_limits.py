@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
-from ottla.broker.groups.state.modern_group import ModernGroupState
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.modern.modern_group import ModernGroupState
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.streams.member import StreamsMember

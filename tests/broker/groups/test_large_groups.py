@@ -16,12 +16,12 @@ import pytest
 
 from ottla.broker import long_work
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.consumer import consumer_group as consumer
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, CurrentAssignment
+from ottla.broker.groups.group import group_metadata_record, offset_commit_record
 from ottla.broker.groups.modern import topics
-from ottla.broker.groups.state import consumer_group as consumer
-from ottla.broker.groups.state import share_group as share
-from ottla.broker.groups.state import streams_group as streams
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, CurrentAssignment
-from ottla.broker.groups.state.group import group_metadata_record, offset_commit_record
+from ottla.broker.groups.share import share_group as share
+from ottla.broker.groups.streams import streams_group as streams
 from ottla.broker.long_work import COMMITS_AT_ONCE, LongWork, in_parts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.group_records import (

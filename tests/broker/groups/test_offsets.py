@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.state.group import GroupRecordCodec, offset_commit_record
+from ottla.broker.groups.group import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
 from ottla.protocol.internal_topics.group_records import (

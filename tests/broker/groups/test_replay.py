@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.state.classic_member import EMPTY, STABLE
+from ottla.broker.groups.classic.classic_member import EMPTY, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.groups.harness import PARKED, GroupClient, GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, group_view, replayed

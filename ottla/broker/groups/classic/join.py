@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.state.classic_group import ClassicGroup, select_protocol
-from ottla.broker.groups.state.classic_member import (
+from ottla.broker.groups.classic.classic_group import ClassicGroup, select_protocol
+from ottla.broker.groups.classic.classic_member import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -28,7 +27,8 @@ from ottla.broker.groups.state.classic_member import (
     ClassicGroupMember,
     Protocols,
 )
-from ottla.broker.groups.state.group import group_metadata_record
+from ottla.broker.groups.group import group_metadata_record
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

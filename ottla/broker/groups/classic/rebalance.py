@@ -12,9 +12,8 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import (
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import (
     CAN_REBALANCE,
     COMPLETING_REBALANCE,
     DEAD,
@@ -23,7 +22,8 @@ from ottla.broker.groups.state.classic_member import (
     STABLE,
     ClassicGroupMember,
 )
-from ottla.broker.groups.state.group import group_metadata_record
+from ottla.broker.groups.group import group_metadata_record
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse

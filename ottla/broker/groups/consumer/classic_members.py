@@ -21,22 +21,22 @@ from typing import NamedTuple
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
 from ottla.broker.groups import member_sessions
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import EMPTY, ClassicGroupMember
 from ottla.broker.groups.classic.join import MEMBER_ID_REQUIRED_SINCE
-from ottla.broker.groups.consumer.subscribe import Step, subscribe
-from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import Beat, fence, keep_alive, remove
-from ottla.broker.groups.modern import assignment as embedded
-from ottla.broker.groups.modern.assignment import partitions_of
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.classic_member import EMPTY, ClassicGroupMember
-from ottla.broker.groups.state.consumer_group import (
+from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
     RECORDS,
     ConsumerGroup,
     ConsumerGroupMember,
     CurrentAssignment,
 )
-from ottla.broker.groups.state.modern_group import UNRELEASED, UNREVOKED
+from ottla.broker.groups.consumer.subscribe import Step, subscribe
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.member_sessions import Beat, fence, keep_alive, remove
+from ottla.broker.groups.modern import assignment as embedded
+from ottla.broker.groups.modern.assignment import partitions_of
+from ottla.broker.groups.modern.modern_group import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
 from ottla.protocol.internal_topics.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue

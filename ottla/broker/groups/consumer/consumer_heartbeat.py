@@ -12,20 +12,20 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.consumer.classic_members import new_group
-from ottla.broker.groups.consumer.regexes import is_awaited
-from ottla.broker.groups.consumer.subscribe import Step, subscribe
-from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import Beat, check, check_ids, check_size, fenced, forget, remove
-from ottla.broker.groups.modern.assignment import Assignment, assignment_of, is_subset, partitions_of, structs_of
-from ottla.broker.groups.modern.topics import check_subscription
-from ottla.broker.groups.state.consumer_group import (
+from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
     ConsumerGroup,
     ConsumerGroupMember,
     CurrentAssignment,
 )
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.consumer.regexes import is_awaited
+from ottla.broker.groups.consumer.subscribe import Step, subscribe
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.member_sessions import Beat, check, check_ids, check_size, fenced, forget, remove
+from ottla.broker.groups.modern.assignment import Assignment, assignment_of, is_subset, partitions_of, structs_of
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.modern.topics import check_subscription
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.consumer_group_heartbeat import (

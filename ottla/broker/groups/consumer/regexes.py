@@ -19,9 +19,9 @@ from collections.abc import Mapping, Set
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ResolvedRegex, regex_record
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.offload import compiled
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, ResolvedRegex, regex_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)

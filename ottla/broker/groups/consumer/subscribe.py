@@ -16,12 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import target
 from ottla.broker.groups.consumer import regexes
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.member_sessions import Beat, bump_epoch, keep_alive
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber, partitions_of
-from ottla.broker.groups.modern.assignors import assign_range, assign_uniform
-from ottla.broker.groups.modern.topics import partition_counts, topic_ids
-from ottla.broker.groups.state.consumer_group import (
+from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
     ConsumerGroup,
     ConsumerGroupMember,
@@ -30,7 +25,12 @@ from ottla.broker.groups.state.consumer_group import (
     ResolvedRegex,
     topics_of,
 )
-from ottla.broker.groups.state.modern_group import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.member_sessions import Beat, bump_epoch, keep_alive
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber, partitions_of
+from ottla.broker.groups.modern.assignors import assign_range, assign_uniform
+from ottla.broker.groups.modern.modern_group import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
+from ottla.broker.groups.modern.topics import partition_counts, topic_ids
 from ottla.broker.groups.target import WORK_ON_LOOP_MAX
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import target
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.member_sessions import (
     Beat,
@@ -25,11 +26,10 @@ from ottla.broker.groups.member_sessions import (
 )
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
 from ottla.broker.groups.modern.assignors import assign_simple
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STABLE, moved
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
+from ottla.broker.groups.share.share_group import EMPTY_METADATA, RECORDS, CurrentAssignment, ShareGroup
 from ottla.broker.groups.share.share_offsets import group_or_new, initialization_begun, remember, to_initialize
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STABLE, moved
-from ottla.broker.groups.state.share_group import EMPTY_METADATA, RECORDS, CurrentAssignment, ShareGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse

@@ -22,7 +22,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, union, without_empty
-from ottla.broker.groups.state.share_group import Attempt, ShareGroup, state_partitions_record
+from ottla.broker.groups.share.share_group import Attempt, ShareGroup, state_partitions_record
 from ottla.broker.share.share_state import Holds, Persister, SharePartitionKey
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError

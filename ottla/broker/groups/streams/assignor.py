@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.state.streams_group import StreamsGroup, TaskSet, TasksTuple
+from ottla.broker.groups.streams.streams_group import StreamsGroup, TaskSet, TasksTuple
 from ottla.broker.groups.target import Plan
 
 

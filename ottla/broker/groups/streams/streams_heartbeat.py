@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import target
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.member_sessions import (
     Beat,
@@ -24,10 +26,9 @@ from ottla.broker.groups.member_sessions import (
     remove,
 )
 from ottla.broker.groups.modern.assignment import is_subset
-from ottla.broker.groups.state.classic_group import ClassicGroup
-from ottla.broker.groups.state.group import GroupType
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
-from ottla.broker.groups.state.streams_group import (
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.streams.assignor import STANDBY_REPLICAS, plan
+from ottla.broker.groups.streams.streams_group import (
     NEW_METADATA,
     RECORDS,
     CurrentAssignment,
@@ -37,9 +38,8 @@ from ottla.broker.groups.state.streams_group import (
     group_record,
     task_set,
 )
-from ottla.broker.groups.state.topology import ConfiguredTopology, StatusCode, Topology, configured, recorded
-from ottla.broker.groups.streams.assignor import STANDBY_REPLICAS, plan
 from ottla.broker.groups.streams.streams_step import Before, StreamsResult, reconciled, response_to
+from ottla.broker.groups.streams.topology import ConfiguredTopology, StatusCode, Topology, configured, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import StreamsGroupMemberMetadataValue, StreamsGroupTopologyKey
 from ottla.protocol.messages import streams_group_heartbeat as messages

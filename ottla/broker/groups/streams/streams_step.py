@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups.modern.assignment import structs_of, union, without
-from ottla.broker.groups.state.modern_group import JOINING_EPOCH, STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
-from ottla.broker.groups.state.streams_group import (
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
+from ottla.broker.groups.streams.streams_group import (
     CurrentAssignment,
     HeldTasks,
     Holdings,
@@ -25,7 +25,7 @@ from ottla.broker.groups.state.streams_group import (
     TasksTuple,
     task_set,
 )
-from ottla.broker.groups.state.topology import ConfiguredTopology, StatusCode, inputs
+from ottla.broker.groups.streams.topology import ConfiguredTopology, StatusCode, inputs
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.modern import assignment as embedded
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.member import Owned
 from tests.broker.groups.harness import PARKED, GroupCoordinatorHarness

@@ -23,8 +23,8 @@ from ottla.broker.groups.consumer import (
     regexes,
     subscribe,
 )
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, ConsumerGroupMember
-from ottla.broker.groups.state.modern_group import ModernGroupState
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.modern.modern_group import ModernGroupState
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember

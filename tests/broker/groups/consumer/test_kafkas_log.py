@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_descriptions import CONSUMER_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.assignment import assignment_of, partitions_of
-from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

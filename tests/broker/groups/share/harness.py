@@ -6,8 +6,8 @@ from typing import Any
 
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
-from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.share.coordinator.share_coordinator import ShareCoordinator
 from ottla.broker.share.coordinator.share_shard import ShareCoordinatorConfig
 from ottla.broker.share.share_state import SharePartitionKey

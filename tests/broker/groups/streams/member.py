@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.assignment import structs_of
-from ottla.broker.groups.state.streams_group import TasksTuple, task_set
+from ottla.broker.groups.streams.streams_group import TasksTuple, task_set
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

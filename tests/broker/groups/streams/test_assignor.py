@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from ottla.broker.groups.state.streams_group import TaskSet, TasksTuple
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
+from ottla.broker.groups.streams.streams_group import TaskSet, TasksTuple
 
 STATEFUL, STATELESS = True, False
 

@@ -15,10 +15,10 @@ import pytest
 
 from ottla.broker.groups import target
 from ottla.broker.groups.group_config import GroupSettings
+from ottla.broker.groups.modern.modern_group import ModernGroupState
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.state.modern_group import ModernGroupState
-from ottla.broker.groups.state.streams_group import Holdings, StreamsGroup, TasksTuple
 from ottla.broker.groups.streams import streams_heartbeat, streams_step
+from ottla.broker.groups.streams.streams_group import Holdings, StreamsGroup, TasksTuple
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed

@@ -18,7 +18,7 @@ import pytest
 
 from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.group_descriptions import STREAMS_GROUPS
-from ottla.broker.groups.state.streams_group import TaskSet, TasksTuple
+from ottla.broker.groups.streams.streams_group import TaskSet, TasksTuple
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts
 from tests.broker.groups.streams.member import StreamsMember

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.state.topology import (
+from ottla.broker.groups.streams.topology import (
     NAMED_TOPICS_MAX,
     ConfiguredTopology,
     StatusCode,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.group import GroupType, TopicPartition
 from ottla.broker.groups.modern.assignment import partitions_of, structs_of, structs_with_epochs, with_epochs
-from ottla.broker.groups.state.group import GroupType, TopicPartition
-from ottla.broker.groups.state.modern_group import (
+from ottla.broker.groups.modern.modern_group import (
     UNKNOWN,
     UNREVOKED,
     CommittingGroup,
@@ -22,7 +22,7 @@ from ottla.broker.groups.state.modern_group import (
     ModernGroupState,
     ModernRecords,
 )
-from ottla.broker.groups.state.topology import ConfiguredTopology, Topology
+from ottla.broker.groups.streams.topology import ConfiguredTopology, Topology
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
 

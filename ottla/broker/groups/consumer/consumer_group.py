@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.group import GroupType, TopicPartition
 from ottla.broker.groups.modern.assignment import (
     NOTHING,
     Assignment,
@@ -20,9 +21,7 @@ from ottla.broker.groups.modern.assignment import (
     structs_with_epochs,
     with_epochs,
 )
-from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.state.group import GroupType, TopicPartition
-from ottla.broker.groups.state.modern_group import (
+from ottla.broker.groups.modern.modern_group import (
     JOINING_EPOCH,
     UNREVOKED,
     CommittingGroup,
@@ -31,6 +30,7 @@ from ottla.broker.groups.state.modern_group import (
     ModernGroupState,
     ModernRecords,
 )
+from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import RecordCodec
-from ottla.broker.groups.state.committed import CommittedOffset
+from ottla.broker.groups.committed import CommittedOffset
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.internal_topics.group_records import (

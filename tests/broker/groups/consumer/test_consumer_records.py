@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.state.consumer_group import recorded_assignment
-from ottla.broker.groups.state.group import GroupRecordCodec
+from ottla.broker.groups.consumer.consumer_group import recorded_assignment
+from ottla.broker.groups.group import GroupRecordCodec
 from ottla.protocol.internal_topics.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

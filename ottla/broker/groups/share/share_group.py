@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.group import Commit, GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of, union, without
+from ottla.broker.groups.modern.modern_group import MemberProgress, ModernGroup, ModernGroupState, ModernRecords
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.state.group import Commit, GroupType
-from ottla.broker.groups.state.modern_group import MemberProgress, ModernGroup, ModernGroupState, ModernRecords
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records

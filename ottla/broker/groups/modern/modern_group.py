@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.state.group import (
+from ottla.broker.groups.group import (
     Commit,
     GroupType,
     OffsetExpiration,

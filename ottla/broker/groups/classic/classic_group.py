@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.state.classic_member import (
+from ottla.broker.groups.classic.classic_member import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -27,7 +27,7 @@ from ottla.broker.groups.state.classic_member import (
     ClassicGroupState,
     Protocols,
 )
-from ottla.broker.groups.state.group import Commit, GroupType, OffsetExpiration, commit_time, group_metadata_record
+from ottla.broker.groups.group import Commit, GroupType, OffsetExpiration, commit_time, group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.state.group import Commit, TopicPartition, check_epoch
+from ottla.broker.groups.group import Commit, TopicPartition, check_epoch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupSettings
-from ottla.broker.groups.state.group import GroupRecordCodec
-from ottla.broker.groups.state.modern_group import STABLE, UNKNOWN, UNRELEASED
-from ottla.broker.groups.state.streams_group import (
+from ottla.broker.groups.modern.modern_group import STABLE, UNKNOWN, UNRELEASED
+from ottla.broker.groups.streams.streams_group import (
     CurrentAssignment,
     Holdings,
     StreamsGroup,
