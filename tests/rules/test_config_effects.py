@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 from functools import cache
 
 import pytest
@@ -19,7 +20,7 @@ from ottla.server.config.broker import (
 )
 from ottla.server.config.resource_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.storage.log_config import LogConfig
-from tests.rules.sources import nodes_of, sources
+from tests.rules.sources import dotted, nodes_of, sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.
 NOT_READERS = (
@@ -56,6 +57,14 @@ def texts() -> tuple[frozenset[str], frozenset[str]]:
                 strings.add(node.value)
             elif isinstance(node, ast.Attribute):
                 attributes.add(node.attr)
+            elif (
+                isinstance(node, ast.Call)
+                and dotted(node.func) == "getattr"
+                and isinstance(node.args[1], ast.JoinedStr)
+            ):
+                # A codec's level: f"compression_{name}_level".
+                parts = [each.value if isinstance(each, ast.Constant) else "*" for each in node.args[1].values]
+                attributes |= set(fnmatch.filter(LogConfig.__slots__, "".join(map(str, parts))))
     # Topics' configs that stand for a broker's value are written so, as "{offsets.topic.segment.bytes}".
     strings |= {text[1:-1] for text in strings if text.startswith("{") and text.endswith("}")}
     return frozenset(strings), frozenset(attributes)

@@ -25,12 +25,16 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Respons
 from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups import offsets
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
 from ottla.broker.groups.classic.classic_member import CAN_REBALANCE, DEAD
 from ottla.broker.groups.committed import NO_TIMESTAMP
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.downgrade import instead_of_removal
 from ottla.broker.groups.group import Group, GroupType, group_metadata_record, offset_commit_record
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_metadata_manager import GroupKinds, GroupMetadataManager
 from ottla.broker.groups.member_sessions import keep_alive
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 
@@ -45,6 +49,13 @@ SESSION_LOOKS = 4
 
 class GroupCoordinatorShard(GroupMetadataManager):
     """A shard of group coordination with its timers."""
+
+    kinds = GroupKinds(
+        ClassicGroup,
+        recorded_group,
+        {key: kind for kind in (ConsumerGroup, ShareGroup, StreamsGroup) for key in kind.record_keys()},
+        instead_of_removal,
+    )
 
     def on_loaded(self, now_ms: int) -> Unasked:
         """Each member gets a full session, some in each turn; a group over a lowered group.max.size rebalances."""

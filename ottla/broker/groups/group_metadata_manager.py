@@ -7,22 +7,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ottla.broker.coordinator.outcome import unreadable
+from ottla.broker.coordinator.outcome import Outcome, unreadable
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group import Group, GroupKey, GroupType, group_of
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import MayDescribe, RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
@@ -40,11 +36,17 @@ class GroupCounts:
 
 G = TypeVar("G", bound=Group)
 
-ModernKind: TypeAlias = type[ConsumerGroup] | type[ShareGroup] | type[StreamsGroup]
-#: The kind of group that a record is of, by the class of the record's key.
-MODERN_KINDS: Mapping[type, ModernKind] = {
-    key: kind for kind in (ConsumerGroup, ShareGroup, StreamsGroup) for key in kind.record_keys()
-}
+
+class GroupKinds(NamedTuple):
+    """The kinds of groups, which stand on this module and are known to the shard above it."""
+
+    classic: type[Any]
+    #: Makes the classic group of a record.
+    recorded: Callable[[str, GroupMetadataValue], Group]
+    #: The kind that a record is of, by the class of the record's key.
+    modern: Mapping[type, type[Any]]
+    #: What happens in place of a removal of members: a consumer group becomes a classic one. None: they are removed.
+    instead_of_removal: Callable[[Any, AnyModernGroup, Set[str], Any], Outcome[Any] | None]
 
 
 class Client(NamedTuple):
@@ -96,6 +98,7 @@ class GroupMetadataManager:
     #: Groups that are rejected, with the keys of their records that could not be replayed.
     unreadable: dict[str, dict[str, GroupKey]] = field(default_factory=dict)
     _is_loaded: bool = False
+    kinds: ClassVar[GroupKinds]
 
     # ---- hard state
 
@@ -108,7 +111,7 @@ class GroupMetadataManager:
                 self.offsets.replay_tombstone(key.group, key.topic, key.partition)
                 return
             if key.group not in self.groups:
-                self.groups[key.group] = ClassicGroup(key.group)
+                self.groups[key.group] = self.kinds.classic(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
         elif isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, value)
@@ -117,21 +120,21 @@ class GroupMetadataManager:
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Replace the group by the one of a record. An active coordinator carries the soft state over."""
-        group = self.find(ClassicGroup, group_id)
+        group = self.find(self.kinds.classic, group_id)
         if value is None:
             if group is not None:
                 del self.groups[group_id]
         elif self._is_loaded and group is not None:
             group.adopt(value)
         else:
-            self.groups[group_id] = recorded_group(group_id, value)
+            self.groups[group_id] = self.kinds.recorded(group_id, value)
 
     def _replay_modern_group(self, key: Any, value: Any) -> None:
         """Any record makes the group, as compaction may have taken the ones before it; the group's own tombstone ends it.
 
         The group takes the place of one of another kind, whose tombstones came before. Committed offsets outlive it.
         """
-        group_id, kind = key.group_id, MODERN_KINDS[key.__class__]
+        group_id, kind = key.group_id, self.kinds.modern[key.__class__]
         group = self.find(kind, group_id)
         if group is None:
             if value is None:
@@ -142,7 +145,7 @@ class GroupMetadataManager:
             return
         del self.groups[group_id]
         if self.offsets.of_group(group_id):
-            self.groups[group_id] = ClassicGroup(group_id)
+            self.groups[group_id] = self.kinds.classic(group_id)
 
     # ---- groups
 

@@ -18,13 +18,8 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
-from ottla.broker.groups.classic.classic_member import ClassicGroupMember
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
-from ottla.broker.groups.group import GroupType, group_metadata_record
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.assignment import assignment_bytes, without
 from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernMember
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -149,9 +144,9 @@ def remove(shard: GroupMetadataManager, group: AnyModernGroup, member_ids: Set[s
 
     It is a classic group instead, if only classic members of a consumer group stay.
     """
-    if isinstance(group, ConsumerGroup) and is_downgrade_due(shard, group, member_ids):
-        reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
-        return downgraded(shard, group, member_ids, reason, response)
+    instead = shard.kinds.instead_of_removal(shard, group, member_ids, response)
+    if instead is not None:
+        return instead
     topics = shard.cluster.topics()
     records = [row for member_id in member_ids for row in group.records.member_tombstones(group.group_id, member_id)]
     records += group.tombstones_without(member_ids)
@@ -166,75 +161,3 @@ def remove(shard: GroupMetadataManager, group: AnyModernGroup, member_ids: Set[s
         return Outcome()
 
     return Outcome([*records, group.next_epoch(new_hash)], response, then=removed)
-
-
-def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
-    """Whether only classic members stay, with so many that join, and may become a classic group."""
-    staying = len(group.members) - len(leaving)
-    classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
-    if not (staying or joining) or classic < staying:
-        return False
-    if not shard.config.is_downgrade_enabled:
-        log.info(
-            "Cannot downgrade consumer group %s to classic group because the online downgrade is disabled.",
-            group.group_id,
-        )
-        return False
-    if staying + joining > shard.config.group_max_size:
-        log.info(
-            "Cannot downgrade consumer group %s to classic group because its group size is greater than classic group"
-            " max size.",
-            group.group_id,
-        )
-        return False
-    return True
-
-
-def downgraded(
-    shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
-) -> Outcome[T]:
-    """The members that stay have what the target gives them; with a `reason` they join again."""
-    group_id, members = group.group_id, list(group.members)
-    staying = [_classic(member) for member in group.members.values() if member.member_id not in leaving]
-    classic = ClassicGroup(group_id)
-    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
-    classic.protocol_name = protocol = select_protocol(staying)
-    classic.leader = staying[0].member_id
-    topics, now_ms = shard.cluster.topics(), shard.wall_ms()
-    given: dict[bytes, frozenset[int]] = {}
-    assignments = {}
-    for member in staying:
-        # Targets that are just being written may have a partition in common.
-        own = without(group.target(member.member_id), given)
-        given.update((topic_id, given.get(topic_id, frozenset()) | partitions) for topic_id, partitions in own.items())
-        assignments[member.member_id] = assignment_bytes(own, topics, member.metadata(protocol))
-    value = classic.value(generation=group.epoch, members=staying, assignments=assignments, now_ms=now_ms)
-
-    def replayed() -> Outcome[T]:
-        log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
-        for member_id in members:
-            forget(shard, group, member_id)
-        known = shard.group(ClassicGroup, group_id)
-        for before in staying:
-            # The record has one protocol of each member.
-            member = known.members[before.member_id]
-            member.protocols = before.protocols
-            rebalance.restart_session(shard, known, member)
-        known.recount()
-        return Outcome() if reason is None else rebalance.prepare(shard, known, now_ms, reason)
-
-    return Outcome([*group.tombstones(), group_metadata_record(group_id, value)], response, then=replayed)
-
-
-def _classic(member: ConsumerGroupMember) -> ClassicGroupMember:
-    metadata = member.metadata
-    assert metadata.classic_member_metadata is not None
-    return ClassicGroupMember(
-        member.member_id,
-        metadata.instance_id,
-        metadata.client_id,
-        metadata.client_host,
-        metadata.rebalance_timeout_ms,
-        metadata.classic_member_metadata.session_timeout_ms,
-        tuple((each.name, bytes(each.metadata)) for each in metadata.classic_member_metadata.supported_protocols),
-    )

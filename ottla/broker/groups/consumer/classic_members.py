@@ -31,6 +31,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroupMember,
     CurrentAssignment,
 )
+from ottla.broker.groups.consumer.downgrade import downgraded, is_downgrade_due
 from ottla.broker.groups.consumer.subscribe import Step, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.member_sessions import Beat, fence, keep_alive, remove
@@ -85,9 +86,7 @@ def join(
         return _subscribe(beat, group, subscription)
     names = {*group.subscribed_topics({}), *subscription.topics}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    is_downgrade = not former.is_classic and member_sessions.is_downgrade_due(
-        shard, group, {former.member_id}, joining=1
-    )
+    is_downgrade = not former.is_classic and is_downgrade_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
         member_sessions.forget(shard, group, former.member_id)
@@ -128,7 +127,7 @@ def _subscribe(
         )
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
-            return member_sessions.downgraded(shard, step.group, frozenset(), reason, response)
+            return downgraded(shard, step.group, frozenset(), reason, response)
         shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
             member_sessions.timer_key(member_sessions.SYNC, group, member_id),
