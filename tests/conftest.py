@@ -3,7 +3,8 @@ fails because the machine was busy (its limit is 200 ms of wall time by default)
 
 With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files
 of most tests, which are short ones. Files that keep the processor busy alternate with those that mostly wait for processes.
-Files that share a fixture of the session are one worker's, where each worker would make its own (a Spark session is a Java).
+Files that share a fixture of the session are one worker's, where each worker would make its own (a Spark session is a Java, and the plain
+install an environment of its own).
 Which files share a process is chance, so none may leave its process changed (tests/left_behind.py).
 
 A shell without job control starts background commands with SIGINT ignored, and what is ignored is inherited.
@@ -31,7 +32,7 @@ settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
 BUSY_FOLDERS = ("pipeline", "fuzz", "sim")
-WAITING_FOLDERS = ("chaos", "cluster", "docker", "clients", "ottla", "deploy")
+WAITING_FOLDERS = ("chaos", "plain", "cluster", "docker", "clients", "ottla", "deploy")
 
 #: The files of which the tests read and write with one Spark session.
 ONE_SPARK = {f"tests/pipeline/test_{name}.py" for name in ("connector", "source", "stages")}
@@ -42,6 +43,8 @@ class SharedFixtures(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if file.startswith("tests/plain/"):
+            return "one plain install"
         return "one Spark session" if file in ONE_SPARK else file
 
 

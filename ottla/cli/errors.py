@@ -22,3 +22,14 @@ class CommandFailed(Failure):
     def text(self) -> str:
         """Return what standard error has of it: the remedy on a line of its own."""
         return f"ottla: {self.cause}" + (f"\n  {self.remedy}" if self.remedy else "")
+
+
+def need_extra(extra: str, what: str) -> None:
+    """
+    Raises:
+        CommandFailed: a package that the extra brings is not installed.
+    """
+    from ottla.server.extras import install, lacking  # few commands need an extra
+
+    if (package := lacking(extra)) is not None:
+        raise CommandFailed(f"{what} needs the package {package}", install(extra))

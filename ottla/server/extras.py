@@ -1,4 +1,4 @@
-"""Packages that some platforms have no wheels of, and what is refused without them: docs/INSTALL.md.
+"""Packages that a plain install lacks, and what is refused without them: docs/INSTALL.md. Some platforms have no wheels of others.
 
 google-re2     regular expressions that clients send, the extra `regex`: they take a tenth of the time, without the interpreter's lock. They
                are RE2's, as in Kafka, because those take linear time whatever they are; Python's own engine backtracks, and could take hours
@@ -18,13 +18,35 @@ from ottla.server.regex.automaton import WORK_MAX
 CRYPTOGRAPHY = "cryptography"
 #: What an expression may take compiled. RE2's own limit is 8 MiB, with which one name of 249 characters may take a second.
 COMPILED_BYTES_MAX = 1 << 20
+#: What the extra of a command brings, by the names that are imported.
+BROUGHT_BY = {
+    "console": ("starlette", "uvicorn", "jinja2"),
+    "registry": ("starlette", "uvicorn", "fastavro", "avro", "jsonschema", "google.protobuf"),
+}
 
 
 def missing(package: str, what: str) -> str | None:
     """Return why `what` cannot be had here, or None if the package is there. It is looked for and not imported."""
-    if find_spec(package) is not None:
+    if _is_installed(package):
         return None
     return f"{what} needs the Python package {package}, of which this platform has no wheel (docs/INSTALL.md)"
+
+
+def lacking(extra: str) -> str | None:
+    """Return a package that the extra brings and that is not installed; None if all of them are there."""
+    return next((package for package in BROUGHT_BY[extra] if not _is_installed(package)), None)
+
+
+def install(extra: str) -> str:
+    """Return what installs the extra: pip adds it to the Ottla that is installed, and asks no index for another one."""
+    return f"pip install 'ottla[{extra}]'"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package that it lies in
+        return False
 
 
 class Pattern(Protocol):

@@ -169,16 +169,12 @@ class Clients:
 
     def producer(self, **settings: Any) -> confluent_kafka.Producer:
         """A producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
-        from confluent_kafka import ClusterProducer
-
-        return ClusterProducer(self.client_settings | _dotted(settings))
+        return _confluent_kafka().Producer(self.client_settings | _dotted(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
         """A consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
-        from confluent_kafka import Consumer
-
         own = {"group.id": f"test-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"}
-        consumer = Consumer(self.client_settings | own | _dotted(settings))
+        consumer = _confluent_kafka().Consumer(self.client_settings | own | _dotted(settings))
         if topics:
             consumer.subscribe(list(topics))
         return consumer
@@ -199,6 +195,19 @@ class Clients:
                 return thread.submit(lambda: asyncio.run(done())).result()
             except TimeUp as up:
                 raise TimeoutError(f"after {seconds} s: {up.doing}") from None
+
+
+def _confluent_kafka() -> Any:
+    """
+    Raises:
+        ModuleNotFoundError: it is not installed; the text has the remedy.
+    """
+    try:
+        import confluent_kafka
+    except ModuleNotFoundError as missing:
+        text = "producers and consumers of tests are confluent-kafka's: pip install confluent-kafka (`write` and `records` need no client)"
+        raise ModuleNotFoundError(text, name=missing.name) from None
+    return confluent_kafka
 
 
 def read_seed(seed: Seed) -> Iterable[Incoming]:

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli import contexts
 from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, ConnectionOptions, run
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import need_extra
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.connection import read_client_properties
@@ -58,11 +58,10 @@ async def console(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Serve the console until Ctrl-C. It only looks, and only from this machine, unless options say otherwise."""
-    try:
-        from ottla.console.server import serve  # the extra's packages
-    except ImportError as missing:
-        hint = "pip install 'ottla[console]'"
-        raise CommandFailed(f"the console needs packages that are not installed ({missing.name})", hint) from None
+    need_extra("console", "the console")
+    # Not at the top: these are the extra's packages.
+    from ottla.console.server import serve
+
     servers, path = connection.bootstrap, connection.config
     if servers is None and path is None:
         context = contexts.current(connection.context)

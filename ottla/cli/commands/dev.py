@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
@@ -72,6 +72,9 @@ def check(arguments: argparse.Namespace) -> None:
         raise CommandFailed(
             f"--base-port {arguments.base_port} is not between 1 and {BASE_PORT_MAX}", "0 takes free ports", USAGE
         )
+    for service, is_wanted in (("console", arguments.console), ("registry", arguments.registry)):
+        if is_wanted:
+            need_extra(service, f"--{service}")
 
 
 def check_ports(nodes: Sequence[LocalNode]) -> None:

@@ -9,13 +9,12 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
 from ottla.client.cluster import ClusterClient
 from ottla.registry.election import SESSION_MS, Identity
@@ -90,7 +89,7 @@ async def registry(
         raise CommandFailed("--acl needs --users", "permissions are for the names of logins", USAGE)
     host, port = _address("--listen", listen)
     reached = _address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
-    _check_packages()
+    need_extra("registry", "the registry")
     # Not at the top: HTTP, TLS and the server, only for this.
     from ottla.registry import server
 
@@ -123,12 +122,6 @@ def _ready(url: str, offset: int) -> None:
     print(f"schema registry at {url}", flush=True)
     if not offset:
         note(f"an example: curl {url}/subjects")
-
-
-def _check_packages() -> None:
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise CommandFailed(f"the registry needs the package {missing[0]}", "pip install 'ottla[registry]'")
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.server.config.key import ConfigError, Values
+from ottla.server.extras import install
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.sasl.exchange import Authenticated, Mechanism, SaslFailure, Slow, user
 from ottla.server.sasl.kerberos import (
@@ -141,7 +142,6 @@ class GssapiClient:
 
 
 SERVICE = "sasl.kerberos.service.name"
-INSTALL = "pip install 'ottla[gssapi]'"
 
 
 def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanism:
@@ -220,7 +220,7 @@ def _acceptor(enabled_by: str, name: str, keys: PrincipalKeys) -> Callable[[], A
 
 def _not_installed(enabled_by: str, error: Exception) -> ConfigError:
     message = f"{enabled_by} has GSSAPI, for which the optional library is missing: {error}"
-    return ConfigError(enabled_by, None, "", f"{INSTALL}, or leave GSSAPI out", message=message)
+    return ConfigError(enabled_by, None, "", f"{install('gssapi')}, or leave GSSAPI out", message=message)
 
 
 def _wrong(name: str, what: str, option: str) -> ConfigError:
