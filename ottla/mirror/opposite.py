@@ -23,6 +23,7 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.groups import list_groups, members_metadata
 from ottla.mirror.names import HEARTBEATS, IDENTITY, Policy, Selection
 from ottla.server.extras import Pattern, compiled
+from ottla.server.regex.automaton import TooMuchWork
 
 PROTOCOL_TYPE = "ottla-mirror"
 #: A group that is in a rebalance does not show what its members say; one takes a second or two.
@@ -33,7 +34,9 @@ EXPRESSIONS_MAX, EXPRESSION_MAX, MEMBERS_MAX = 100, 1_000, 100
 
 @dataclass(frozen=True)
 class Foreign:
-    """Names that another program says it selects. An expression that RE2 does not take may match each name, and excludes none."""
+    """Names that another program says it selects. An expression that is not valid, or needs too much work, may match each
+    name, and excludes none.
+    """
 
     included: tuple[str, ...]
     excluded: tuple[str, ...]
@@ -46,7 +49,10 @@ class Foreign:
 
 def _matches(expression: str, name: str, *, unclear: bool) -> bool:
     pattern = _compiled(expression)
-    return unclear if pattern is None else bool(pattern.fullmatch(name))
+    try:
+        return unclear if pattern is None else bool(pattern.fullmatch(name))
+    except TooMuchWork:
+        return unclear
 
 
 @lru_cache(maxsize=EXPRESSIONS_MAX)

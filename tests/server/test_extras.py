@@ -12,6 +12,7 @@ from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
 from ottla.client.errors import Failure
 from ottla.local.secure_files import make
+from ottla.mirror.opposite import Foreign
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server import extras
 from ottla.server.config.key import ConfigError, require
@@ -55,6 +56,8 @@ def test_without_re2_a_hostile_expression_has_bounded_work_wherever_one_is_taken
             matches(text)
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert matching([extras.compiled(HOSTILE, RESOLUTION_WORK_MAX // 20_000), compiled("a.*")], LONG)[0] is None
+    foreign = Foreign((HOSTILE,), ())
+    assert [text in foreign for text in LONG][-1], "what cannot be decided may be one of a mirror's topics"
     subscription = Subscription((), 1_000, {"client_id": extras.compiled(HOSTILE, 1_000)})
     assert not any(subscription.matches({"client_id": text}) for text in LONG)
 

@@ -1,0 +1,82 @@
+"""Packages that a plain install lacks are imported where docs/INSTALL.md says what it does without them, and in no other place."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+
+from ottla.server.extras import BROUGHT_BY
+from tests.rules.sources import ROOT, imported_modules, pipeline_sources, sources
+
+#: Folders or files, and whose packages they import. Each has a row of "What a plain install does" in docs/INSTALL.md.
+PLACES = {
+    "server/extras.py": {"re2"},
+    "protocol/records/frames.py": {"lz4"},
+    "server/sasl/kerberos.py": {"gssapi"},
+    "ottla/console/": {"starlette", "jinja2"},
+    "ottla/web/": {"uvicorn", "h11"},  # the console's and the registry's
+    "ottla/registry/": {
+        "starlette",
+        "fastavro",
+        "avro",
+        "jsonschema",
+        "jsonschema_specifications",
+        "referencing",
+        "google",
+    },
+    "ottla/testing/": {"confluent_kafka", "pytest"},
+    "ottla/spark/": {"pyspark", "pyarrow", "numpy", "fastavro"},
+    "pipeline/": {
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "numpy",
+        "matplotlib",
+        "fastavro",
+        "confluent_kafka",
+        "delta",
+        "py4j",
+    },
+}
+
+
+def project() -> dict[str, list[str]]:
+    """The names of the distributions that a plain install has (""), and that each extra brings."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = {"": table["dependencies"], **table["optional-dependencies"]}
+    return {extra: [distribution(text) for text in texts] for extra, texts in groups.items()}
+
+
+def distribution(requirement: str) -> str:
+    name = requirement.split(";")[0].split("[")[0]
+    return name.split(">")[0].split("=")[0].split("<")[0].strip().lower().replace("_", "-")
+
+
+@cache
+def installed() -> dict[str, set[str]]:
+    """The distributions of each package of the environment of the tests."""
+    return {package: set(map(distribution, names)) for package, names in packages_distributions().items()}
+
+
+def distributions_of(package: str) -> set[str]:
+    return installed().get(package, set())
+
+
+def test_what_a_plain_install_lacks_is_imported_in_these_places_alone() -> None:
+    plain = set(project()[""])
+    found: dict[str, set[str]] = {}
+    for source in (*sources(), *pipeline_sources()):
+        for _, name in imported_modules(source.tree):
+            package = name.partition(".")[0]
+            if package not in sys.stdlib_module_names | {"ottla"} and not distributions_of(package) & plain:
+                place = next((place for place in PLACES if source.path.startswith(place)), source.path)
+                found.setdefault(place, set()).add(package)
+    assert found == PLACES
+
+
+def test_an_extra_is_looked_for_by_the_packages_that_it_brings() -> None:
+    for extra, packages in BROUGHT_BY.items():
+        there = set().union(*(distributions_of(package.partition(".")[0]) for package in packages))
+        assert set(project()[extra]) <= there
