@@ -28,17 +28,7 @@ PLACES = {
     },
     "ottla/testing/": {"confluent_kafka", "pytest"},
     "ottla/spark/": {"pyspark", "pyarrow", "numpy", "fastavro"},
-    "pipeline/": {
-        "pyspark",
-        "pyarrow",
-        "pandas",
-        "numpy",
-        "matplotlib",
-        "fastavro",
-        "confluent_kafka",
-        "delta",
-        "py4j",
-    },
+    "pipeline/": {"pyspark", "pyarrow", "pandas", "matplotlib", "fastavro", "confluent_kafka", "delta"},
 }
 
 
