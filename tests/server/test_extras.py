@@ -10,6 +10,7 @@ from ottla.broker.groups.modern.offload import RESOLUTION_WORK_MAX, compiled, ma
 from ottla.broker.telemetry.instances import Subscription
 from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
+from ottla.cli.errors import need_extra
 from ottla.client.errors import Failure
 from ottla.local.secure_files import make
 from ottla.mirror.opposite import Foreign
@@ -82,6 +83,19 @@ def test_tls_and_certificates_are_refused_with_the_package_that_is_missing(
 def test_a_declaration_is_refused_with_the_package_that_is_missing() -> None:
     with pytest.raises(Failure, match="reading a declaration needs the Python package yaml"):
         read_declared("topics: {}", "cluster.yml")
+
+
+def test_an_extra_that_is_there_in_part_is_refused_with_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "fastavro" else object())
+    with pytest.raises(Failure, match="the registry needs the package fastavro") as refused:
+        need_extra("registry", "the registry")
+    assert refused.value.hint == "pip install 'ottla[registry]'"
+    need_extra("console", "the console")
+
+
+def test_a_package_within_another_one_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google", None)
+    assert extras.lacking("registry") == "google.protobuf"
 
 
 def test_what_is_installed_is_not_refused() -> None:
