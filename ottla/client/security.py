@@ -59,7 +59,7 @@ def peer_security(world: World, properties: Mapping[str, str], path: str) -> Pee
             _login(world, values, properties, path) if protocol.startswith("SASL") else None,
         )
     except ConfigError as error:
-        raise _wrong(path, str(error), None) from None
+        raise _wrong(path, str(error), error.what_to_try or None) from None
 
 
 def _text(default: Any) -> str | None:

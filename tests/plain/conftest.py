@@ -24,6 +24,8 @@ __all__ = ["topic"]
 
 ROOT = Path(__file__).parents[2]
 COMMAND_S_MAX = 60
+#: As SOONER, for members of share groups.
+SHARED_SOONER = {f"group.share.{which}heartbeat.interval.ms": "250" for which in ("min.", "")}
 
 
 @dataclass
@@ -85,7 +87,7 @@ def node(plain: Plain) -> Iterator[PlainNode]:
     """A node as `ottla dev` of the plain install starts it."""
     directory = plain.folder / "data"
     words = plain.words("ottla", "dev", "--nodes", "1", "--base-port", "0", "--json", "--dir", str(directory))
-    for name, value in SOONER.items():
+    for name, value in {**SOONER, **SHARED_SOONER}.items():
         words += ["--override", f"{name}={value}"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=plain.folder, env=variables()) as process:
         assert process.stdout is not None

@@ -46,7 +46,8 @@ def test_the_first_commands_of_a_user_work(plain: Plain, bootstrap: str) -> None
     plain.ok("ottla", "produce", "greetings", *at, stdin="hello\nworld\n")
     assert plain.ok("ottla", "consume", "greetings", *at).splitlines() == ["hello", "world"]
     assert "greetings" in plain.ok("ottla", "topic", "list", *at)
-    assert plain.run("ottla", "doctor", *at).stderr.endswith("nothing is wrong\n")
+    done = plain.run("ottla", "doctor", *at)
+    assert done.returncode == 0 and "ok: a record was written" in done.stderr, done.stdout + done.stderr
 
 
 def test_the_pages_tests_run_where_no_client_is_installed(plain: Plain, project: Path) -> None:
@@ -73,8 +74,10 @@ def test_a_consumer_of_the_plugin(kafka_consumer):
 def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) -> None:
     (tmp_path / "test_calls.py").write_text(CALLS)
     done = plain.run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout.count("E   ") == 2 and done.stdout.count("pip install confluent-kafka") >= 2, done.stdout
+    sentence = (
+        "ModuleNotFoundError: producers and consumers of tests are confluent-kafka's: pip install confluent-kafka"
+    )
+    assert done.returncode == 1 and done.stdout.count(sentence) == 2, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -94,21 +97,19 @@ def test_a_command_of_an_extra_says_how_to_install_it(plain: Plain, words: str, 
 def test_the_pipeline_says_how_to_install_it(plain: Plain) -> None:
     done = plain.run("ottla-pipeline", "run", "all")
     assert done.returncode == 1
-    assert done.stderr.startswith("ottla-pipeline: the Python package pyspark is missing")
-    assert done.stderr.endswith("pip install 'ottla[pipeline]'\n") and done.stderr.count("\n") == 1
+    sentence = r"ottla-pipeline: the Python package \w+ is missing; install it: pip install 'ottla\[pipeline\]'\n"
+    assert re.fullmatch(sentence, done.stderr)
 
 
 def test_kerberos_is_refused_with_its_extra_at_a_client_and_at_a_node(plain: Plain, bootstrap: str) -> None:
     (plain.folder / "client.properties").write_text(CLIENT)
     (plain.folder / "server.properties").write_text(NODE)
-    for words in (
-        ("topic", "list", "-b", bootstrap, "--config", "client.properties"),
-        ("start", "server.properties"),
-    ):
-        done = plain.run("ottla", *words)
-        assert done.returncode in (1, 2), done.stderr
+    command = plain.run("ottla", "topic", "list", "-b", bootstrap, "--config", "client.properties")
+    started = plain.run("ottla", "start", "server.properties")
+    assert (command.returncode, started.returncode) == (2, 1)
+    for done in (command, started):
         assert "GSSAPI, for which the optional library is missing" in done.stderr
-        assert "pip install 'ottla[gssapi]'" in done.stderr
+        assert "pip install 'ottla[gssapi]', or leave GSSAPI out\n" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -127,6 +128,6 @@ def test_a_schemas_values_are_shown_as_their_bytes_with_the_extra_that_decodes_t
     with registry_of(rows) as (url, _):
         done = plain.run("ottla", "consume", "schemas", "-b", bootstrap, "--registry", url)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == '{"a": 1}'
+    assert done.stdout.splitlines()[-1] == '{"a":1}'
     assert "decoding AVRO needs `pip install 'ottla[registry]'`" in done.stderr
     assert "Traceback" not in done.stderr

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaError, Message, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PlainTopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import InvalidConfigurationError
 from kafka.errors import KafkaError as PlainKafkaError
 
 from tests.clients.test_aiokafka import test_what_an_async_producer_sends_an_async_group_consumer_reads
@@ -76,27 +75,19 @@ def create(bootstrap: str, *topics: str, **configs: str) -> None:
 def test_a_group_of_the_consumer_protocol_has_the_topics_that_its_regular_expression_names(
     bootstrap: str, topic: str
 ) -> None:
-    create(bootstrap, f"{topic}-orders-a", f"{topic}-orders-b", f"{topic}-payments")
+    create(bootstrap, f"{topic}-orders-a", f"{topic}-orders-b1", f"{topic}-orders-ab", f"{topic}-payments")
     consumer = member(bootstrap, topic)
-    consumer.subscribe([f"^{topic}-orders-.*"])
-    poll_until([consumer], lambda: assigned(consumer) == {f"{topic}-orders-a", f"{topic}-orders-b"})
-    create(bootstrap, f"{topic}-refunds", f"{topic}-orders-c")
-    poll_until([consumer], lambda: f"{topic}-orders-c" in assigned(consumer))
-    assert assigned(consumer) == {f"{topic}-orders-{letter}" for letter in "abc"}
+    consumer.subscribe([f"^{topic}-orders-(a|b[0-9])$"])
+    poll_until([consumer], lambda: len(consumer.assignment()) == 2)
+    assert {each.topic for each in consumer.assignment()} == {f"{topic}-orders-a", f"{topic}-orders-b1"}
     consumer.close()
 
 
-def assigned(consumer: Consumer) -> set[str]:
-    return {partition.topic for partition in consumer.assignment()}
-
-
-@pytest.mark.parametrize("expression", ["^orders-(?!a)", "^orders-(a"])
-def test_a_regular_expression_that_is_not_valid_is_the_consumers_error(
-    bootstrap: str, topic: str, expression: str
-) -> None:
-    consumer = member(bootstrap, topic)
-    consumer.subscribe([expression])
-    assert first(consumer).error().code() == KafkaError.INVALID_REGULAR_EXPRESSION
+def test_a_regular_expression_that_is_not_valid_is_the_consumers_error(bootstrap: str, topic: str) -> None:
+    """librdkafka takes this one, as POSIX does, and refuses others itself."""
+    consumer = member(bootstrap, topic, log_level=0)
+    consumer.subscribe(["^orders-a**"])
+    assert "The regular expression is not valid" in first(consumer).error().str()
     consumer.close()
 
 
@@ -114,7 +105,7 @@ def test_transactions_are_listed_by_a_regular_expression(bootstrap: str, topic: 
     admin = KafkaAdminClient(bootstrap_servers=[bootstrap])
     listed = admin.list_transactions(transactional_id_pattern=f"{topic}-ord.*")
     assert f"{topic}-orders" in str(listed) and "payments" not in str(listed)
-    with pytest.raises(PlainKafkaError, match=r"(?i)regular.?expression"):
+    with pytest.raises(PlainKafkaError, match="error_code=128"):
         admin.list_transactions(transactional_id_pattern="orders-(a")
     admin.close()
 
@@ -122,13 +113,12 @@ def test_transactions_are_listed_by_a_regular_expression(bootstrap: str, topic: 
 def test_a_subscription_to_clients_metrics_has_a_regular_expression(bootstrap: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=[bootstrap])
 
-    def subscribe(match: str) -> None:
+    def subscribe(match: str) -> str:
         configs = {"metrics": "org.apache.kafka.", "match": match}
-        admin.alter_configs([ConfigResource(ConfigResourceType.CLIENT_METRICS, topic, configs)])
+        return str(admin.alter_configs([ConfigResource(ConfigResourceType.CLIENT_METRICS, topic, configs)]))
 
-    subscribe("client_id=orders-[0-9]+")
-    with pytest.raises(InvalidConfigurationError):
-        subscribe("client_id=orders-(a")
+    assert "OK" in subscribe("client_id=orders-[0-9]+")
+    assert "Illegal client matching pattern" in subscribe("client_id=orders-(a")
     admin.close()
 
 
@@ -146,14 +136,14 @@ STORED = {
         for level in levels
     },
 }
-BYTES_MAX = 900_000
+REPEATED_BYTES = 300_000
 #: One byte that repeats itself compresses to 1 of 255 by lz4, and to less by zstd; blocks of lz4 have 64 KiB.
 BODIES = (
     b"",
     b"a line of a text, as most records are " * 20,
     bytes(64 * 1024),
-    bytes(BYTES_MAX),
-    random.Random(1).randbytes(100_000),
+    bytes(REPEATED_BYTES),
+    random.Random(1).randbytes(20_000),
 )
 
 
