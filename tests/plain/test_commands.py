@@ -33,11 +33,10 @@ log.dirs=kerberos
 
 
 def test_nothing_of_the_tree_is_imported_and_nothing_that_an_extra_brings_is_installed(plain: Plain) -> None:
-    code = "import json, sys, ottla; from importlib.util import find_spec as find; print(ottla.__file__); print([name for name in sys.argv[1:] if find(name)])"
+    code = "import ottla, sys; from importlib.util import find_spec; print(ottla.__file__, *filter(find_spec, sys.argv[1:]))"
     names = sorted({name.partition(".")[0] for brought in BROUGHT_BY.values() for name in brought} | set(OTHERS))
-    file, found = plain.ok("python", "-c", code, *names).splitlines()
+    (file,) = plain.ok("python", "-c", code, *names).split()
     assert Path(file).is_relative_to(plain.environment)
-    assert found == "[]"
 
 
 def test_the_first_commands_of_a_user_work(plain: Plain, bootstrap: str) -> None:
