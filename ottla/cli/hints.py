@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.cli.errors import FAILED, TIMED_OUT, USAGE, CommandFailed
 from ottla.client.cluster import NoConnection
-from ottla.client.errors import ClusterError, Failure, Kind
+from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import Failure, Kind
 from ottla.protocol.errors import ErrorCode
 from ottla.server.network.channel_protocol import (
     AnotherProtocol,

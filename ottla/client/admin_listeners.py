@@ -12,7 +12,8 @@ from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from ottla.client.errors import ClusterError, Kind
+from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import Kind
 from ottla.server.address import NoAddress, parse_address
 
 ADMIN_LISTENER = "ottla.admin.listener"

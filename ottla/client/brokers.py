@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

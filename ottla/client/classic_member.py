@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_coordinator
-from ottla.client.errors import check
 from ottla.client.groups import NO_GENERATION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

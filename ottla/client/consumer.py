@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, code_of, failure
+from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError, code_of, failure
 from ottla.client.fetched import At, Batches, Recreated, Trouble, records_between
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.client.classic_member import FORGOTTEN, ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_coordinator
-from ottla.client.errors import check
 from ottla.client.groups import NO_GENERATION
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.compile import encode

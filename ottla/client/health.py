@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.brokers import directory_problems
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.client.quorum import describe_quorum
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 

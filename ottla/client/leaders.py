@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import NO_SUCH_TOPIC, check
+from ottla.client.cluster_error import NO_SUCH_TOPIC, check
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 
 #: Topic and partition.

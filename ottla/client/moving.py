@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import ClusterError, code_of
+from ottla.client.cluster_error import ClusterError, code_of
 from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove

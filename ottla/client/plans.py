@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import ClusterError, Kind, code_of
+from ottla.client.cluster_error import ClusterError, code_of
+from ottla.client.errors import Kind
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, moves_between
 from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all, take_throttle_off

@@ -19,7 +19,8 @@ from ottla.client.cluster import (
     ClusterClient,
     NoConnection,
 )
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure
+from ottla.client.cluster_error import ClusterError, check, code_of, failure
+from ottla.client.errors import Kind
 from ottla.client.leaders import Leaders
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataResponse, TopicDataRequest
 from ottla.protocol.messages.quorum_structs import Listener

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

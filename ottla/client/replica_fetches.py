@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.fetch import (
     FetchPartition,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_about_group, first_group
-from ottla.client.errors import check
 from ottla.client.groups import GroupDescription, GroupMember, assigned_places
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.alter_share_group_offsets import (

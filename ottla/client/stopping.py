@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import check
 from ottla.client.health import Problem
 from ottla.client.quorum import describe_quorum
 from ottla.protocol.errors import ErrorCode

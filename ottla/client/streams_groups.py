@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_about_group, first_group
-from ottla.client.errors import check
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest, Subtopology

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import check
+from ottla.client.cluster_error import check
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure
+from ottla.client.cluster_error import ClusterError, check, code_of, failure
+from ottla.client.errors import Kind
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.client.cluster import TRANSACTION_KEY_TYPE
+from ottla.client.cluster_error import NO_SUCH_TOPIC, failure
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
-from ottla.client.errors import NO_SUCH_TOPIC, Failure, Kind, failure
+from ottla.client.errors import Failure, Kind
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import NO_SUCH_TOPIC
 from ottla.client.consumer import Consumer
-from ottla.client.errors import NO_SUCH_TOPIC, Failure
+from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -22,7 +22,7 @@ from ottla.cli.application import (
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.client import groups, topics
-from ottla.client.errors import failure
+from ottla.client.cluster_error import failure
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.leaders import TopicPartition

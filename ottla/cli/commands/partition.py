@@ -23,7 +23,7 @@ from ottla.cli.commands.broker import move, wait_for_moves
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import code_of, failure
+from ottla.client.cluster_error import code_of, failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
 from ottla.client.topics import places_of

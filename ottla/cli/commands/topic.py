@@ -26,8 +26,9 @@ from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import failure
 from ottla.client.configs import describe_configs, differing
-from ottla.client.errors import Failure, did_you_mean, failure
+from ottla.client.errors import Failure, did_you_mean
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 

@@ -13,8 +13,9 @@ from ottla.cli.doctor.findings import DoctorFinding
 from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.brokers import FULL_BYTES, describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster_error import failure
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import Failure, failure
+from ottla.client.errors import Failure
 from ottla.client.features import FeatureLevels, describe_features
 from ottla.client.health import NO_LEADER, describe_cluster
 from ottla.client.quorum import describe_quorum

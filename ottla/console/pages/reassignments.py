@@ -12,7 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind, code_of
+from ottla.client.cluster_error import code_of
+from ottla.client.errors import Failure, Kind
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, parse_moves, write_moves
 from ottla.client.moving import left_to_move, start_moves, take_throttle_off

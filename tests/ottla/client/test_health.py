@@ -8,7 +8,7 @@ import pytest
 
 from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.errors import ClusterError
+from ottla.client.cluster_error import ClusterError
 from ottla.client.features import UPGRADE, update_features
 from ottla.client.health import _broker_problems, describe_cluster
 from ottla.protocol.errors import ErrorCode

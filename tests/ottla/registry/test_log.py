@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.client import topics
+from ottla.client.cluster_error import ClusterError
 from ottla.client.consumer import Consumed
-from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.record import Record
 from ottla.registry import log

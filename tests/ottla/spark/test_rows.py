@@ -105,9 +105,9 @@ import ottla.spark
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
 from ottla.spark.options import COLUMNS
-from ottla.spark.rows import Rows
+from ottla.spark.rows import RowColumns
 batch = BatchView(memoryview(build_batch([(b"k", None, 5), (None, b"v", 6)])))
-(rows,) = Rows("t", 1, 0, 9, COLUMNS).batches([batch])
+(rows,) = RowColumns("t", 1, 0, 9, COLUMNS).batches([batch])
 print(len(rows), "pandas" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

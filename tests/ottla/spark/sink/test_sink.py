@@ -208,7 +208,7 @@ def test_a_driver_that_was_claimed_away_decides_nothing(sink: Sink) -> None:
         driver._claim(later, sink.options, sink.topic)
         prepared = {each.place.partition: each.transaction for each in messages if each and each.transaction}
         with pytest.raises(ConnectorError):
-            claim.write(driver.Decision(0, "run1", prepared), 0)
+            claim.write(driver.SinkDecision(0, "run1", prepared), 0)
         assert Decisions(later, BATCHES_TOPIC, sink.topic).last() is None
 
 
