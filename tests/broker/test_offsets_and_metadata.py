@@ -185,6 +185,18 @@ def test_topics_by_id(wire: Wire) -> None:
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_request_with_a_topic_id_is_for_ids_and_has_no_rows_for_its_names(wire: Wire, version: int) -> None:
+    topic_id = metadata(wire, 12, TOPIC).topics[0].topic_id
+    by_id = MetadataRequestTopic(name=None, topic_id=topic_id)
+    by_name, unknown = MetadataRequestTopic(name=TOPIC), MetadataRequestTopic(name="unheard-of")
+    both = MetadataRequestTopic(name="unheard-of", topic_id=topic_id)
+    for asked in ([by_id, by_name], [by_name, by_id], [by_id, unknown], [both], [both, by_id], [by_name, by_name]):
+        topics = wire.request(MetadataRequest(topics=asked), version).topics
+        assert [(topic.name, topic.topic_id, topic.error_code) for topic in topics] == [(TOPIC, topic_id, 0)]
+    assert metadata(wire, version, "unheard-of").topics[0].error_code, "it was not created"
+
+
 def test_a_client_is_answered_with_the_address_it_dialled(node: Node) -> None:
     with Wire(node.port, host="127.0.0.1") as wire:
         assert wire.request(MetadataRequest(topics=[]), 9).brokers[0].host == "127.0.0.1"

@@ -17,6 +17,8 @@ from tests.broker.authorization.entries import create as create_acl
 from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
 
+#: The version from which topics are named by id, too.
+IDS_SINCE = 12
 PARTITIONS = {"wide": 7, "other": 1, "hidden": 3}
 
 
@@ -59,11 +61,16 @@ def test_topics_that_take_more_than_a_turn_are_answered_as_others_are(
 ) -> None:
     names = ("wide", "a b", "hidden", "other", "unheard-of", "other")
     with node.wire() as wire:
-        ids = () if version < 12 else (named(wire, 12, "other")[0].topic_id, b"?" * 16)
-        at_once = named(wire, version, *names, ids=ids)
+        ids = [topic.topic_id for topic in named(wire, IDS_SINCE, "wide", "other")]
+        by_id = (*ids, b"?" * 16, ids[0])
+        at_once = named(wire, version, *names)
+        by_id_at_once = named(wire, version, ids=by_id) if version >= IDS_SINCE else []
         monkeypatch.setattr("ottla.broker.api.metadata.PARTITIONS_PER_TURN", 2)
         monkeypatch.setattr("ottla.broker.api._metadata_topics.PARTITIONS_PER_TURN", 2)
         monkeypatch.setattr("ottla.broker.encoded_metadata.PARTITIONS_PER_TURN", 2)
-        assert named(wire, version, *names, ids=ids) == at_once
+        assert named(wire, version, *names) == at_once
+        if version >= IDS_SINCE:
+            assert named(wire, version, ids=by_id) == by_id_at_once
+            assert [len(topic.partitions) for topic in by_id_at_once] == [7, 1, 0]
         found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in at_once}
         assert (found["wide"], found["other"], found["hidden"]) == ((0, 7), (0, 1), (TOPIC_REFUSED, 0))

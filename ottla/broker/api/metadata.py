@@ -20,7 +20,7 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from ottla.broker.api._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
@@ -41,6 +41,7 @@ from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
 )
@@ -57,9 +58,19 @@ def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestC
     _check(request, context.api_version)
     if context.api_version == 0 and not request.topics:
         request.topics = None
+    if request.topics is not None:
+        request.topics = _distinct(request.topics)
     denied = take_out_denied(broker, request, context) if broker.authorizer.enabled and request.topics else []
     response = _serve(broker, request, context)
     return response.then(partial(with_denied, denied, context.api_version)) if denied else response
+
+
+def _distinct(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Returns each topic once. A request that has an id is one for ids: as in Kafka, its names do not count (KIP-516)."""
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
+    if ids:
+        return [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+    return list({topic.name: topic for topic in topics}.values())
 
 
 def _serve(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
@@ -107,7 +118,7 @@ def _named(broker: BrokerComponents, request: MetadataRequest) -> Iterator[Topic
     """The topics that the request names, and that there are."""
     topics = broker.metadata.image.topics
     for asked in request.topics or ():
-        image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
+        image = topics.by_id(asked.topic_id) if asked.name is None else topics.by_name(asked.name)
         if image is not None:
             yield image
 
@@ -124,7 +135,7 @@ def _creatable(broker: BrokerComponents, request: MetadataRequest, context: Requ
     return [
         topic.name
         for topic in request.topics
-        if topic.name and topic.topic_id == ZERO_UUID and topic.name not in topics and is_valid_topic_name(topic.name)
+        if topic.name and topic.name not in topics and is_valid_topic_name(topic.name)
     ]
 
 
@@ -149,11 +160,7 @@ def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestC
         visible = _visible(broker, context)
         response.topics = [builder.topic(image) for image in broker.metadata.image.topics if visible(image.name)]
     else:
-        seen: set[tuple[str | None, bytes]] = set()
-        for asked in request.topics:
-            if (asked.name, asked.topic_id) not in seen:
-                seen.add((asked.name, asked.topic_id))
-                response.topics.append(builder.asked(asked.name, asked.topic_id))
+        response.topics = [builder.asked(asked.name, asked.topic_id) for asked in request.topics]
     if request.include_topic_authorized_operations:
         for topic in response.topics:
             if topic.name is not None:
@@ -191,10 +198,11 @@ def _asked_rows(broker: BrokerComponents, request: MetadataRequest, context: Req
     builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name)
     encoded, topics = dict(rows.topics), broker.metadata.image.topics
     found: list[tuple[str, bytes]] = []
-    for name, topic_id in dict.fromkeys((asked.name, asked.topic_id) for asked in request.topics or ()):
-        image = topics.by_id(topic_id) if topic_id != ZERO_UUID else topics.by_name(name or "")
+    for asked in request.topics or ():
+        image = topics.by_id(asked.topic_id) if asked.name is None else topics.by_name(asked.name)
         known = image and encoded.get(image.name)
-        found.append((name or "", known or encode_topic(builder.asked(name, topic_id), context.api_version)))
+        row = known or encode_topic(builder.asked(asked.name, asked.topic_id), context.api_version)
+        found.append((asked.name or "", row))
     return rows_of(found)
 
 
