@@ -187,11 +187,14 @@ def response_to(
     """Tasks are in the response when the member joins, has got or lost some, or names fewer than it has.
 
     The last case is that of a lost response. Kafka 4.3 leaves it out, and the member never takes up what that response gave it.
+    While a newer target is due it is left out here, too: the member has to learn what that gives it, and would take the tasks of
+    before for it.
     """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
     assigned = member.current.assigned
-    if request.member_epoch == JOINING_EPOCH or assigned != before.assigned or _lacks_some(request, assigned.tasks):
+    is_unreported = group.epoch == group.assignment_epoch and _lacks_some(request, assigned.tasks)
+    if request.member_epoch == JOINING_EPOCH or assigned != before.assigned or is_unreported:
         structs = (structs_of(each, TaskIds) for each in assigned.tasks)
         response.active_tasks, response.standby_tasks, response.warmup_tasks = structs
         endpoint_epoch += member.metadata.user_endpoint is not None
