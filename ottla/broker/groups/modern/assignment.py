@@ -24,6 +24,9 @@ Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 
 NOTHING: Assignment = {}
 
+#: Topic id and number.
+Partition: TypeAlias = tuple[bytes, int]
+
 
 class Subscriber(NamedTuple):
     """The input of an assignor for one member: its subscription and its present target."""
@@ -31,6 +34,15 @@ class Subscriber(NamedTuple):
     topics: frozenset[bytes]
     current: Assignment = NOTHING
     instance_id: str | None = None
+
+
+def subscribers_of(members: Mapping[str, Subscriber], in_order: Iterable[str]) -> dict[bytes, list[str]]:
+    """Returns the subscribers of each topic, in this order of the members."""
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id in in_order:
+        for topic_id in members[member_id].topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    return subscribers
 
 
 #: Members by id, and the number of partitions of each topic -> the target of each member.

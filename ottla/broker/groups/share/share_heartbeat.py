@@ -25,8 +25,8 @@ from ottla.broker.groups.member_sessions import (
     remove,
 )
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
-from ottla.broker.groups.modern.assignors import assign_simple
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STABLE, moved
+from ottla.broker.groups.modern.simple import assign_simple
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.share.share_group import EMPTY_METADATA, RECORDS, CurrentAssignment, ShareGroup
 from ottla.broker.groups.share.share_offsets import group_or_new, initialization_begun, remember, to_initialize
@@ -157,7 +157,9 @@ def _targets(
         member_id: Subscriber(topic_ids(topics, each.subscribed_topic_names), before.get(member_id, NOTHING))
         for member_id, each in metadata.items()
     }
-    return assign_simple(members, initialized)
+    # By their names, as in Kafka: topics that do not exist count.
+    is_one_subscription = len({tuple(each.subscribed_topic_names) for each in metadata.values()}) == 1
+    return assign_simple(members, initialized, is_one_subscription=is_one_subscription)
 
 
 # ---- 3: the member's step

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.broker.groups.modern.assignment import Assignment, Subscriber
-from ottla.broker.groups.modern.assignors import assign_simple
+from ottla.broker.groups.modern.simple import assign_simple
 from tests.broker.groups.cluster import id_of
 
 A, B = id_of("a"), id_of("b")
@@ -33,13 +33,15 @@ def test_members_of_one_subscription_have_equal_shares_of_all_partitions(seed: i
             f"m{n}": Subscriber(frozenset({A, B}), assigned.get(f"m{n}", {}))
             for n in sorted(rng.sample(range(12), rng.randrange(1, 12)))
         }
-        assigned = assign_simple(members, assignable)
+        assigned = assign_simple(members, assignable, is_one_subscription=True)
         assert holders(assigned).keys() == {(t, p) for t, partitions in assignable.items() for p in partitions}
         # Rounded up, as often as a member may have a partition only once.
         assert max(holders(assigned).values()) <= -(-len(members) // count)
         assert max(sizes(assigned)) <= -(-(-(-len(members) // count) * count) // len(members))
         again = {member_id: member._replace(current=assigned[member_id]) for member_id, member in members.items()}
-        assert assign_simple(again, assignable) == assigned, "nothing changed, so nothing moves"
+        assert assign_simple(again, assignable, is_one_subscription=True) == assigned, (
+            "nothing changed, so nothing moves"
+        )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -52,22 +54,20 @@ def test_members_of_different_subscriptions_have_partitions_of_their_topics_only
             for n in range(rng.randrange(1, 8))
         }
         assignable = {A: range(3), B: range(2)}
-        assigned = assign_simple(members, assignable)
+        assigned = assign_simple(members, assignable, is_one_subscription=False)
         subscribed = {topic_id for member in members.values() for topic_id in member.topics}
         assert {t for t, _ in holders(assigned)} == subscribed
         assert all(topics.keys() <= members[member_id].topics for member_id, topics in assigned.items())
 
 
 def test_a_member_that_joins_takes_no_more_than_it_has_to() -> None:
-    first = assign_simple({"m1": Subscriber(frozenset({A}))}, {A: range(4)})
-    both = assign_simple(
-        {"m1": Subscriber(frozenset({A}), first["m1"]), "m2": Subscriber(frozenset({A}))}, {A: range(4)}
-    )
+    first = assign_simple({"m1": Subscriber(frozenset({A}))}, {A: range(4)}, is_one_subscription=True)
+    members = {"m1": Subscriber(frozenset({A}), first["m1"]), "m2": Subscriber(frozenset({A}))}
+    both = assign_simple(members, {A: range(4)}, is_one_subscription=True)
     assert both["m1"][A] < first["m1"][A]
     assert sizes(both) == [2, 2]
 
 
 def test_partitions_without_state_are_not_assigned() -> None:
-    assert assign_simple({"m": Subscriber(frozenset({A, B}), {B: frozenset({1})})}, {A: {1}}) == {
-        "m": {A: frozenset({1})}
-    }
+    members = {"m": Subscriber(frozenset({A, B}), {B: frozenset({1})})}
+    assert assign_simple(members, {A: {1}}, is_one_subscription=True) == {"m": {A: frozenset({1})}}
