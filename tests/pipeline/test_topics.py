@@ -31,7 +31,7 @@ def test_an_address_without_a_listener(tmp_path: Path) -> None:
 
 
 def test_an_address_without_a_port() -> None:
-    with pytest.raises(PipelineError, match="'kafka' is not HOST:PORT.*write host:port"):
+    with pytest.raises(PipelineError, match=r"'kafka' is not HOST:PORT.*write host:port"):
         topics.ensure(load(None, ("kafka.bootstrap_servers=kafka",)))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -28,7 +29,13 @@ from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscribe
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STABLE, moved
 from ottla.broker.groups.modern.simple import assign_simple
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
-from ottla.broker.groups.share.share_group import EMPTY_METADATA, RECORDS, CurrentAssignment, ShareGroup
+from ottla.broker.groups.share.share_group import (
+    EMPTY_METADATA,
+    RECORDS,
+    CurrentAssignment,
+    ShareGroup,
+    ShareGroupMember,
+)
 from ottla.broker.groups.share.share_offsets import group_or_new, initialization_begun, remember, to_initialize
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.group_records import ShareGroupMemberMetadataValue
@@ -168,11 +175,9 @@ def _targets(
 def _step(beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, on_begun: Initialize) -> Decision:
     shard, _, request, _ = beat
     member = group.members[request.member_id]
-    aim, epoch = group.target(member.member_id), group.assignment_epoch
+    following = _following(member, group.target(member.member_id), group.assignment_epoch, shard.cluster.topics())
     records = []
-    if member.current.epoch != epoch or member.current.assigned != aim:
-        # The member is known by the epoch before once more, as it may miss the response.
-        following = moved(member.current, STABLE, epoch, assigned=aim)
+    if following != member.current:
         records.append(RECORDS.current_record(group.group_id, member.member_id, following))
 
     def stepped() -> Decision:
@@ -188,6 +193,19 @@ def _step(beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, on
         return _initialize(beat, group, response, on_begun)
 
     return Outcome(records, then=stepped)
+
+
+def _following(member: ShareGroupMember, target: Assignment, epoch: int, topics: TopicsImage) -> CurrentAssignment:
+    """The member gives up topics that it has left before a target without them is computed, and stays in its epoch meanwhile."""
+    current = member.current
+    if current.epoch == epoch and current.assigned == target:
+        return current
+    ids = topic_ids(topics, member.metadata.subscribed_topic_names)
+    assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}
+    if current.epoch == epoch:
+        return replace(current, assigned=assigned)
+    # The member is known by the epoch before once more, as it may miss the response.
+    return moved(current, STABLE, epoch, assigned=assigned)
 
 
 # ---- 4: share partitions without state
