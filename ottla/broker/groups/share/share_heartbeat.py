@@ -120,12 +120,13 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
         new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
             records.append(bump_epoch(shard, group, group.next_epoch(new_hash)))
+            is_changed = True
     held_before = None if member is None else member.current.assigned
 
     def subscribed_now() -> Decision:
         known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
-        step = partial(_step, beat, known, held_before, on_begun)
+        step = partial(_step, beat, known, held_before, is_changed, on_begun)
         return target.assign_if_due(shard, now_ms, known, plan, step)
 
     return Outcome(records, then=subscribed_now)
@@ -172,12 +173,18 @@ def _targets(
 # ---- 3: the member's step
 
 
-def _step(beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, on_begun: Initialize) -> Decision:
+def _step(
+    beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, is_changed: bool, on_begun: Initialize
+) -> Decision:
+    """`is_changed` says that the member's topics changed, by its subscription or by themselves."""
     shard, _, request, _ = beat
     member = group.members[request.member_id]
-    following = _following(member, group.target(member.member_id), group.assignment_epoch, shard.cluster.topics())
+    following = member.current
+    if is_changed or following.epoch != group.assignment_epoch:
+        aim = group.target(member.member_id)
+        following = _following(member, aim, group.assignment_epoch, shard.cluster.topics())
     records = []
-    if following != member.current:
+    if following is not member.current:
         records.append(RECORDS.current_record(group.group_id, member.member_id, following))
 
     def stepped() -> Decision:
@@ -198,12 +205,10 @@ def _step(beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, on
 def _following(member: ShareGroupMember, target: Assignment, epoch: int, topics: TopicsImage) -> CurrentAssignment:
     """The member gives up topics that it has left before a target without them is computed, and stays in its epoch meanwhile."""
     current = member.current
-    if current.epoch == epoch and current.assigned == target:
-        return current
     ids = topic_ids(topics, member.metadata.subscribed_topic_names)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}
     if current.epoch == epoch:
-        return replace(current, assigned=assigned)
+        return current if current.assigned == assigned else replace(current, assigned=assigned)
     # The member is known by the epoch before once more, as it may miss the response.
     return moved(current, STABLE, epoch, assigned=assigned)
 

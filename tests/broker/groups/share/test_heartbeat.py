@@ -71,6 +71,26 @@ def test_a_deleted_topic_is_forgotten(groups: ShareGroupHarness) -> None:
     assert not groups.group.state_partitions.initialized
 
 
+def test_a_member_gives_up_a_topic_that_it_has_left_before_the_next_target_is_due(groups: ShareGroupHarness) -> None:
+    groups.topics["other"] = 2
+    first, second = groups.join("m1", "orders", "other"), groups.join("m2", "orders", "other")
+    for _ in range(3):
+        groups.advance()
+        for member in (first, second):
+            member.beat()
+    groups.advance()
+    groups.join("m3")  # there is a new target, so that the next one is not due
+    known_before = second.epoch
+    second.beat()
+    epoch = second.epoch
+    assert second.assigned.keys() == {"orders", "other"}
+    assert epoch > known_before
+    second.beat("orders")
+    assert (second.assigned.keys(), second.epoch) == ({"orders"}, epoch)
+    second.epoch = known_before
+    assert not second.beat().error_code, "it is still known by its epoch before"
+
+
 def test_a_member_that_falls_silent_gives_its_partitions_to_the_others(groups: ShareGroupHarness) -> None:
     first, second = groups.join("m1"), groups.join("m2")
     for _ in range(20):
