@@ -240,7 +240,8 @@ OWN_MEMBER_ID_SINCE = 1
 def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
     """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
-    check_ids(request, has_member_id=api_version >= OWN_MEMBER_ID_SINCE or epoch != JOINING_EPOCH)
+    needs_member_id = api_version >= OWN_MEMBER_ID_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH
+    check_ids(request, has_member_id=needs_member_id)
     if epoch == JOINING_EPOCH:
         check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
         check(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
