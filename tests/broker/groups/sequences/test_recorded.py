@@ -20,6 +20,13 @@ DIFFERENT = {
         )
         for line, partitions in ((37, "0,1,2,3"), (57, "0,1"), (59, "0,1"), (105, "0,1,2,3"))
     },
+    **{
+        ("consumer_group_configs", line): (
+            f"heartbeat_interval_ms={interval}",
+            f"heartbeat_interval_ms={interval} assignment={{topic_partitions=[{{topic_id=t partitions=[0,1,2,3]}}]}}",
+        )
+        for line, interval in ((9, 700), (43, 5000))
+    },
     # The member says that it lacks a task that it was given, and gets its tasks again (docs/DIFFERENCES.md).
     ("streams_group_two_members", 43): (
         "acceptable_recovery_lag=-1",
