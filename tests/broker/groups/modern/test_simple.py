@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.broker.groups.modern.assignment import Assignment, Subscriber
-from ottla.broker.groups.modern.simple import assign_simple
+from ottla.broker.groups.modern.simple import assign_simple, in_order
 from tests.broker.groups.cluster import id_of
 
 A, B = id_of("a"), id_of("b")
@@ -71,3 +71,27 @@ def test_a_member_that_joins_takes_no_more_than_it_has_to() -> None:
 def test_partitions_without_state_are_not_assigned() -> None:
     members = {"m": Subscriber(frozenset({A, B}), {B: frozenset({1})})}
     assert assign_simple(members, {A: {1}}, is_one_subscription=True) == {"m": {A: frozenset({1})}}
+
+
+# ---- the order of members: expected is what Java 17 printed
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], []),
+        (["a", "p"], ["p", "a"]),
+        (
+            ["", "b", "q", "test-member-1", "test-member-2", "z", "ä", "😀"],
+            ["", "test-member-2", "q", "b", "test-member-1", "ä", "😀", "z"],
+        ),
+    ],
+)
+def test_members_are_in_the_order_of_their_hash_codes(names: list[str], expected: list[str]) -> None:
+    assert in_order(names) == expected
+    assert in_order(names[::-1]) == expected
+
+
+def test_the_order_changes_when_the_map_grows_at_thirteen_members() -> None:
+    assert in_order("abcdefghijkp") == [*"pabcdefghijk"]
+    assert in_order("abcdefghijklp") == [*"abcdefghijklp"]
