@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups.consumer import regexes
 from ottla.broker.groups.consumer.classic_members import new_group
 from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
@@ -18,7 +19,6 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroupMember,
     CurrentAssignment,
 )
-from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.subscribe import Step, subscribe
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
@@ -143,8 +143,10 @@ def _replace(
     beat: ConsumerBeat, group: ConsumerGroup, former: ConsumerGroupMember, records: list[CoordinatorRecord]
 ) -> Decision:
     """The new process of a static member takes over the assignment of the former one at epoch 0."""
-    shard, request = beat.shard, beat.request
+    shard, _, request, client = beat
     group_id, member_id = group.group_id, request.member_id
+    before, after = former.metadata, _updated(former.metadata, request, client)
+    regexes.change(group, before.subscribed_topic_regex or "", after.subscribed_topic_regex or "")  # it may be refused
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
     records.extend(group.replacement(former, member_id))
@@ -178,7 +180,7 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         interval_ms = shard.cluster.settings_of(group).heartbeat_interval_ms
         expression = step.member.metadata.subscribed_topic_regex
         is_waiting = step.member.current.is_waiting(group.epoch) or bool(
-            expression and is_awaited(shard, group, expression)
+            expression and regexes.is_awaited(shard, group, expression)
         )
         response = ConsumerGroupHeartbeatResponse(
             member_id=step.member.member_id,

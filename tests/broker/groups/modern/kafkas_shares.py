@@ -1,6 +1,6 @@
 """Histories of share groups, and what Apache Kafka 4.3.1 assigned to their members at each step.
 
-    .venv/bin/python -m tests.broker.groups.modern.kafkas_shares --port 39092      records them anew
+    .venv/bin/python -m tests.broker.groups.modern.kafkas_shares --port 39092      records them again
 
 The broker has `group.share.assignment.interval.ms=0`. A step is a line of the file: what a member does, and what all have then.
 """
