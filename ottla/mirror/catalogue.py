@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_many
 from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
+from ottla.mirror.formats import TopicIds
 from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal
 from ottla.mirror.opposite import Brings, circles, opposite_mirrors
 from ottla.protocol.errors import ErrorCode
@@ -59,8 +60,9 @@ class Catalogue:
         #: Partitions of the source that have a counterpart in the target.
         self.places: set[TopicPartition] = set()
         self.cycles: list[str] = []
-        #: Of the topics in the source.
+        #: Of the topics in the source, and of all topics in the target.
         self.topic_ids: dict[str, bytes] = {}
+        self._target_ids: dict[str, bytes] = {}
         #: By what `check_clusters` has found; empty before.
         self.cluster_ids = ("", "")
         #: Topics of the source for which the target makes no room, and why.
@@ -96,17 +98,56 @@ class Catalogue:
         self._source.doing = "listing the topics of the source"
         response = await self._source.metadata(None)
         counts = _counts(response)
-        self.topic_ids = {topic.name or "": topic.topic_id for topic in response.topics}
+        self.topic_ids = _ids(response)
         if self.policy.kind == IDENTITY and self.cluster_ids[1]:
             self._opposite = await opposite_mirrors(self._source, self.cluster_ids[1], counts)
         self.cycles = sorted(name for name in counts if name in self.selection and self._is_cycle(name))
         self._source_counts = {name: count for name, count in sorted(counts.items()) if self.is_mirrored(name)}
         self._target.doing = "listing the topics of the target"
-        self._target_counts = _counts(await self._target.metadata(None))
+        response = await self._target.metadata(None)
+        self._target_counts, self._target_ids = _counts(response), _ids(response)
         self.places = {
             (name, index)
             for name, count in self._source_counts.items()
             for index in range(min(count, self._target_counts.get(self.policy.remote(name), 0)))
+        }
+
+    @property
+    def seen_ids(self) -> dict[str, TopicIds]:
+        """Of the topics that are mirrored and have a counterpart: the ids of both at the last look."""
+        return self._pairs_of_ids(self._source_counts, self.topic_ids, self._target_ids)
+
+    async def ids_now(self, names: Iterable[str]) -> dict[str, TopicIds]:
+        """Return the ids that topics of the source and their counterparts have now; topics that one side lacks are left out.
+
+        Raises:
+            Failure: a cluster does not answer.
+        """
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        source = _ids(await self._source.metadata(wanted))
+        return self._pairs_of_ids(
+            wanted, source, _ids(await self._target.metadata(list(map(self.policy.remote, wanted))))
+        )
+
+    async def target_ids(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the ids that the counterparts of the source's topics have now, by the source's names.
+
+        Raises:
+            Failure: the target does not answer.
+        """
+        remotes = {self.policy.remote(name): name for name in names}
+        found = _ids(await self._target.metadata(sorted(remotes)))
+        return {name: found[remote] for remote, name in remotes.items() if remote in found}
+
+    def _pairs_of_ids(
+        self, names: Iterable[str], source: Mapping[str, bytes], target: Mapping[str, bytes]
+    ) -> dict[str, TopicIds]:
+        return {
+            name: TopicIds(source[name], target[remote])
+            for name in names
+            if name in source and (remote := self.policy.remote(name)) in target
         }
 
     def is_mirrored(self, name: str) -> bool:
@@ -263,6 +304,10 @@ def _changes(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str | No
 async def _settings(cluster: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
     found: list[DescribeConfigsResult] = await describe_many(cluster, [("topic", name) for name in names])
     return {row.resource_name: own_settings(row.configs) for row in found}
+
+
+def _ids(response: MetadataResponse) -> dict[str, bytes]:
+    return {topic.name or "": topic.topic_id for topic in response.topics if not topic.error_code}
 
 
 def _counts(response: MetadataResponse) -> dict[str, int]:

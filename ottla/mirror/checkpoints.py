@@ -1,24 +1,30 @@
 """Offsets of the source's groups as offsets of the target: `SOURCE.checkpoints.internal`, and the target's groups themselves if wanted.
 
 As MirrorMaker's MirrorCheckpointTask does it: a checkpoint never goes back in the target while the group goes on in the source, and a
-group of the target is changed only while it has no members, and never back.
+group of the target is changed only while it has no members, and never back. Two things are not MirrorMaker's, because it does not see that
+a topic was deleted and created again: the checkpoints of such a topic begin again, whatever the last ones were; and neither a checkpoint of
+a topic that is no more, nor one behind the end of its log, is set, while a group that stands behind the end is set back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
 from ottla.client.leaders import TopicPartition
+from ottla.client.topics import end_offsets
+from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.emitting import Emitter
-from ottla.mirror.formats import Checkpoint, read_checkpoint
-from ottla.mirror.names import Policy, Selection
+from ottla.mirror.formats import Checkpoint, TopicIds, read_checkpoint
+from ottla.mirror.names import Selection
 from ottla.mirror.positions import TopicReader
 from ottla.mirror.syncs import SyncStore
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.record import Record
 
 #: Kinds of groups that commit offsets of partitions; a share group has none.
 PROTOCOL_TYPES = ("consumer", "")
@@ -41,8 +47,8 @@ class CheckpointLog:
         await self._reader.read()
         return self.known
 
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        if (row := read_checkpoint(key, value)) is not None:
+    def _take(self, record: Record) -> None:
+        if (row := read_checkpoint(record)) is not None:
             self.known.setdefault(row.group, {})[row.place] = row
 
 
@@ -57,15 +63,17 @@ class Checkpoints:
         store: SyncStore,
         log: CheckpointLog,
         emitter: Emitter,
-        policy: Policy,
+        catalogue: Catalogue,
         groups: Selection,
-        is_mirrored: Callable[[str], bool],
+        say: Say,
     ) -> None:
+        #: Checkpoints that began again, because their topic was deleted and created again in a cluster.
+        self.restarted = 0
         self._source, self._target = source, target
         self._syncs, self._store = syncs, store
         self._log, self._emitter = log, emitter
-        self._policy, self._groups = policy, groups
-        self._is_mirrored = is_mirrored
+        self._catalogue, self._groups = catalogue, groups
+        self._say = say
 
     async def round(self) -> int:
         """Translate the offsets that the groups have now, and write what is new. Returns how many checkpoints these are.
@@ -74,15 +82,33 @@ class Checkpoints:
             Failure: a cluster does not answer, or takes nothing.
         """
         known = await self._log.read()
+        seen = self._catalogue.seen_ids
         await self._syncs.read()
-        new = [
-            row
-            for group, offsets in (await self._committed()).items()
-            for row in self._translated(group, offsets)
-            if is_news(row, known.get(group, {}).get(row.place))
-        ]
+        committed = await self._committed()
+        now = await self._catalogue.ids_now({name for row in committed.values() for name, _ in row if name in seen})
+        # A topic that had the same id before and after was not created again while its offsets were read.
+        same = {name: ids for name, ids in now.items() if ids == seen[name]}
+        new, again = [], []
+        for group, offsets in committed.items():
+            for row in self._translated(group, offsets, same):
+                last = known.get(group, {}).get(row.place)
+                if is_news(row, last):
+                    new.append(row)
+                    again += [last] if last is not None and is_of_others(last, row.ids) else []
         await self._emitter.write(row.record for row in new)
+        self._report(again, {row.place[0]: row.ids for row in new})
         return len(new)
+
+    def _report(self, again: Iterable[Checkpoint], ids: Mapping[str, TopicIds | None]) -> None:
+        """Say of which topics checkpoints begin again, and count these."""
+        counts: dict[tuple[str, str], int] = {}
+        for last in again:
+            name, now = last.place[0], ids[last.place[0]]
+            where = "source" if last.ids is None or now is None or last.ids.source != now.source else "target"
+            counts[name, where] = counts.get((name, where), 0) + 1
+        for (name, where), count in sorted(counts.items()):
+            self._say(f"{count} checkpoints of {name} begin again: it was deleted and created again in the {where}")
+            self.restarted += count
 
     async def apply(self) -> None:
         """Set the offsets of the target's groups that have no members to those of their checkpoints.
@@ -92,16 +118,20 @@ class Checkpoints:
         """
         for group, rows in (await self._log.read()).items():
             if group in self._groups:
-                await apply_checkpoints(self._target, group, rows)
+                for text in (await apply_checkpoints(self._target, group, rows)).texts:
+                    self._say(text)
 
-    def _translated(self, group: str, offsets: Mapping[TopicPartition, int]) -> list[Checkpoint]:
+    def _translated(
+        self, group: str, offsets: Mapping[TopicPartition, int], ids: Mapping[str, TopicIds]
+    ) -> list[Checkpoint]:
         found = []
         for (name, index), upstream in offsets.items():
-            if not self._is_mirrored(name):
+            if name not in ids:
                 continue
-            downstream = self._store.translate((name, index), upstream)
+            downstream = self._store.translate((name, index), upstream, ids[name])
             if downstream is not None:
-                found.append(Checkpoint(group, (self._policy.remote(name), index), upstream, downstream))
+                place = self._catalogue.policy.remote(name), index
+                found.append(Checkpoint(group, place, upstream, downstream, ids=ids[name]))
         return found
 
     async def _committed(self) -> dict[str, dict[TopicPartition, int]]:
@@ -116,33 +146,64 @@ class Checkpoints:
 
 
 def is_news(row: Checkpoint, last: Checkpoint | None) -> bool:
-    """Return whether a checkpoint is to be written after the last one: the group went back in the source, or on in the target."""
-    return last is None or row.upstream < last.upstream or row.downstream > last.downstream
+    """Return whether a checkpoint is to be written after the last one: the group went back in the source, or on in the target, or the last
+    one is of a topic that was created again."""
+    if last is None or is_of_others(last, row.ids):
+        return True
+    return row.upstream < last.upstream or row.downstream > last.downstream
 
 
-async def apply_checkpoints(
-    cluster: ClusterClient, group: str, rows: Mapping[TopicPartition, Checkpoint]
-) -> dict[TopicPartition, int]:
-    """Set the offsets of a group that has no members, never back. Returns what was set.
+def is_of_others(row: Checkpoint, ids: TopicIds | None) -> bool:
+    """Return whether a checkpoint is known to be of other topics of these names."""
+    return row.ids is not None and row.ids != ids
+
+
+class Applied(NamedTuple):
+    """What `apply_checkpoints` has set, and what was unusual about it, for a person."""
+
+    offsets: dict[TopicPartition, int]
+    texts: list[str]
+
+
+async def apply_checkpoints(cluster: ClusterClient, group: str, rows: Mapping[TopicPartition, Checkpoint]) -> Applied:
+    """Set the offsets of a group that has no members, never back within a log.
+
+    An offset that the group has committed behind the end of a log is of a topic that was deleted, or of records that the log has lost: a
+    consumer that began there would go to either end of the log. It is set back to the checkpoint.
 
     Raises:
         Failure: the cluster does not answer, or gives no permission.
     """
     try:
         if (await describe_group(cluster, group)).state not in EMPTY_STATES:
-            return {}
+            return Applied({}, [])
         committed = await committed_offsets(cluster, group)
     except Failure as fault:
         if fault.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         committed = {}
-    wanted = {place: row.downstream for place, row in rows.items() if committed.get(place, -1) < row.downstream}
-    if not wanted:
-        return {}
-    try:
-        await commit_offsets(cluster, group, wanted)
-    except Failure as fault:
-        if fault.code not in NOT_NOW:
-            raise
-        return {}
-    return wanted
+    other = {place: row for place, row in rows.items() if committed.get(place, -1) != row.downstream}
+    if not other:
+        return Applied({}, [])
+    ids = {topic.name: topic.topic_id for topic in (await cluster.metadata(sorted({name for name, _ in other}))).topics}
+    ends = await end_offsets(cluster, other)
+    wanted, texts = {}, []
+    for place, row in sorted(other.items()):
+        at, end, where = committed.get(place, -1), ends.get(place, -1), f"{place[0]}-{place[1]}"
+        if row.downstream > end or (row.ids is not None and row.ids.target != ids.get(place[0])):
+            texts.append(
+                f"group {group} is not set in {where}: the checkpoint is of a topic that was deleted, or was cut"
+            )
+        elif at < row.downstream:
+            wanted[place] = row.downstream
+        elif at > end:
+            wanted[place] = row.downstream
+            texts.append(f"group {group} is set back from {at} to {row.downstream} in {where}, which ends at {end}")
+    if wanted:
+        try:
+            await commit_offsets(cluster, group, wanted)
+        except Failure as fault:
+            if fault.code not in NOT_NOW:
+                raise
+            return Applied({}, [])
+    return Applied(wanted, texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
@@ -27,10 +27,10 @@ class Emitter:
         self.topic = topic
         self._cluster = cluster
         self._producer: ClusterProducer | None = None
-        self._left: list[tuple[bytes, bytes]] = []
+        self._left: list[NewRecord] = []
 
-    async def write(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write keys and values, and wait until they are acknowledged.
+    async def write(self, records: Iterable[NewRecord]) -> None:
+        """Write records with the time of now, and wait until they are acknowledged.
 
         Raises:
             Failure: they may not be there; the next call writes them again.
@@ -45,8 +45,8 @@ class Emitter:
                 if self._producer is None:
                     await producer.start()
                 self._producer = producer
-                for key, value in self._left:
-                    await producer.send(NewRecord(key, value, now_ms), PARTITION)
+                for record in self._left:
+                    await producer.send(record._replace(timestamp=now_ms), PARTITION)
                 await producer.flush()
         except (Failure, TimeoutError) as fault:
             self._producer = None
@@ -55,10 +55,18 @@ class Emitter:
 
 
 class SyncEmitter:
-    """The pairs of offsets of this worker's partitions, written to the topic of pairs."""
+    """The pairs of offsets of this worker's partitions, written to the topic of pairs.
 
-    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+    A worker knows the id of a topic in the target from before a transaction, and a transaction names topics, not ids. Therefore the id is
+    asked for again after it: if it is still the same, the offsets are of that topic; otherwise they may be of either, and the pair is dropped.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, topic: str, target_ids: Callable[[set[str]], Awaitable[dict[str, bytes]]]
+    ) -> None:
+        """`target_ids` asks the target which ids it has now for the counterparts of the source's topics."""
         self._emitter = Emitter(cluster, topic)
+        self._target_ids = target_ids
         self._choice = SyncWriter()
         self._due: list[OffsetSync] = []
 
@@ -73,7 +81,13 @@ class SyncEmitter:
             Failure: they may not be there; they are written with the next ones.
         """
         due, self._due = [*self._due, *self._choice.pause()], []
-        await self._emitter.write(pair.record for pair in due)
+        try:
+            ids = await self._target_ids({pair.place[0] for pair in due}) if due else {}
+        except (Failure, TimeoutError):
+            self._due = [*due, *self._due]
+            raise
+        same = [pair for pair in due if pair.ids is not None and pair.ids.target == ids.get(pair.place[0])]
+        await self._emitter.write(pair.record for pair in same)
 
 
 class MirrorHeartbeats:

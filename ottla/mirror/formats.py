@@ -1,6 +1,8 @@
 """The records of a mirror's internal topics, in the formats of Kafka's MirrorMaker 2: OffsetSync, Checkpoint, Heartbeat (KIP-382).
 
-Its tools and RemoteClusterUtils read what this mirror writes, and this mirror what MirrorMaker has written.
+Its tools and RemoteClusterUtils read what this mirror writes, and this mirror what MirrorMaker has written. Beside MirrorMaker's key and value
+a pair and a checkpoint have a header with the ids of both topics, which MirrorMaker does not look at: an offset says nothing of a topic that
+was created again.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from ottla.client.leaders import TopicPartition
 from ottla.protocol.compile import decoder, encode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.control_messages import decode_versioned
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.records.record import NewRecord, Record
 from ottla.protocol.schema import int32, int64, message
 
 VERSION = 0
 _VERSION_BYTES = VERSION.to_bytes(2, "big")
+#: Its value has the ids of the source's topic and of the target's, as Kafka prints them, with a space in between.
+TOPICS_HEADER = "ottla.topic.ids"
 
 
 @message(versions="0", flexible="none")
@@ -55,39 +60,56 @@ class HeartbeatValue:
     timestamp: int64 = 0
 
 
+class TopicIds(NamedTuple):
+    """Which topics a pair or a checkpoint is of: the source's and the target's."""
+
+    source: bytes
+    target: bytes
+
+    @property
+    def header(self) -> tuple[str, bytes]:
+        return TOPICS_HEADER, f"{uuid_to_str(self.source)} {uuid_to_str(self.target)}".encode()
+
+
 class OffsetSync(NamedTuple):
-    """The same record at two places: `upstream` is its offset in the source, `downstream` in the target."""
+    """The same record at two places: `upstream` is its offset in the source, `downstream` in the target. `ids` of MirrorMaker's are None."""
 
     place: TopicPartition
     upstream: int
     downstream: int
+    ids: TopicIds | None = None
 
     @property
-    def record(self) -> tuple[bytes, bytes]:
-        return encode(OffsetSyncKey(*self.place), 0), encode(OffsetSyncValue(self.upstream, self.downstream), 0)
+    def record(self) -> NewRecord:
+        value = OffsetSyncValue(self.upstream, self.downstream)
+        return NewRecord(encode(OffsetSyncKey(*self.place), 0), encode(value, 0), -1, _headers(self.ids))
 
 
 class Checkpoint(NamedTuple):
-    """A group's committed offset in the source, and what it is in the target, where `place` is."""
+    """A group's committed offset in the source, and what it is in the target, where `place` is. `ids` of MirrorMaker's are None."""
 
     group: str
     place: TopicPartition
     upstream: int
     downstream: int
     metadata: str = ""
+    ids: TopicIds | None = None
 
     @property
-    def record(self) -> tuple[bytes, bytes]:
-        value = CheckpointValue(self.upstream, self.downstream, self.metadata)
-        return encode(CheckpointKey(self.group, *self.place), 0), _VERSION_BYTES + encode(value, 0)
+    def record(self) -> NewRecord:
+        key = encode(CheckpointKey(self.group, *self.place), 0)
+        value = _VERSION_BYTES + encode(CheckpointValue(self.upstream, self.downstream, self.metadata), 0)
+        return NewRecord(key, value, -1, _headers(self.ids))
 
 
-def heartbeat_record(source: str, target: str, now_ms: int) -> tuple[bytes, bytes]:
-    return encode(HeartbeatKey(source, target), 0), _VERSION_BYTES + encode(HeartbeatValue(now_ms), 0)
+def heartbeat_record(source: str, target: str, now_ms: int) -> NewRecord:
+    key, value = encode(HeartbeatKey(source, target), 0), _VERSION_BYTES + encode(HeartbeatValue(now_ms), 0)
+    return NewRecord(key, value)
 
 
-def read_offset_sync(key: Buffer | None, value: Buffer | None) -> OffsetSync | None:
+def read_offset_sync(record: Record) -> OffsetSync | None:
     """Return the pair of a record; None for a tombstone and for what is none."""
+    key, value = record.key, record.value
     if key is None or value is None:
         return None
     try:
@@ -95,11 +117,12 @@ def read_offset_sync(key: Buffer | None, value: Buffer | None) -> OffsetSync | N
         pair, _ = decoder(OffsetSyncValue, 0)(value, 0, len(value))
     except ProtocolError:
         return None
-    return OffsetSync((name.topic, name.partition), pair.upstream_offset, pair.offset)
+    return OffsetSync((name.topic, name.partition), pair.upstream_offset, pair.offset, _read_ids(record))
 
 
-def read_checkpoint(key: Buffer | None, value: Buffer | None) -> Checkpoint | None:
+def read_checkpoint(record: Record) -> Checkpoint | None:
     """Return the checkpoint of a record; None for a tombstone and for what is none."""
+    key, value = record.key, record.value
     if key is None or value is None:
         return None
     try:
@@ -107,4 +130,19 @@ def read_checkpoint(key: Buffer | None, value: Buffer | None) -> Checkpoint | No
         row, _ = decode_versioned(CheckpointValue, value)
     except ProtocolError:
         return None
-    return Checkpoint(name.group, (name.topic, name.partition), row.upstream_offset, row.offset, row.metadata)
+    place = name.topic, name.partition
+    return Checkpoint(name.group, place, row.upstream_offset, row.offset, row.metadata, _read_ids(record))
+
+
+def _headers(ids: TopicIds | None) -> tuple[tuple[str, bytes], ...]:
+    return () if ids is None else (ids.header,)
+
+
+def _read_ids(record: Record) -> TopicIds | None:
+    """Return what the header says; None without one, or if it is none of this mirror's."""
+    text = dict(record.headers).get(TOPICS_HEADER)
+    try:
+        source, target = (text or b"").decode("ascii").split(" ")
+        return TopicIds(uuid_from_str(source), uuid_from_str(target))
+    except ValueError:
+        return None

@@ -20,7 +20,7 @@ from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import PlaceBegin
-from ottla.mirror.formats import OffsetSync
+from ottla.mirror.formats import OffsetSync, TopicIds
 from ottla.mirror.positions import MirrorPosition, Positions, begun_record, position_record
 from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
@@ -293,6 +293,7 @@ class Lane:
         batches = self._outgoing(taken)
         nexts = dict(self._unsaved)
         nexts |= {row[:2]: MirrorPosition(row.next_offset, row.topic_id, row.epoch) for row in taken}
+        topic_ids = {place: self._around.leaders.current_id(place[0]) for place in batches}
         offsets = await self._commit(batches, self._position_batches(nexts))
         self.positions |= nexts
         self._unsaved.clear()
@@ -301,7 +302,8 @@ class Lane:
             self.bytes -= _size(row)
             if not self._bytes[row[:2]]:
                 del self._bytes[row[:2]]
-        return _done({self._around.target_of(row[:2]): row[:2] for row in taken}, batches, offsets)
+        sources = {self._around.target_of(row[:2]): (row[:2], row.topic_id) for row in taken}
+        return _done(sources, topic_ids, batches, offsets)
 
     async def _commit(
         self, batches: dict[TopicPartition, list[Outgoing]], saved: dict[TopicPartition, list[Outgoing]]
@@ -364,17 +366,18 @@ def _size(batches: Batches) -> int:
 
 
 def _done(
-    sources: Mapping[TopicPartition, TopicPartition],
+    sources: Mapping[TopicPartition, tuple[TopicPartition, bytes]],
+    topic_ids: Mapping[TopicPartition, bytes | None],
     batches: Mapping[TopicPartition, list[Outgoing]],
     offsets: Mapping[TopicPartition, list[int]],
 ) -> Done:
-    """Return counts, and of each batch the pairs of offsets of some records."""
+    """Return counts, and of each batch the pairs of offsets of some records. `topic_ids` are the target's before the transaction."""
     done = Done()
     for place, rows in batches.items():
+        (source, source_id), target_id = sources[place], topic_ids[place]
+        ids = None if target_id is None else TopicIds(source_id, target_id)
         for row, offset in zip(rows, offsets[place], strict=True):
             done.records += row.count
             done.bytes += row.size
-            done.pairs += [
-                OffsetSync(sources[place], row.source_offset(i), offset + i) for i in worth_a_pair(row.count)
-            ]
+            done.pairs += [OffsetSync(source, row.source_offset(i), offset + i, ids) for i in worth_a_pair(row.count)]
     return done

@@ -22,13 +22,14 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
+from ottla.protocol.records.record import Record
 
 #: The name of the connector in Connect's positions.
 CONNECTOR = "MirrorSourceConnector"
 #: In its place for the records that say of a lane that its partitions have begun at their ends (--begin latest).
 BEGUN = "OttlaMirrorBegun"
-#: Takes the key and the value of each record of a topic.
-Replay = Callable[[bytes | None, bytes | None], object]
+#: Takes each record of a topic.
+Replay = Callable[[Record], object]
 
 
 class MirrorPosition(NamedTuple):
@@ -85,7 +86,7 @@ class TopicReader:
             try:
                 async for _, _, records, _ in consumer.fetch():
                     for record in records:
-                        self._replay(record.key, record.value)
+                        self._replay(record)
             except TimeoutError:
                 cause = f"a transaction on {self.topic} stays open"
                 raise Failure(cause, "`ottla txn list` shows whose it is", Kind.TIMED_OUT) from None
@@ -116,10 +117,10 @@ class Positions:
         """Return where the record of a key belongs: where Connect's producer would have put it."""
         return self.topic, partition_for_key(key, self._reader.partitions)
 
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        if (lane := _read_begun(self._source, key)) is not None:
+    def _take(self, record: Record) -> None:
+        if (lane := _read_begun(self._source, record.key)) is not None:
             self.begun.add(lane)
-        row = read_position(self._source, key, value)
+        row = read_position(self._source, record.key, record.value)
         if row is None:
             return
         place, position = row

@@ -37,6 +37,11 @@ _COUNTERS = (
         "Partitions whose source has lost records that are in the target.",
         lambda worker: worker.losses.cut,
     ),
+    (
+        "ottla_mirror_restarted_checkpoints",
+        "Checkpoints of groups that began again because their topic was deleted and created again in a cluster.",
+        lambda worker: worker.scheduled.restarted_checkpoints,
+    ),
     ("ottla_mirror_fenced", "How often another worker had taken a lane.", lambda worker: worker.counts.fenced),
 )
 _GAUGES = (

@@ -18,6 +18,7 @@ from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.positions import TopicReader
 from ottla.mirror.syncs import SyncStore
+from ottla.protocol.records.record import Record
 
 
 class MirrorTasks:
@@ -47,11 +48,11 @@ class MirrorTasks:
         topic = policy.offset_syncs_topic(in_source=cluster is clusters.source)
         self.topics += [(cluster, topic), (clusters.target, policy.checkpoints_topic)]
 
-        def replay(key: bytes | None, value: bytes | None) -> None:
-            if (pair := read_offset_sync(key, value)) is not None:
+        def replay(record: Record) -> None:
+            if (pair := read_offset_sync(record)) is not None:
                 store.add(pair)
 
-        self._syncs = SyncEmitter(cluster, topic)
+        self._syncs = SyncEmitter(cluster, topic, catalogue.target_ids)
         self._checkpoints = Checkpoints(
             clusters.source,
             clusters.target,
@@ -59,10 +60,15 @@ class MirrorTasks:
             store,
             CheckpointLog(clusters.positions, policy.checkpoints_topic),
             Emitter(clusters.target, policy.checkpoints_topic),
-            policy,
+            catalogue,
             self._options.groups,
-            catalogue.is_mirrored,
+            self._say,
         )
+
+    @property
+    def restarted_checkpoints(self) -> int:
+        """How many checkpoints began again, because their topic was created again."""
+        return 0 if self._checkpoints is None else self._checkpoints.restarted
 
     def take(self, pairs: Iterable[OffsetSync]) -> None:
         """Take the pairs of offsets of a transaction that was committed."""

@@ -235,7 +235,9 @@ async def offsets(
         elif set_them:
             for group in wanted:
                 done = await apply_checkpoints(cluster, group, known[group])
-                note(f"group {group}: {len(done)} of {len(known[group])} offsets were set")
+                for text in done.texts:
+                    note(text)
+                note(f"group {group}: {len(done.offsets)} of {len(known[group])} offsets were set")
 
 
 def _offset_row(row: Checkpoint) -> dict[str, object]:

@@ -23,7 +23,7 @@ def committed(mirror: Mirror, group: str) -> dict[tuple[str, int], int]:
 
 
 def checkpoints(mirror: Mirror, group: str) -> list[tuple[int, int]]:
-    rows = [read_checkpoint(row.key, row.value) for row in mirror.east.records("west.checkpoints.internal")]
+    rows = [read_checkpoint(row) for row in mirror.east.records("west.checkpoints.internal")]
     return [(row.upstream, row.downstream) for row in rows if row is not None and row.group == group]
 
 
