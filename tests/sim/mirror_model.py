@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     add_partitions_to_txn as add,
@@ -20,31 +19,34 @@ from ottla.protocol.messages import (
 from ottla.protocol.messages import (
     create_partitions,
     create_topics,
+    describe_groups,
     end_txn,
     fetch,
     find_coordinator,
     init_producer_id,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
 )
 from ottla.protocol.messages import (
     offset_for_leader_epoch as epochs,
 )
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
+from ottla.protocol.records.record import Record
 
 NODE = 1
 LATEST = -1
 BATCHES_MAX = 3
 
 
-class LoopClock:
-    def mono_ms(self) -> int:
-        return int(asyncio.get_running_loop().time() * 1000)
-
-    wall_ms = mono_ms
+class MirrorBroken(AssertionError):
+    """The target is not what it must be."""
 
 
 @dataclass
@@ -112,14 +114,23 @@ class Log:
 
     def values(self) -> list[bytes]:
         """The committed values."""
-        found = []
+        return [row.value or b"" for row in self.records()]
+
+    def all_values(self) -> list[bytes]:
+        """Those of aborted and of open transactions, too."""
+        data = b"".join(entry.data for entry in self.entries if not entry.is_control)
+        return [row.value or b"" for batch in iter_batches(data) for row in batch.records()]
+
+    def records(self) -> list[Record]:
+        """The committed records."""
+        found: list[Record] = []
         for entry in self.entries:
             if entry.is_control or entry.end > self.stable or entry.base < self.start:
                 continue
             if any(pid == entry.pid and first <= entry.base < last for pid, first, last in self.aborted):
                 continue
             (batch,) = iter_batches(entry.data)
-            found += [row.value or b"" for row in batch.records()]
+            found += batch.records()
         return found
 
 
@@ -127,6 +138,7 @@ class Log:
 class Topic:
     id: bytes
     logs: list[Log]
+    name: str = ""
 
 
 class ModelCluster:
@@ -136,17 +148,30 @@ class ModelCluster:
         #: Topics that were deleted, by the id of each.
         self.deleted: dict[bytes, Topic] = {}
         self.forbidden: set[str] = set()
+        #: Committed offsets of groups without members.
+        self.groups: dict[str, dict[tuple[str, int], int]] = {}
+        self._written: set[tuple[int, int, str, int, int]] = set()
         self._ids: dict[str, list[Any]] = {}
         self._made = 0
 
     def create(self, name: str, partitions: int) -> Topic:
         self._made += 1
-        self.topics[name] = Topic(self._made.to_bytes(16, "big"), [Log() for _ in range(partitions)])
+        self.topics[name] = Topic(self._made.to_bytes(16, "big"), [Log() for _ in range(partitions)], name)
         return self.topics[name]
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, forget: bool = True) -> None:
+        """Delete a topic. Without `forget` its coordinator was away, and goes on knowing the committed offsets."""
         topic = self.topics.pop(name)
         self.deleted[topic.id] = topic
+        if forget:
+            for committed in self.groups.values():
+                for place in [place for place in committed if place[0] == name]:
+                    del committed[place]
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """Return a topic, also one that was deleted."""
+        there = {topic.id: topic for topic in self.topics.values()} | self.deleted
+        return there.get(topic_id)
 
     def write(self, name: str, index: int, values: Sequence[bytes]) -> None:
         self.topics[name].logs[index].append(build_batch([(None, value, 1) for value in values]), len(values))
@@ -278,7 +303,8 @@ class ModelCluster:
     # -- Transactions ----------------------------------------------------------------------------------------------------
 
     def _InitProducerIdRequest(self, request: init_producer_id.InitProducerIdRequest) -> object:
-        name = request.transactional_id or ""
+        # Each producer without transactions is another one.
+        name = request.transactional_id or f"idempotent {len(self._ids)}"
         row = self._ids.setdefault(name, [len(self._ids), -1, set()])
         self._complete(row, committed=False)
         row[1] += 1
@@ -327,13 +353,23 @@ class ModelCluster:
                 log = self.log(topic.name, part.index)
                 if log is None:
                     code, base = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
-                elif self._is_fenced(request.transactional_id or "", batch.producer_epoch):
+                elif request.transactional_id and self._is_fenced(request.transactional_id, batch.producer_epoch):
                     code, base = ErrorCode.INVALID_PRODUCER_EPOCH, -1
-                else:
+                elif request.transactional_id:
                     code, base = ErrorCode.NONE, log.append(data, batch.count, batch.producer_id)
+                else:
+                    code, base = ErrorCode.NONE, self._once(log, topic.name, part.index, batch, data)
                 rows.append(produce.PartitionProduceResponse(part.index, code, base))
             topics.append(produce.TopicProduceResponse(topic.name, partition_responses=rows))
         return produce.ProduceResponse(responses=topics)
+
+    def _once(self, log: Log, name: str, index: int, batch: Any, data: bytes) -> int:
+        """Append a batch of an idempotent producer, if it is no repetition."""
+        key = (batch.producer_id, batch.producer_epoch, name, index, batch.base_sequence)
+        if key in self._written:
+            return log.end
+        self._written.add(key)
+        return log.append(data, batch.count)
 
     def _EndTxnRequest(self, request: end_txn.EndTxnRequest) -> object:
         if self._is_fenced(request.transactional_id, request.producer_epoch):
@@ -341,53 +377,36 @@ class ModelCluster:
         self._complete(self._ids[request.transactional_id], committed=request.committed)
         return end_txn.EndTxnResponse()
 
+    # -- Groups ------------------------------------------------------------------------------------------------------------
 
-class Process:
-    """What can be done to all connections of a worker. A share of its requests is lost, half of these after they took effect."""
+    def _ListGroupsRequest(self, request: list_groups.ListGroupsRequest) -> object:
+        rows = [list_groups.ListedGroup(name, "consumer", "Empty", "classic") for name in sorted(self.groups)]
+        return list_groups.ListGroupsResponse(groups=rows)
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.lost = 0.0
-        self.is_dead = False
-        self.running = asyncio.Event()
-        self.running.set()
-        #: What a dead process waits for. Tasks that nothing refers to would be ended by the garbage collector, at any time.
-        self.never = asyncio.Event()
+    def _DescribeGroupsRequest(self, request: describe_groups.DescribeGroupsRequest) -> object:
+        rows = [describe_groups.DescribedGroup(group_id=name, group_state="Empty") for name in request.groups]
+        return describe_groups.DescribeGroupsResponse(groups=rows)
 
-    async def turn(self) -> None:
-        await asyncio.sleep(self.rng.random() * 0.01)
-        await self.running.wait()
-        if self.is_dead:
-            await self.never.wait()
+    def _OffsetFetchRequest(self, request: offset_fetch.OffsetFetchRequest) -> object:
+        groups = []
+        for group in request.groups:
+            topics: dict[str, offset_fetch.OffsetFetchResponseTopics] = {}
+            for (name, index), offset in sorted(self.groups.get(group.group_id, {}).items()):
+                row = topics.setdefault(name, offset_fetch.OffsetFetchResponseTopics(name, partitions=[]))
+                row.partitions.append(offset_fetch.OffsetFetchResponsePartitions(index, offset))
+            groups.append(offset_fetch.OffsetFetchResponseGroup(group.group_id, list(topics.values())))
+        return offset_fetch.OffsetFetchResponse(groups=groups)
 
-
-class ModelClient(ClusterClient):
-    def __init__(self, cluster: ModelCluster, process: Process, timeout_ms: int = 5_000) -> None:
-        world = SimpleNamespace(clock=LoopClock(), rng=process.rng, spawn=_spawn)
-        super().__init__(cast(Any, world), [(cluster.name, 1)], timeout_ms)
-        self._cluster, self._process = cluster, process
-        #: Requests of one connection take effect in the order in which they are sent.
-        self._order = asyncio.Lock()
-
-    async def request(
-        self, request: object, node: int | None = None, *, version: int | None = None, timeout_ms: int | None = None
-    ) -> Any:
-        # What was sent takes effect, although the response is not waited for any more.
-        return await asyncio.shield(_spawn(self._carry(request), "request"))
-
-    async def _carry(self, request: object) -> Any:
-        process = self._process
-        async with self._order:
-            await process.turn()
-            is_lost = process.rng.random() < process.lost
-            if is_lost and process.rng.random() < 0.5:
-                raise NoConnection("lost before", None)
-            response = await self._cluster.answer(request)
-        await process.turn()
-        if is_lost:
-            raise NoConnection("lost after", None)
-        return response
-
-
-def _spawn(coroutine: Any, name: str) -> asyncio.Task[Any]:
-    return asyncio.ensure_future(coroutine)
+    def _OffsetCommitRequest(self, request: offset_commit.OffsetCommitRequest) -> object:
+        committed = self.groups.setdefault(request.group_id, {})
+        topics = []
+        for topic in request.topics:
+            row = offset_commit.OffsetCommitResponseTopic(topic.name, partitions=[])
+            for part in topic.partitions:
+                is_there = self.log(topic.name, part.partition_index) is not None
+                if is_there:
+                    committed[topic.name, part.partition_index] = part.committed_offset
+                code = ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                row.partitions.append(PartitionErrorCode(part.partition_index, code))
+            topics.append(row)
+        return offset_commit.OffsetCommitResponse(topics=topics)

@@ -15,7 +15,9 @@ from ottla.mirror.beginnings import Beginnings
 from ottla.mirror.lane import Lane
 from ottla.mirror.positions import MirrorPosition, Positions
 from ottla.mirror.shares import lane_of
-from tests.sim.mirror_history import MirrorBroken, play
+from ottla.mirror.syncs import SyncStore
+from tests.sim.mirror_history import play
+from tests.sim.mirror_model import MirrorBroken
 
 SEEDS = range(12)
 #: A mistake must be noticed by one of so many seeds.
@@ -90,12 +92,44 @@ def latest_without_position(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("ottla.mirror.worker.Worker.latest_of", nothing_begun)
 
 
+def pairs_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Pairs of a topic that was created again translate the offsets of the new one, until a pair goes back."""
+    add = SyncStore.add
+    patch.setattr(SyncStore, "add", lambda self, sync: add(self, sync._replace(ids=None)))
+
+
+def checkpoints_go_forward(patch: pytest.MonkeyPatch) -> None:
+    """A checkpoint goes back only with its group, although its topic was created again."""
+    patch.setattr("ottla.mirror.checkpoints.is_of_others", lambda row, ids: False)
+
+
+def ends_are_not_asked(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of groups are set wherever their checkpoints are, and never back."""
+
+    async def endless(cluster: Any, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, 1 << 62)
+
+    patch.setattr("ottla.mirror.checkpoints.end_offsets", endless)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_record_is_in_the_target_once_and_in_order_or_its_absence_is_said(seed: int) -> None:
     play(seed)
 
 
-@pytest.mark.parametrize("mutant", [stale_rows, names_raise, positions_by_name, no_epochs, latest_without_position])
+MUTANTS = [
+    stale_rows,
+    names_raise,
+    positions_by_name,
+    no_epochs,
+    latest_without_position,
+    pairs_of_others,
+    checkpoints_go_forward,
+    ends_are_not_asked,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mistake_is_noticed(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     for seed in range(MUTANT_SEEDS):

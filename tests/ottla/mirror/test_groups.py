@@ -8,6 +8,8 @@ from confluent_kafka import Consumer
 
 from ottla.client.groups import commit_offsets, committed_offsets
 from ottla.mirror.formats import read_checkpoint
+from ottla.protocol.records.record import Record
+from ottla.testing import Cluster
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import WAIT_S_MAX, Mirror
 
@@ -23,7 +25,10 @@ def committed(mirror: Mirror, group: str) -> dict[tuple[str, int], int]:
 
 
 def checkpoints(mirror: Mirror, group: str) -> list[tuple[int, int]]:
-    rows = [read_checkpoint(row) for row in mirror.east.records("west.checkpoints.internal")]
+    rows = [
+        read_checkpoint(Record(row.offset, 0, row.key, row.value))
+        for row in mirror.east.records("west.checkpoints.internal")
+    ]
     return [(row.upstream, row.downstream) for row in rows if row is not None and row.group == group]
 
 
@@ -84,6 +89,50 @@ def test_a_group_at_the_end_is_translated_exactly_and_never_set_back(mirror: Mir
     commit(mirror, group, topic, 159)
     mirror.once("--sync-group-offsets")
     assert committed(mirror, group) == {(f"west.{topic}", 0): end}
+
+
+def delete(cluster: Cluster, topic: str) -> None:
+    assert run_here("topic", "delete", topic, "--yes", "-b", cluster.bootstrap).code == 0
+
+
+def test_checkpoints_begin_again_with_a_topic_that_was_deleted_and_created_again(mirror: Mirror) -> None:
+    topic, group = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(30)]), f"{mirror.name}-group"
+    remote = f"west.{topic}"
+    offsets = ("mirror", "offsets", "west", group, "--set", "-b", mirror.east.bootstrap)
+    commit(mirror, group, topic, 30)
+    mirror.once()
+    assert checkpoints(mirror, group) == [(30, 30)]
+    delete(mirror.east, remote)
+    said = run_here(*offsets).err
+    assert f"group {group} is not set in {remote}-0: the checkpoint is of a topic that was deleted" in said
+    mirror.west.write(topic, [f"{i}" for i in range(30, 40)])
+    said = mirror.once().err
+    assert f"1 checkpoints of {remote} begin again: it was deleted and created again in the target" in said
+    commit(mirror, group, topic, 40)
+    mirror.once()
+    assert checkpoints(mirror, group)[1:] == [(30, 0), (40, 10)]
+    assert f"group {group}: 1 of 1 offsets were set" in run_here(*offsets).err
+    assert committed(mirror, group) == {(remote, 0): 10}
+    # The new topic of the source is longer: no offset goes back.
+    delete(mirror.west, topic)
+    mirror.west.topic(topic, seed=[f"new {i}" for i in range(60)])
+    commit(mirror, group, topic, 60)
+    said = mirror.once().err
+    assert f"1 checkpoints of {remote} begin again: it was deleted and created again in the source" in said
+    (upstream, downstream) = checkpoints(mirror, group)[-1]
+    assert (upstream, value_at(mirror, remote, downstream - 1)) == (60, b"new 59")
+
+
+def test_a_group_of_the_target_that_stands_behind_the_end_of_a_log_is_set_back(mirror: Mirror) -> None:
+    """It is not of this log: the topic was deleted, and the coordinator kept the offset, or the log has lost records."""
+    topic, group = mirror.west.topic(f"{mirror.name}-t", seed=["0", "1"]), f"{mirror.name}-group"
+    commit(mirror, group, topic, 2)
+    mirror.once()
+    place = (f"west.{topic}", 0)
+    mirror.east._do(lambda cluster: commit_offsets(cluster, group, {place: 9}), WAIT_S_MAX)
+    said = run_here("mirror", "offsets", "west", group, "--set", "-b", mirror.east.bootstrap).err
+    assert f"group {group} is set back from 9 to 2 in {place[0]}-0, which ends at 3" in said
+    assert committed(mirror, group) == {place: 2}
 
 
 def test_the_offsets_of_a_group_with_members_in_the_target_stay(mirror: Mirror) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.mirror.emitting import Emitter, SyncEmitter
 from ottla.mirror.formats import (
     TOPICS_HEADER,
     Checkpoint,
@@ -99,6 +105,26 @@ def test_the_first_pair_of_a_topic_that_was_created_again_is_written_at_once() -
         writer = SyncWriter()
         assert writer.take([OffsetSync(PLACE, n, 500 + n, IDS) for n in range(7)]) == [OffsetSync(PLACE, 0, 500, IDS)]
         assert writer.take([again]) == [again]
+
+
+def test_a_pair_whose_topic_was_created_again_meanwhile_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offset may be of either topic of the target; the id was asked for before the transaction, and after it."""
+    written: list[NewRecord] = []
+
+    async def write(self: Emitter, records: Iterable[NewRecord]) -> None:
+        written.extend(records)
+
+    async def ids(names: set[str]) -> dict[str, bytes]:
+        return dict.fromkeys(names, TARGET_AGAIN.target)
+
+    monkeypatch.setattr(Emitter, "write", write)
+    emitter = SyncEmitter(cast(Any, None), "pairs", ids)
+    old, new = OffsetSync(PLACE, 5, 7, IDS), OffsetSync(PLACE, 6, 0, TARGET_AGAIN)
+    emitter.take([old])
+    asyncio.run(emitter.flush())
+    emitter.take([new])
+    asyncio.run(emitter.flush())
+    assert [read_offset_sync(read(row)) for row in written] == [new]
 
 
 def test_a_batch_has_a_pair_at_its_ends_and_each_hundred_records() -> None:
