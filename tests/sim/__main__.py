@@ -1,6 +1,7 @@
-"""`python -m tests.sim`: whole-cluster simulations by seed.
+"""`python -m tests.sim`: whole-cluster simulations by seed, and the mirror's histories.
 
 --seeds A-B    those (0-999 without)            --seed N     one, with its trace
+--mirror A-B   histories of `ottla mirror` alone, in place of clusters
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
 --mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
                lists them
@@ -18,6 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 
+from tests.sim import mirror_history
+from tests.sim.mirror_model import MirrorBroken
 from tests.sim.mutants import MUTANTS, applied
 from tests.sim.simulation import Result, Simulation
 
@@ -31,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description="Whole-cluster simulations by seed.")
     parser.add_argument("--seeds", default="0-999", metavar="A-B")
     parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument("--mirror", metavar="A-B", help="the mirror's histories alone, of these seeds")
     parser.add_argument("--seconds", type=float, default=60.0, help="virtual seconds of a run")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME")
@@ -62,12 +66,41 @@ def results(tasks: Iterable[tuple[int, float, str | None, bool]], jobs: int) -> 
         yield from pool.imap(simulate, tasks)
 
 
+def seeds_of(text: str) -> range:
+    """Return the seeds that A-B, or a number alone, means."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def play_mirror(seed: int) -> tuple[int, str | None]:
+    """Play a history of the mirror. Returns its seed, and what must hold and does not."""
+    logging.getLogger().setLevel(logging.ERROR)
+    try:
+        mirror_history.play(seed)
+    except MirrorBroken as broken:
+        return seed, str(broken)
+    return seed, None
+
+
+def run_mirror(seeds: range, jobs: int) -> int:
+    """Play the mirror's histories of these seeds. Returns 1 if one is broken, else 0."""
+    began, failed = time.monotonic(), 0
+    progress = Progress(len(seeds))
+    with get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
+        for done, (seed, broken) in enumerate(pool.imap(play_mirror, seeds), 1):
+            progress.show(done, failed)
+            if broken is not None:
+                failed += 1
+                print(f"mirror: seed {seed} failed: {broken}\nreplay: python -m tests.sim --mirror {seed}", flush=True)
+    print(f"mirror: {len(seeds)} seeds, {failed} failed, in {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.seed is not None:
         seeds, jobs = range(arguments.seed, arguments.seed + 1), 1
     else:
-        first, _, last = arguments.seeds.partition("-")
-        seeds, jobs = range(int(first), int(last or first) + 1), arguments.jobs
+        seeds, jobs = seeds_of(arguments.seeds), arguments.jobs
     began, seconds, acknowledged, failed = time.monotonic(), 0.0, 0, 0
     struck: Counter[str] = Counter()
     others: Counter[str] = Counter()  # of a mutant's seeds: what was noticed, and is not what the mutant breaks
@@ -138,7 +171,12 @@ def main() -> int:
         for name, mutant in MUTANTS.items():
             print(f"{name}: {mutant.text} (invariants {', '.join(sorted(mutant.by)) or 'of any number'})")
         return 0
-    return run(arguments)
+    if arguments.mirror is not None:
+        return run_mirror(seeds_of(arguments.mirror), arguments.jobs)
+    outcome = run(arguments)
+    if arguments.seed is None and arguments.mutant is None:
+        outcome |= run_mirror(seeds_of(arguments.seeds), arguments.jobs)
+    return outcome
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from tests.sim.mirror_groups import Groups
 from tests.sim.mirror_model import Log, MirrorBroken, ModelCluster
 
 FAULTS_S, HEALED_S_MAX = 25.0, 60.0
+#: Of a lane in a second: one each 100 ms, and what delays of requests move across the ends of the second.
+COMMITS_MAX = 12
 #: After which a topic that is gone is there again.
 COME_S_MAX = 5.0
 TOPICS = ("a", "b", "c")
@@ -116,6 +118,8 @@ class History:
         self.groups.read_all(self.mirrored())
         await self.wait(lambda: self.groups.check_ends(self.mirrored()))
         self.groups.check_all()
+        self.check_rate()
+        self.check_said()
 
     async def first_positions(self) -> None:
         """A start at the ends takes a while: what is written before all lanes have begun may be on either side."""
@@ -149,6 +153,7 @@ class History:
             + [self.kill, self.pause, self.share, self.lose, self.recreate, self.recreate, self.grow, self.cut]
             + [self.retain, self.lead, self.gone, self.target_again]
             + [self.groups_read] * 4
+            + [self.refuse]
         )
         action()
 
@@ -252,6 +257,12 @@ class History:
         if names and self.rng.random() < 0.3:
             self.target.delete(self.rng.choice(names), forget=self.rng.random() < 0.5)
 
+    def refuse(self) -> None:
+        """The target takes no records of a topic for a while: the other partitions go on, and this one afterwards."""
+        name = f"west.{self.topic()}"
+        self.target.refusing.add(name)
+        asyncio.get_running_loop().call_later(self.rng.random() * 5, self.target.refusing.discard, name)
+
     # -- The end -----------------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
@@ -300,6 +311,20 @@ class History:
         for topic_id, deleted in self.source.deleted.items():
             for index in range(len(deleted.logs)):
                 self._check_deleted(self.written.get((topic_id, index), []), found, lost)
+
+    def check_rate(self) -> None:
+        """Little data costs a lane few transactions, however many partitions it has."""
+        for name, times in self.target.commits.items():
+            for before, at in zip(times, times[COMMITS_MAX:], strict=False):
+                if at - before < 1.0:
+                    raise MirrorBroken(f"{name} has committed {COMMITS_MAX + 1} transactions within a second")
+
+    def check_said(self) -> None:
+        """Checkpoints that began again are said and counted."""
+        counted = sum(each.worker.scheduled.restarted_checkpoints for each in (*self.members, *self.killed))
+        said = [text for text in self.said if "begin again: it was deleted and created again in the" in text]
+        if bool(counted) != bool(said):
+            raise MirrorBroken(f"{counted} checkpoints began again, and it was said: {said}")
 
     def _check_deleted(self, written: list[bytes], found: dict[tuple[str, int], list[bytes]], lost: set[bytes]) -> None:
         everything = {value for row in found.values() for value in row}

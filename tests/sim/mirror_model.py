@@ -151,6 +151,10 @@ class ModelCluster:
         #: Committed offsets of groups without members.
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
         self._written: set[tuple[int, int, str, int, int]] = set()
+        #: Topics that take no records.
+        self.refusing: set[str] = set()
+        #: When transactions of each transactional id were committed, in seconds.
+        self.commits: dict[str, list[float]] = {}
         self._ids: dict[str, list[Any]] = {}
         self._made = 0
 
@@ -353,6 +357,8 @@ class ModelCluster:
                 log = self.log(topic.name, part.index)
                 if log is None:
                     code, base = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+                elif topic.name in self.refusing:
+                    code, base = ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1
                 elif request.transactional_id and self._is_fenced(request.transactional_id, batch.producer_epoch):
                     code, base = ErrorCode.INVALID_PRODUCER_EPOCH, -1
                 elif request.transactional_id:
@@ -375,6 +381,8 @@ class ModelCluster:
         if self._is_fenced(request.transactional_id, request.producer_epoch):
             return end_txn.EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self._complete(self._ids[request.transactional_id], committed=request.committed)
+        if request.committed:
+            self.commits.setdefault(request.transactional_id, []).append(asyncio.get_running_loop().time())
         return end_txn.EndTxnResponse()
 
     # -- Groups ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from dataclasses import replace
 
@@ -76,6 +77,32 @@ def test_a_record_that_is_too_large_stops_its_partition_and_no_other(mirror: Mir
     assert [row.partition for row in mirror.east.records(f"west.{topic}")] == [0] * 6
     mirror.once()
     assert [row.partition for row in mirror.east.records(f"west.{topic}")] == [0] * 6 + [1]
+
+
+def test_a_worker_is_not_ready_while_the_target_does_not_take_a_partition(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", configs={"max.message.bytes": "1000000"})
+    mirror.once()
+    limit = ("config", "set", "topic", f"west.{topic}", "max.message.bytes=5000", "-b", mirror.east.bootstrap)
+    assert run_here(*limit).code == 0
+    mirror.start("--metrics", "127.0.0.1:0", "--no-settings")
+    mirror.until(lambda: "metrics at" in mirror.said(), "the address")
+    where = next(word for word in mirror.said().split() if word.endswith("/metrics"))
+    ready = where.replace("/metrics", "/readyz")
+    mirror.until(lambda: answer(ready) == (200, ""), "ready")
+    mirror.west.write(topic, ["v" * 20_000])
+    mirror.until(lambda: answer(ready)[0] == 503, "not ready")
+    assert f"not taken by the target: {topic}-0" in answer(ready)[1]
+    line = 'ottla_mirror_stopped_partitions{source="west",target="east"} 1'
+    assert line in metrics(where)
+    mirror.stop()
+
+
+def answer(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return response.status, ""
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
 
 
 def test_a_target_topic_that_is_deleted_meanwhile_is_made_again(mirror: Mirror) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 from ottla.cli.errors import FAILED, USAGE
+from ottla.mirror.reader import Throttle
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import Mirror
 
@@ -31,6 +35,48 @@ def test_a_second_run_goes_on_where_the_first_has_ended(mirror: Mirror) -> None:
     assert "50 records" in mirror.once().err
     assert set(mirror.values(f"west.{topic}")) == {f"{i}".encode() for i in range(150)}
     assert len(mirror.values(f"west.{topic}")) == sum(mirror.positions(topic).values()) == 150
+
+
+def test_settings_follow_and_a_topic_that_is_deleted_in_the_source_stays(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", configs={"retention.ms": "86400000"}, seed=["x"])
+    other = mirror.west.topic(f"{mirror.name}-other", configs={"retention.ms": "86400000"})
+
+    def retention(name: str) -> str:
+        found = run_here("config", "get", "topic", f"west.{name}", "-b", mirror.east.bootstrap, "-o", "json").out
+        return str(next(row["value"] for row in map(json.loads, found.splitlines()) if row["name"] == "retention.ms"))
+
+    mirror.once()
+    for name in (topic, other):
+        changed = run_here("config", "set", "topic", name, "retention.ms=3600000", "-b", mirror.west.bootstrap)
+        assert changed.code == 0
+    mirror.once("--no-settings")
+    assert retention(topic) == "86400000"
+    mirror.once()
+    assert [retention(name) for name in (topic, other)] == ["3600000", "3600000"]
+    assert run_here("topic", "delete", topic, "--yes", "-b", mirror.west.bootstrap).code == 0
+    mirror.once()
+    assert mirror.values(f"west.{topic}") == [b"x"]
+
+
+def test_aliases_without_addresses_are_contexts(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["x"])
+    for alias, side in (("west", mirror.west), ("east", mirror.east)):
+        assert run_here("context", "set", alias, "-b", side.bootstrap).code == 0
+    done = run_here("mirror", "run", "west", "east", "--topics", topic, "--once", "--no-heartbeats")
+    assert done.code == 0, done.err
+    assert mirror.values(f"west.{topic}") == [b"x"]
+
+
+def test_a_throttle_lets_a_second_go_ahead_and_then_keeps_the_rate() -> None:
+    throttle = Throttle(1_000, now_ms=0)
+    assert [throttle.wait_s(500, now_ms=0), throttle.wait_s(500, now_ms=0)] == [0.0, 0.0]
+    assert throttle.wait_s(2_000, now_ms=0) == 2.0
+    assert throttle.wait_s(500, now_ms=2_000) == 0.5
+    assert throttle.wait_s(1_000, now_ms=60_000) == 0.0
+    assert Throttle(None, now_ms=0).wait_s(1 << 40, now_ms=0) == 0.0
 
 
 def test_partitions_that_are_added_later_come_too(mirror: Mirror) -> None:
