@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
@@ -235,12 +234,11 @@ class BatchConsumer:
                     self._troubles.append(Trouble(node, place, at, part.error_code))
                     continue
                 self._answered(place, part)
-                try:
-                    batches = self._take(place, part)
-                except KafkaError as fault:
-                    self.positions[place] = at.offset
-                    self._troubles.append(Trouble(node, place, at, fault.code, fault))
-                    continue
+                batches, fault = self._take(place, part)
+                if fault is not None:
+                    self._troubles.append(
+                        Trouble(node, place, At(at.topic_id, self.positions[place]), fault.code, fault)
+                    )
                 if self.positions[place] != at.offset:
                     after, epoch = self.positions[place], self._epochs_seen[place]
                     fetched.append(Batches(*place, at.offset, batches, after, at.topic_id, epoch))
@@ -319,7 +317,8 @@ class BatchConsumer:
         name, index = place
         raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
-    def _take(self, place: TopicPartition, part: PartitionData) -> list[BatchView]:
+    def _take(self, place: TopicPartition, part: PartitionData) -> tuple[list[BatchView], KafkaError | None]:
+        """Return the batches before the first that is none, or whose CRC is wrong (check.crcs of Java's consumers), and its fault."""
         end = None if self.ends is None else self.ends[place]
         aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
         open_aborted: set[int] = set()
@@ -327,21 +326,25 @@ class BatchConsumer:
         read = part.records or b""
         assert not isinstance(read, list), "what was decoded is in one buffer"
         self._epochs_seen.setdefault(place, -1)
-        for batch in iter_batches(read):
-            if end is not None and batch.base_offset >= end:
-                self.positions[place] = max(self.positions[place], end)
-                break
-            while aborted and aborted[0][0] <= batch.last_offset:
-                open_aborted.add(aborted.pop(0)[1])
-            if batch.is_control:
-                marker = end_txn_marker(batch)
-                if marker is not None and not marker.committed:
-                    open_aborted.discard(batch.producer_id)
-            elif not (batch.is_transactional and batch.producer_id in open_aborted):
-                taken.append(batch)
-            self.positions[place] = max(self.positions[place], batch.next_offset)
-            self._epochs_seen[place] = batch.partition_leader_epoch
-        return taken
+        try:
+            for batch in iter_batches(read):
+                batch.check_crc()
+                if end is not None and batch.base_offset >= end:
+                    self.positions[place] = max(self.positions[place], end)
+                    break
+                while aborted and aborted[0][0] <= batch.last_offset:
+                    open_aborted.add(aborted.pop(0)[1])
+                if batch.is_control:
+                    marker = end_txn_marker(batch)
+                    if marker is not None and not marker.committed:
+                        open_aborted.discard(batch.producer_id)
+                elif not (batch.is_transactional and batch.producer_id in open_aborted):
+                    taken.append(batch)
+                self.positions[place] = max(self.positions[place], batch.next_offset)
+                self._epochs_seen[place] = batch.partition_leader_epoch
+        except KafkaError as fault:
+            return taken, fault
+        return taken, None
 
 
 class Consumer(BatchConsumer):
@@ -367,18 +370,30 @@ class Consumer(BatchConsumer):
 
         Raises:
             ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
+            KafkaError: a batch is malformed; the records before it were returned, and the position is at it.
         """
-        decoded = [
-            Consumed(*row[:2], await self._decoded(row._replace(batches=list(batches))), is_append_time)
-            for row in await self.poll_batches()
-            for is_append_time, batches in groupby(row.batches, key=lambda batch: batch.append_time is not None)
-        ]
-        return [row for row in decoded if row.records]
+        return [row for fetched in await self.poll_batches() for row in await self._decoded(fetched) if row.records]
 
-    async def _decoded(self, fetched: Batches) -> list[Record]:
+    async def _decoded(self, fetched: Batches) -> list[Consumed]:
         """Return the records between the position and the end: a fetch starts at the batch that holds the offset."""
-        end = None if self.ends is None else self.ends[fetched.topic, fetched.partition]
-        return [row for batch in fetched.batches for row in await records_between(batch, fetched.position, end)]
+        place = fetched[:2]
+        end = None if self.ends is None else self.ends[place]
+        found: list[Consumed] = []
+        for batch in fetched.batches:
+            try:
+                records = await records_between(batch, fetched.position, end)
+            except KafkaError as fault:
+                if self._reads(place, At(fetched.topic_id, fetched.next_offset)):
+                    at = At(fetched.topic_id, max(fetched.position, batch.base_offset))
+                    self.positions[place] = at.offset
+                    self._troubles.append(Trouble(NO_LEADER, place, at, fault.code, fault))
+                return found
+            is_append_time = batch.append_time is not None
+            if found and found[-1].is_append_time == is_append_time:
+                found[-1].records.extend(records)
+            else:
+                found.append(Consumed(*place, records, is_append_time))
+        return found
 
 
 def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

@@ -124,6 +124,14 @@ async def list_offsets(
     cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
 ) -> dict[int, int]:
     """Return per partition the first offset at or after `timestamp` (or EARLIEST, LATEST); -1 where there is none."""
+    rows = await list_places(cluster, name, timestamp, partitions, isolation_level)
+    return {index: offset for index, (offset, _) in rows.items()}
+
+
+async def list_places(
+    cluster: ClusterClient, name: str, timestamp: int, partitions: Iterable[int] | None = None, isolation_level: int = 0
+) -> dict[int, tuple[int, int]]:
+    """Return per partition the offset as `list_offsets`, and the leader epoch that the leader answers with it."""
 
     def build(part: list[int]) -> ListOffsetsRequest:
         rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in part]
@@ -133,7 +141,7 @@ async def list_offsets(
 
     cluster.doing = f"listing the offsets of topic {name}"
     results = await ask_leaders(cluster, name, partitions, build)
-    return {index: result.offset for index, result in results.items()}
+    return {index: (result.offset, result.leader_epoch) for index, result in results.items()}
 
 
 async def offsets_at(

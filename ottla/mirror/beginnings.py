@@ -72,7 +72,7 @@ class Beginnings:
         """Return where each of `places` begins; those without a leader at the moment are left out.
 
         Raises:
-            CommandFailed: the source cannot be reached.
+            Failure: the source cannot be reached.
         """
         leaders = await self._leaders(places)
         firsts = await self._list(leaders, places, EARLIEST)
@@ -99,7 +99,7 @@ class Beginnings:
         before anything was mirrored (KIP-320).
 
         Raises:
-            CommandFailed: the source cannot be reached.
+            Failure: the source cannot be reached.
         """
         leaders = await self._leaders(places)
         ends = await self._rows(leaders, places, LATEST)

@@ -114,7 +114,7 @@ class Catalogue:
 
     @property
     def seen_ids(self) -> dict[str, TopicIds]:
-        """Of the topics that are mirrored and have a counterpart: the ids of both at the last look."""
+        """The ids at the last look of the topics that are mirrored and have a counterpart, and of these."""
         return self._pairs_of_ids(self._source_counts, self.topic_ids, self._target_ids)
 
     async def ids_now(self, names: Iterable[str]) -> dict[str, TopicIds]:

@@ -8,6 +8,13 @@ which other registries read.
 The topic may be deleted and created again under running instances. Offsets, ids and versions of the deleted one then mean nothing:
 the state begins again with the new topic's first record, the leader takes the lead once more before it writes, because the new
 partition knows no producer epoch, and what was decided for the deleted topic is not written to the new one.
+
+An unclean leader election cuts the log within one topic: records that were read are gone, and others may have their offsets by the time
+the next read comes. Whenever the partition has a leader of another epoch, it is asked where the epoch of the last record ends
+(OffsetForLeaderEpoch, KIP-320). If that is before what was read, the state begins again, as with a new topic.
+
+A record that cannot be parsed is passed over, as Confluent's registry does (`State.replay`). A batch that cannot be read, because its CRC
+is wrong, may hold schemas whose ids would be given out again: the state stays as it is before the batch, and nothing is written.
 """
 
 from __future__ import annotations
@@ -18,13 +25,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client import topics
-from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import NO_SUCH_TOPIC
+from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError, code_of, failure
 from ottla.client.consumer import Consumer
 from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
+from ottla.client.leaders import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.record import NewRecord
 from ottla.registry.errors import RegistryError
@@ -34,6 +47,8 @@ from ottla.registry.schema_records import Record, noop_record
 logger = logging.getLogger(__name__)
 
 PARTITION = 0
+#: The replica id of a client.
+CONSUMER = -1
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
@@ -67,17 +82,62 @@ def place_from(text: str) -> LogPlace | None:
         return None
 
 
+class Cut(ClusterError):
+    """The log has lost records that were read."""
+
+
 class _Reader(Consumer):
-    """Reads the partition from a place on, and knows of which topic its position is."""
+    """Reads the partition from a place on, and knows of which topic its position is, and in which leader epoch it was confirmed."""
+
+    #: What was read is in the log of this leader epoch of the topic.
+    confirmed = (b"", -1)
 
     def begin(self, topic: str, place: LogPlace) -> None:
         self.assign({(topic, PARTITION): place.offset})
         self._ids[topic, PARTITION] = place.topic_id
+        self._epochs_seen.clear()
 
     @property
     def place(self) -> LogPlace:
         ((at, offset),) = self.positions.items()
         return LogPlace(self._ids[at], offset)
+
+    async def _settle(self) -> None:
+        """Before the next Fetch, confirm what was read with a leader of another epoch.
+
+        Raises:
+            Cut: it is not there any more.
+        """
+        await super()._settle()
+        ((at, offset),) = self.positions.items()
+        leader, place = self._leaders.of(at), self.place
+        if leader.node == NO_LEADER or self._is_another(at) or self.confirmed == (place.topic_id, leader.epoch):
+            return
+        epoch = self._epochs_seen.get(at, -1)
+        if epoch >= 0:
+            part = OffsetForLeaderPartition(PARTITION, leader.epoch, epoch)
+            request = OffsetForLeaderEpochRequest(CONSUMER, [OffsetForLeaderTopic(at[0], [part])])
+            try:
+                response = await self.cluster.request(request, leader.node)
+            except NoConnection:
+                self._leaders.forget(leader.node)
+                return
+            (row,) = response.topics[0].partitions
+            if row.error_code:
+                if not code_of(row.error_code).retriable:
+                    raise failure(f"partition {at[0]}-{PARTITION}", row.error_code)
+                self._leaders.forget(leader.node)
+                return
+            if row.end_offset < offset:
+                cause = f"the log of {at[0]} was cut below offset {offset}, as by an unclean leader election"
+                raise Cut(cause, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.confirmed = place.topic_id, leader.epoch
+
+    async def _begin_again(self, name: str) -> None:
+        before = self.place.topic_id
+        await super()._begin_again(name)
+        if self.place.topic_id != before:
+            self._epochs_seen.clear()
 
 
 class SchemaLog:
@@ -95,23 +155,30 @@ class SchemaLog:
         self._reader = _Reader(reading, {})
         self._producer: ClusterProducer | None = None
         self._moved = asyncio.Condition()
+        #: Why the next batch cannot be read.
+        self._fault: KafkaError | None = None
+        #: How often the state began again, because the log was cut.
+        self._cuts = 0
 
     async def start(self) -> None:
         """Create the topic if it is not there, and read what it holds.
 
         Raises:
-            Failure: it cannot be had, or it has more than one partition.
+            Failure: it cannot be had or read, or it has more than one partition.
             TimeoutError: nothing has been read for the command's time limit.
         """
         await self._create()
-        end = await self._end()
+        end, _ = await self._end()
         self.place = LogPlace(end.topic_id, await self._first())
         self._reader.begin(self.topic, self.place)
         while not self._has(end):
             before = self.place
             async with asyncio.timeout(self._reading.timeout_ms / 1000):
                 while self.place == before:
-                    await self._read()
+                    try:
+                        await self._read()
+                    except KafkaError as fault:
+                        raise Failure(self._unreadable(fault), "no registry can start with this log") from None
 
     async def follow(self) -> None:
         """Read for ever. While the cluster cannot be reached it is tried again."""
@@ -120,28 +187,35 @@ class SchemaLog:
                 await self._read()
             except (Failure, KafkaError, TimeoutError) as fault:
                 if isinstance(fault, Failure) and fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    await self._begin_again()
+                    await self._begin_again(fault)
                     continue
-                logger.warning("reading %s: %s; it is tried again", self.topic, fault)
+                if isinstance(fault, KafkaError):
+                    await self._stand_still(fault)
+                else:
+                    logger.warning("reading %s: %s; it is tried again", self.topic, fault)
                 await asyncio.sleep(RETRY_S)
 
     async def sync(self, place: LogPlace | None = None) -> LogPlace:
         """Wait until the state has all records before `place`, or before the end of the log. Returns the place.
 
         Raises:
-            RegistryError: it takes too long, or the topic of the place was deleted.
+            RegistryError: it takes too long, a batch before the place cannot be read, or the topic of the place was deleted.
         """
         try:
             async with asyncio.timeout(SYNC_S_MAX):
                 wanted = await self._settled_end() if place is None else place
                 async with self._moved:
-                    await self._moved.wait_for(lambda: self._has(wanted) or wanted.topic_id in self._former)
+                    await self._moved.wait_for(
+                        lambda: self._has(wanted) or wanted.topic_id in self._former or self._fault is not None
+                    )
         except TimeoutError:
             raise RegistryError("timeout", "Reading the Kafka store timed out") from None
         except Failure as fault:
             raise RegistryError("store", f"Error while reading the Kafka store: {fault}") from None
         if wanted.topic_id in self._former:
             raise self._gone()
+        if not self._has(wanted) and self._fault is not None:
+            raise RegistryError("store", f"Error while reading the Kafka store: {self._unreadable(self._fault)}")
         return wanted
 
     async def lead(self) -> None:
@@ -163,15 +237,15 @@ class SchemaLog:
         """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.
 
         Raises:
-            RegistryError: they may not have been written, or the topic was created again.
-            Fenced: another instance is the leader, and they have not been written.
+            RegistryError: they may not have been written, or the topic was created again or cut meanwhile.
+            LeadershipLost: another instance is the leader, and they have not been written.
         """
         producer = self._producer
         if producer is None:
             raise LeadershipLost
         if not self.is_writable:
             raise self._gone()
-        now_ms = self._writing.world.clock.wall_ms()
+        now_ms, cuts = self._writing.world.clock.wall_ms(), self._cuts
         try:
             async with asyncio.timeout(SYNC_S_MAX):
                 for key, value in records:
@@ -191,6 +265,8 @@ class SchemaLog:
         end = await self.sync()
         if end.topic_id != producer.topic_id:
             raise self._gone()
+        if self._cuts != cuts:
+            raise RegistryError("store", f"The log of {self.topic} was cut while a record was written")
         return end
 
     @property
@@ -216,21 +292,36 @@ class SchemaLog:
                 self.state.replay(record.key, record.value)
         if self._reader.place != self.place:
             async with self._moved:
-                self.place = self._reader.place
+                self.place, self._fault = self._reader.place, None
                 self._moved.notify_all()
 
-    async def _begin_again(self) -> None:
-        """The log does not have the position any more: records before it were deleted, or its end was lost."""
+    async def _stand_still(self, fault: KafkaError) -> None:
+        """A batch cannot be read. Who waits for the state to have it is told so; it is said once, until something else is read."""
+        if str(fault) != str(self._fault):
+            logger.error("%s; nothing is registered until it can be read", self._unreadable(fault))
+        async with self._moved:
+            self._fault = fault
+            self._moved.notify_all()
+
+    def _unreadable(self, fault: KafkaError) -> str:
+        return f"topic {self.topic} cannot be read at offset {self.place.offset}: {fault}"
+
+    async def _begin_again(self, why: Failure) -> None:
+        """The log does not have what was read any more: records before it were deleted, or its end was lost.
+
+        The partition may not know the producer epoch of the leader either, so that it takes the lead once more.
+        """
         try:
             first = await self._first()
         except Failure as fault:
             logger.warning("reading %s: %s; it is tried again", self.topic, fault)
             await asyncio.sleep(RETRY_S)
             return
-        logger.error("topic %s has no offset %d any more: its records are read again", self.topic, self.place.offset)
-        self.state = RegistryState()
-        self._reader.seek((self.topic, PARTITION), first)
+        logger.error("%s: all its records are read again", why)
+        self.state, self._fault, self._producer = RegistryState(), None, None
+        self._cuts += 1
         self.place = LogPlace(self.place.topic_id, first)
+        self._reader.begin(self.topic, self.place)
 
     def _has(self, place: LogPlace) -> bool:
         return self.place.topic_id == place.topic_id and self.place.offset >= place.offset
@@ -238,19 +329,23 @@ class SchemaLog:
     def _gone(self) -> RegistryError:
         return RegistryError("store", f"The topic {self.topic} was deleted and created again")
 
-    async def _end(self) -> LogPlace:
-        """Return the end of the log. The id is asked for first: if another topic follows meanwhile, the place is one of a former topic."""
+    async def _end(self) -> tuple[LogPlace, int]:
+        """Return the end of the log, and the epoch of its leader. The id is asked for first: if another topic follows meanwhile, the place is
+        one of a former topic."""
         topic_id = (await self._writing.topic(self.topic)).topic_id
-        ends = await topics.list_offsets(self._writing, self.topic, topics.LATEST, [PARTITION])
-        return LogPlace(topic_id, ends[PARTITION])
+        ends = await topics.list_places(self._writing, self.topic, topics.LATEST, [PARTITION])
+        offset, epoch = ends[PARTITION]
+        return LogPlace(topic_id, offset), epoch
 
     async def _settled_end(self) -> LogPlace:
-        """Return the end of the log once the state is of this log: one that ends before what was read has lost its end, which the
-        reader notices."""
+        """Return the end of the log once the state is of this log: what was read has been confirmed with the leader of its epoch."""
         while True:
-            before, end = self.place, await self._end()
-            if end.topic_id != before.topic_id or end.offset >= before.offset:
+            end, epoch = await self._end()
+            topic_id, confirmed = self._reader.confirmed
+            if end.topic_id != self.place.topic_id or (topic_id == end.topic_id and confirmed >= epoch):
                 return end
+            if self._fault is not None:
+                raise RegistryError("store", f"Error while reading the Kafka store: {self._unreadable(self._fault)}")
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _first(self) -> int:

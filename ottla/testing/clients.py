@@ -80,7 +80,7 @@ class Clients:
         """Create a topic, write the seed into it, and return its name.
 
         Raises:
-            CommandFailed: the cluster refuses it, and says why.
+            Failure: the cluster refuses it, and says why.
             ValueError: a row of the seed is none.
         """
         rows = list(read_seed(seed))

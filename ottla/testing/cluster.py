@@ -135,7 +135,7 @@ class Cluster(Clients, Spoiled):
     def add_user(self, name: str, *allowed: str) -> dict[str, str]:
         """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
 
-        Returns settings of confluent-kafka. Raises CommandFailed for words that `ottla acl add` would refuse too.
+        Returns settings of confluent-kafka. Raises Failure for words that `ottla acl add` would refuse too.
         """
         from ottla.testing import users
 

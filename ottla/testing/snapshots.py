@@ -26,7 +26,7 @@ class ClusterSnapshot(Generic[T]):
         """Takes it of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary one.
 
         Raises:
-            CommandFailed: it cannot be taken. The cluster goes on.
+            Failure: it cannot be taken. The cluster goes on.
         """
         self._start = start
         self._folder = tempfile.mkdtemp(prefix="ottla-snapshot-")

@@ -34,7 +34,7 @@ def add(nodes: Sequence[Callable[[], ClusterConnection]], name: str, allowed: Se
     `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
 
     Raises:
-        CommandFailed: a text of `allowed` names no operation or no resource.
+        Failure: a text of `allowed` names no operation or no resource.
         RuntimeError: the cluster has refused it.
         TimeoutError: a node does not know it after 30 s.
     """

@@ -221,6 +221,15 @@ class BatchView:
         """Returns the records' bytes, decompressed; large batches are decompressed on a worker. The batch's buffer may be invalid after a yield."""
         return expanding(self.attributes & CODEC_MASK, self.payload, turn, max_bytes)
 
+    def check_crc(self) -> None:
+        """Raises CORRUPT_MESSAGE if the CRC is not that of the contents."""
+        found = crc32c(self.buffer[ATTRIBUTES_AT:])
+        if found != self.crc:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"record batch at offset {self.base_offset}: crc is {self.crc:#x}, contents give {found:#x}",
+            )
+
     def __repr__(self) -> str:
         return f"BatchView(offsets=[{self.base_offset}, {self.last_offset}], count={self.count}, size={self.size})"
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+import random
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
 
 from ottla.client import topics
 from ottla.client.cluster_error import ClusterError
-from ottla.client.consumer import Consumed
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.record import Record
+from ottla.protocol.records.builder import build_batch
 from ottla.registry import log
+from ottla.registry.errors import RegistryError
 from ottla.registry.log import LogPlace, SchemaLog, place_from
+from ottla.registry.schema_records import subject_record
 from tests.manual_clock import ManualClock
+from tests.sim.loop import run
+from tests.sim.mirror_client import ModelClient, Process
+from tests.sim.mirror_model import Entry, Log, ModelCluster
 
 
 class LateBroker:
@@ -58,52 +63,155 @@ async def test_a_topic_that_stays_unknown_is_an_error(monkeypatch: pytest.Monkey
         await SchemaLog(cast("Any", LateBroker(9)), cast("Any", LateBroker(9)), "_schemas", "fence")._create()
 
 
-class LossyReader:
-    """Reads one record of each list, and None is a log that ends before the position."""
+class Model:
+    """A registry's log on a cluster in memory: `west` has one broker, whose topic is deleted, cut and damaged."""
 
-    def __init__(self, reads: list[bytes | None]) -> None:
-        self.reads, self.place, self.recreated = reads, LogPlace(b"t" * 16, 5), []
-        self.sought: list[int] = []
+    def __init__(self) -> None:
+        self.cluster = ModelCluster("west", random.Random(1))
+        self.cluster.create("_schemas", 1)
+        process = Process(self.cluster.rng)
+        self.log = SchemaLog(
+            ModelClient(self.cluster, process), ModelClient(self.cluster, process), "_schemas", "fence"
+        )
+        self.tasks: list[asyncio.Task[None]] = []
 
-    def seek(self, place: tuple[str, int], offset: int) -> None:
-        self.sought.append(offset)
-        self.place = self.place._replace(offset=offset)
+    @property
+    def kept(self) -> Log:
+        return self.cluster.topics["_schemas"].logs[0]
 
-    async def poll(self) -> list[Consumed]:
-        if not self.reads:
-            await asyncio.Event().wait()
-        value = self.reads.pop(0)
-        if value is None:
-            raise ClusterError("offset 6 of partition _schemas-0", code=ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.place = self.place._replace(offset=self.place.offset + 1)
-        key = b'{"keytype": "MODE", "subject": "%s"}' % value
-        return [Consumed("_schemas", 0, [Record(0, 0, key, b'{"mode": "READONLY"}', ())])]
+    def write(self, *names: str) -> None:
+        """Append a mode of the subject of each name, in a batch of its own."""
+        for name in names:
+            key, value = subject_record("MODE", name, {"mode": "READONLY"})
+            self.kept.append(build_batch([(key, value, 1)]), 1)
+
+    async def follow(self) -> None:
+        self.tasks.append(asyncio.create_task(self.log.follow()))
+
+    async def modes(self) -> set[str]:
+        """The subjects that a write sees."""
+        await self.log.sync()
+        return set(self.log.state.modes)
+
+    def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
 
 
-async def test_a_log_that_has_lost_its_end_is_read_again_and_a_write_waits_for_that(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def on_model(test: Callable[[Model], Awaitable[None]]) -> None:
+    """Run a test in virtual time."""
+
+    async def main() -> None:
+        model = Model()
+        try:
+            await test(model)
+        finally:
+            model.end()
+
+    run(main())
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 5], ids=lambda count: f"{count} records later")
+def test_a_log_that_an_unclean_election_has_cut_is_read_again_and_a_write_sees_no_ghost(
+    more: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made: Any = SchemaLog(cast("Any", LateBroker(0)), cast("Any", LateBroker(0)), "_schemas", "fence")
-    reader = made._reader = LossyReader([b"lost", None, b"kept", b"kept too"])
+    """The log ends before what was read, exactly there, or behind it: offsets alone do not show the last two."""
 
-    async def list_offsets(cluster: Any, name: str, timestamp: int, partitions: Any) -> dict[int, int]:
-        return {0: 0 if timestamp == topics.EARLIEST else 2}
+    async def test(model: Model) -> None:
+        model.write("a", "b", "lost", "lost too")
+        await model.log.start()
+        await model.follow()
+        assert await model.modes() == {"a", "b", "lost", "lost too"}
+        model.kept.cut(2)
+        new = [f"new {number}" for number in range(more)]
+        model.write(*new)
+        assert await model.modes() == {"a", "b", *new}
+        assert not model.log.is_writable
+        model.write("last")
+        assert await model.modes() == {"a", "b", *new, "last"}
+        assert model.log.state.unreadable == 0
 
-    async def topic(name: str) -> Any:
-        return SimpleNamespace(topic_id=b"t" * 16)
+    on_model(test)
+    said = [row.message for row in caplog.records if row.levelname == "ERROR"]
+    assert len(said) == 1 and "all its records are read again" in said[0]
 
-    monkeypatch.setattr(topics, "list_offsets", list_offsets)
-    made._writing.topic = topic
-    made.place = reader.place
-    waiting = asyncio.create_task(made.sync())
-    following = asyncio.create_task(made.follow())
-    async with asyncio.timeout(30):
-        assert await waiting == LogPlace(b"t" * 16, 2)
-    following.cancel()
-    assert set(made.state.modes) == {"kept", "kept too"} and reader.sought == [0]
-    assert [row.message for row in caplog.records if row.levelname == "ERROR"] == [
-        "topic _schemas has no offset 6 any more: its records are read again"
-    ]
+
+def test_a_leader_that_changed_without_a_loss_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(model: Model) -> None:
+        model.write("a")
+        await model.log.start()
+        await model.follow()
+        state = model.log.state
+        for epoch in range(1, 4):
+            model.kept.epoch = epoch
+            model.write(f"in {epoch}")
+            assert len(await model.modes()) == 1 + epoch
+        assert model.log.state is state
+
+    on_model(test)
+    assert [row.message for row in caplog.records if row.levelname == "ERROR"] == []
+
+
+def damage(model: Model, at: int) -> Entry:
+    """Change a byte of a value: the CRC of the batch is wrong, and its records can be decoded."""
+    entry = model.kept.entries[at]
+    changed = bytearray(entry.data)
+    changed[changed.index(b"READONLY")] = ord("W")
+    entry.data = bytes(changed)
+    return entry
+
+
+def test_a_batch_with_a_wrong_crc_is_not_taken_in_and_nothing_is_written_until_it_can_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(model: Model) -> None:
+        model.write("a")
+        await model.log.start()
+        await model.follow()
+        model.write("b", "c", "d")
+        whole = model.kept.entries[2].data
+        entry = damage(model, 2)
+        for _ in range(2):
+            with pytest.raises(RegistryError, match="_schemas cannot be read at offset 2: CORRUPT_MESSAGE"):
+                await model.log.sync()
+        assert set(model.log.state.modes) == {"a", "b"}
+        entry.data = whole  # another replica leads, whose disk is well
+        async with asyncio.timeout(30):
+            async with model.log._moved:
+                await model.log._moved.wait_for(lambda: len(model.log.state.modes) == 4)
+        assert await model.modes() == {"a", "b", "c", "d"}
+
+    on_model(test)
+    said = [row.message for row in caplog.records if row.levelname == "ERROR"]
+    assert len(said) == 1 and "nothing is registered until it can be read" in said[0]
+
+
+def test_a_registry_does_not_start_with_a_log_that_cannot_be_read() -> None:
+    async def test(model: Model) -> None:
+        model.write("a", "b")
+        damage(model, 1)
+        with pytest.raises(ClusterError, match="_schemas cannot be read at offset 1"):
+            await model.log.start()
+
+    on_model(test)
+
+
+def test_records_that_cannot_be_parsed_are_passed_over_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """As Confluent's registry does, which logs them."""
+    others = [b"", b"no JSON", b"[]", b"{}", b'{"keytype": "MODE", "subject": [1]}', b'{"keytype": "SCHEMA"}']
+
+    async def test(model: Model) -> None:
+        model.write("a")
+        for key in others:
+            model.kept.append(build_batch([(key, b'{"mode": "x"}', 1)]), 1)
+        model.write("b")
+        await model.log.start()
+        await model.follow()
+        assert await model.modes() == {"a", "b"}
+        assert model.log.state.unreadable == len(others)
+
+    on_model(test)
+    assert sum("cannot be read" in row.message for row in caplog.records) == len(others)
 
 
 def test_a_place_is_read_back_and_what_is_none_is_none() -> None:
