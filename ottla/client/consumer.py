@@ -61,8 +61,12 @@ class BatchConsumer:
         isolation_level: int = READ_UNCOMMITTED,
         reset: int | None = None,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
+        batch_bytes_max: int | None = None,
     ) -> None:
-        """Begin at `positions`. `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails."""
+        """Begin at `positions`. A batch that has more than `batch_bytes_max` when it is decompressed cannot be read.
+
+        `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails.
+        """
         self.cluster = cluster
         self.positions: dict[TopicPartition, int] = {}
         self.ends = ends
@@ -73,6 +77,7 @@ class BatchConsumer:
         #: For so long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
+        self._batch_bytes_max = batch_bytes_max
         self._leaders = Leaders(cluster, ())
         #: The id of the topic in which each position counts: that of its first Fetch.
         self._ids: dict[TopicPartition, bytes] = {}
@@ -358,7 +363,7 @@ class Consumer(BatchConsumer):
         """
         clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
         while any(map(self._wanted, self.positions)):
-            for consumed in await self.poll():
+            async for consumed in self.poll_each():
                 yield consumed
             if self.positions != before:
                 before, moved_ms = dict(self.positions), clock.mono_ms()
@@ -372,28 +377,33 @@ class Consumer(BatchConsumer):
             ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
             KafkaError: a batch is malformed; the records before it were returned, and the position is at it.
         """
-        return [row for fetched in await self.poll_batches() for row in await self._decoded(fetched) if row.records]
+        return [row async for row in self.poll_each()]
 
-    async def _decoded(self, fetched: Batches) -> list[Consumed]:
-        """Return the records between the position and the end: a fetch starts at the batch that holds the offset."""
+    async def poll_each(self) -> AsyncIterator[Consumed]:
+        """Give out the records of the next response batch by batch: one is decoded at a time. Who leaves early loses the others.
+
+        Raises:
+            CommandFailed, KafkaError: as `poll`.
+        """
+        for fetched in await self.poll_batches():
+            async for row in self._decoded(fetched):
+                yield row
+
+    async def _decoded(self, fetched: Batches) -> AsyncIterator[Consumed]:
+        """Give out the records between the position and the end: a fetch starts at the batch that holds the offset."""
         place = fetched[:2]
         end = None if self.ends is None else self.ends[place]
-        found: list[Consumed] = []
         for batch in fetched.batches:
             try:
-                records = await records_between(batch, fetched.position, end)
+                records = await records_between(batch, fetched.position, end, self._batch_bytes_max)
             except KafkaError as fault:
                 if self._reads(place, At(fetched.topic_id, fetched.next_offset)):
                     at = At(fetched.topic_id, max(fetched.position, batch.base_offset))
                     self.positions[place] = at.offset
                     self._troubles.append(Trouble(NO_LEADER, place, at, fault.code, fault))
-                return found
-            is_append_time = batch.append_time is not None
-            if found and found[-1].is_append_time == is_append_time:
-                found[-1].records.extend(records)
-            else:
-                found.append(Consumed(*place, records, is_append_time))
-        return found
+                return
+            if records:
+                yield Consumed(*place, records, batch.append_time is not None)
 
 
 def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

@@ -78,13 +78,13 @@ class Trouble(NamedTuple):
     fault: KafkaError | None = None
 
 
-async def records_between(batch: BatchView, first: int, end: int | None) -> list[Record]:
+async def records_between(batch: BatchView, first: int, end: int | None, bytes_max: int | None = None) -> list[Record]:
     """Return the records of a batch from `first` on, and before `end`.
 
     Raises:
-        KafkaError: the batch is malformed, as far as it was read.
+        KafkaError: the batch is malformed, as far as it was read, or has more than `bytes_max` when it is decompressed.
     """
-    data = batch.expand()
+    data = batch.expand(bytes_max)
     skipped, at = 0, 0
     if (
         batch.count == batch.last_offset_delta + 1

@@ -3,6 +3,9 @@ than a panel's time.
 
 A panel whose cluster is slow shows what it had before, with its age and the reason. The question goes on meanwhile, up to the
 client's own time limit, so that the next look may find its answer.
+
+All panels together have a bound of bytes. Those that were looked at longest ago make room; a screen of records is lent to who looks at it
+now, counts with the most that it may have, and is refused if there is no room for it.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ottla.client.errors import Failure
+from ottla.console.footprint import footprint
 from ottla.console.problems import remedy_of
 
 T = TypeVar("T")
@@ -24,6 +29,10 @@ LIMIT_S = 2.5
 #: An answer is shared for so long.
 FRESH_S = 1.0
 PANELS_MAX = 128
+#: Eight screens of records, as many as are read at once, and what other panels keep.
+BYTES_MAX = 160 * 1024 * 1024
+#: Of a row of the panels beside its value.
+PANEL_BYTES = 1_000
 #: Questions that are under way, at most: when all brokers are silent, each look would add one.
 ASKED_MAX = 48
 
@@ -49,31 +58,65 @@ class _Panel:
     problem: str | None = None
     hint: str | None = None
     task: asyncio.Task[None] | None = None
+    #: Bytes that it counts with.
+    size: int = PANEL_BYTES
+    is_lent: bool = False
+    #: How many have it, of one that is lent.
+    lookers: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        return self.task is not None or self.lookers > 0
 
 
 class Panels:
     """The panels that were looked at last, by key."""
 
-    def __init__(self, limit_s: float = LIMIT_S, panels_max: int = PANELS_MAX) -> None:
+    def __init__(self, limit_s: float = LIMIT_S, panels_max: int = PANELS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._limit_s = limit_s
         self._panels_max = panels_max
+        self._bytes_max = bytes_max
         self._panels: OrderedDict[object, _Panel] = OrderedDict()
 
-    async def show(
-        self, key: object, load: Callable[[], Awaitable[T]], limit_s: float | None = None, *, kept: bool = True
-    ) -> Shown[T]:
-        """Return the panel `key`, loaded now if it is not fresh. One that is not `kept` is for those alone who wait for it."""
-        panel = self._panel(key)
+    @property
+    def bytes(self) -> int:
+        """What all panels count with."""
+        return sum(each.size for each in self._panels.values())
+
+    async def show(self, key: object, load: Callable[[], Awaitable[T]]) -> Shown[T]:
+        """Return the panel `key`, loaded now if it is not fresh."""
+        return await self._shown(key, self._panel(key), load, self._limit_s)
+
+    @asynccontextmanager
+    async def lend(
+        self, key: object, load: Callable[[], Awaitable[T]], limit_s: float, size_max: int
+    ) -> AsyncIterator[Shown[T]]:
+        """Return a panel that has `size_max` bytes at most. It is shared by those who have it at the same time, and then gone."""
+        panel = self._panels.get(key)
+        if panel is None:
+            if not self._make_room(size_max):
+                yield Shown(None, 0.0, "too many screens of records are looked at", "try again in a moment")
+                return
+            panel = self._panel(key)
+            panel.is_lent, panel.size = True, size_max
+        panel.lookers += 1
+        try:
+            yield await self._shown(key, panel, load, limit_s)
+        finally:
+            panel.lookers -= 1
+            self._give_back(key, panel)
+
+    async def _shown(self, key: object, panel: _Panel, load: Callable[[], Awaitable[T]], limit_s: float) -> Shown[T]:
         now = time.monotonic()
         if panel.loaded_s is not None and now - panel.loaded_s < FRESH_S and panel.problem is None:
             return Shown(panel.value)
         if panel.task is None:
             if sum(each.task is not None for each in self._panels.values()) >= ASKED_MAX:
                 return Shown(panel.value, self._age(panel), "the cluster has not answered too many questions")
-            panel.task = asyncio.create_task(self._load(key, panel, load, kept))
-        await asyncio.wait([panel.task], timeout=self._limit_s if limit_s is None else limit_s)
+            panel.task = asyncio.create_task(self._load(key, panel, load))
+        await asyncio.wait([panel.task], timeout=limit_s)
         if panel.task is not None and not panel.task.done():
-            waited = f"no answer within {self._limit_s if limit_s is None else limit_s:g} s"
+            waited = f"no answer within {limit_s:g} s"
             return Shown(panel.value, self._age(panel), panel.problem or waited, panel.hint)
         return Shown(panel.value, 0.0 if panel.problem is None else self._age(panel), panel.problem, panel.hint)
 
@@ -90,16 +133,29 @@ class Panels:
     def _panel(self, key: object) -> _Panel:
         panel = self._panels.setdefault(key, _Panel())
         self._panels.move_to_end(key)
-        for old in [each for each, row in self._panels.items() if row.task is None and row is not panel]:
+        for old in [each for each, row in self._panels.items() if not row.is_held and row is not panel]:
             if len(self._panels) <= self._panels_max:
                 break
             del self._panels[old]
         return panel
 
+    def _make_room(self, size: int) -> bool:
+        """Drop panels that nobody waits for until there is room for so many bytes. Returns whether there is."""
+        left = self._bytes_max - size - self.bytes
+        for key in [each for each, row in self._panels.items() if not row.is_held]:
+            if left >= 0:
+                break
+            left += self._panels.pop(key).size
+        return left >= 0
+
+    def _give_back(self, key: object, panel: _Panel) -> None:
+        if panel.is_lent and not panel.is_held and self._panels.get(key) is panel:
+            del self._panels[key]
+
     def _age(self, panel: _Panel) -> float:
         return 0.0 if panel.loaded_s is None else time.monotonic() - panel.loaded_s
 
-    async def _load(self, key: object, panel: _Panel, load: Callable[[], Awaitable[Any]], kept: bool) -> None:
+    async def _load(self, key: object, panel: _Panel, load: Callable[[], Awaitable[Any]]) -> None:
         try:
             panel.value = await load()
         except Failure as fault:
@@ -113,5 +169,8 @@ class Panels:
             panel.loaded_s = time.monotonic()
         finally:
             panel.task = None
-            if not kept:
-                self._panels.pop(key, None)
+            if panel.is_lent:
+                self._give_back(key, panel)
+            else:
+                panel.size = PANEL_BYTES + footprint(key) + footprint(panel.value)
+                self._make_room(0)

@@ -1,5 +1,8 @@
 """Reading records for a page: a screen of them at once, and scans that go through a topic in windows until they are stopped.
 
+Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and of what is for the page SCREEN_BYTES_MAX,
+or one record that is larger.
+
 A window is a range of offsets of each partition. Its records are filtered as they come, so that memory holds the matches and one
 response. From the newest on, windows go back; each one is read forwards.
 """
@@ -14,17 +17,21 @@ from typing import NamedTuple
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import ClusterError
 from ottla.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
 from ottla.client.errors import Failure, Kind
 from ottla.client.fetched import recreated_texts
 from ottla.client.leaders import TopicPartition
 from ottla.client.values import INT64_MAX, number_in
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
 #: A screen is given up after so many bytes or seconds: it shows what it has.
 SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
+#: A batch that has more when it is decompressed is not read. Producers' batches of 1 MB are rarely a tenth of it.
+BATCH_BYTES_MAX = 64 * 1024 * 1024
 #: One fetch of a screen has so much of each partition: more would be decoded for nothing.
 SCREEN_FETCH_BYTES = 128 * 1024
 #: Offsets of one partition in the first window of a scan, which has its matches on the screen soon, and in later ones at most.
@@ -167,10 +174,11 @@ async def _read(
     try:
         async with asyncio.timeout(SCREEN_S_MAX):
             async for consumed in consumer.fetch():
-                found += [Found(consumed.partition, record) for record in consumed.records]
-                size += sum(map(size_of, consumed.records))
-                if size > SCREEN_BYTES_MAX:
-                    return found, True
+                for record in consumed.records:
+                    size += size_of(record)
+                    if found and size > SCREEN_BYTES_MAX:
+                        return found, True
+                    found.append(Found(consumed.partition, record))
     except TimeoutError:
         return found, True
     return found, False
@@ -190,7 +198,7 @@ async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
             hits = await _hits(consumed, matches)
             if query.goes_back:
                 # The newest of a window are wanted, which come last.
-                kept = (kept + hits)[-LIMIT_MAX:]
+                kept = _last((kept + hits)[-LIMIT_MAX:])
             elif hits:
                 yield hits[: LIMIT_MAX - matched]
                 matched += len(hits)
@@ -231,16 +239,20 @@ async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
     ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
     matches = query.matches()
     places: dict[TopicPartition, int] = {(query.topic, index): end for index, end in ends.items()}
-    consumer = Consumer(cluster, places, reset=topics.EARLIEST)
+    consumer = _Reader(cluster, places, reset=topics.EARLIEST, batch_bytes_max=BATCH_BYTES_MAX)
     while True:
-        polled = await consumer.poll()
+        kept: list[Found] = []
+        seen = 0
+        async for consumed in consumer.poll_each():
+            hits = await _hits(consumed, matches)
+            seen += len(hits)
+            kept = sorted(kept + hits, key=lambda each: (each.record.timestamp, each.record.offset))
+            kept = _last(kept[-TAIL_ROWS_MAX:])
         for text in recreated_texts(consumer.recreated):
             yield text
-        hits = [hit for consumed in polled for hit in await _hits(consumed, matches)]
-        hits.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
-        yield hits[:TAIL_ROWS_MAX]
-        if len(hits) > TAIL_ROWS_MAX:
-            yield len(hits) - TAIL_ROWS_MAX
+        yield kept[::-1]
+        if seen > len(kept):
+            yield seen - len(kept)
 
 
 async def export(cluster: ClusterClient, query: Query, records_max: int) -> AsyncIterator[Found]:
@@ -267,6 +279,26 @@ async def _hits(consumed: Consumed, matches: Matches) -> list[Found]:
         if not number % COMPARED_AT_ONCE:
             await asyncio.sleep(0)
     return hits
+
+
+def _last(found: list[Found]) -> list[Found]:
+    """Return the last of these records that have SCREEN_BYTES_MAX together; the last one at least."""
+    size = 0
+    for count, each in enumerate(reversed(found)):
+        size += size_of(each.record)
+        if count and size > SCREEN_BYTES_MAX:
+            return found[-count:]
+    return found
+
+
+class _Reader(Consumer):
+    """Says of a batch that cannot be read where it is."""
+
+    async def _unreadable(self, place: TopicPartition, code: int, fault: KafkaError | None) -> None:
+        if fault is None:
+            await super()._unreadable(place, code, fault)
+        where = f"offset {self.positions[place]} of partition {place[0]}-{place[1]}"
+        raise ClusterError(f"{where} cannot be read: {fault}", "begin at an offset behind it", code=code)
 
 
 def size_of(record: Record) -> int:
@@ -296,12 +328,13 @@ def _consumer(
     fetch_bytes: int = PARTITION_BYTES_MAX,
 ) -> Consumer:
     left = [index for index, stop in stops.items() if stop > starts[index]]
-    return Consumer(
+    return _Reader(
         cluster,
         {(topic, index): starts[index] for index in left},
         {(topic, index): stops[index] for index in left},
         reset=topics.EARLIEST,
         partition_bytes_max=fetch_bytes,
+        batch_bytes_max=BATCH_BYTES_MAX,
     )
 
 

@@ -14,12 +14,15 @@ import base64
 import http.client
 import json
 import ssl
+import sys
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
+
+from ottla.cli.recent import Recent
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S = 10.0
@@ -28,8 +31,10 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 #: Of one schema and all that it needs, which a registry that is wrong or hostile names without an end: the schemas, and their bytes.
 DEPENDENCIES_MAX = 1_000
 DEPENDENCY_BYTES_MAX = ANSWER_BYTES_MAX
-#: Schemas that are kept. One that is dropped is asked for again.
-CACHED_MAX = 4_096
+#: Of the schemas that are kept, with all that they need. One that is dropped is asked for again.
+CACHED_BYTES_MAX = 64 * 1024 * 1024
+#: Of a schema's objects besides its texts, and of the cache's row.
+ENTRY_BYTES = 1_000
 AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
@@ -93,7 +98,7 @@ class RegistryClient:
         # A login goes to the address that it was given for, and to no other that this one names.
         self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self._tls))
         self._timeout_s = timeout_s
-        self._schemas: dict[tuple[int, str], Schema] = {}
+        self._schemas: Recent[tuple[int, str], Schema] = Recent(CACHED_BYTES_MAX)
         self._lock = threading.Lock()
 
     @classmethod
@@ -131,9 +136,7 @@ class RegistryClient:
             row = self.get(f"/schemas/ids/{schema_id}", query)
             found = self._schema_of(row)
             with self._lock:
-                while len(self._schemas) >= CACHED_MAX:
-                    del self._schemas[next(iter(self._schemas))]
-                self._schemas[schema_id, subject] = found
+                self._schemas.keep((schema_id, subject), found, _size_of(found))
         return found
 
     def subjects(self, *, deleted: bool = False, prefix: str = "") -> list[str]:
@@ -258,6 +261,14 @@ def _without_login(url: str) -> str:
     parts = urllib.parse.urlsplit(url.strip().rstrip("/"))
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _size_of(schema: Schema) -> int:
+    """Return the bytes of a schema in memory."""
+    names = (part for row in schema.references for part in (row.name, row.subject))
+    return ENTRY_BYTES + sum(
+        map(sys.getsizeof, (schema.text, *names, *schema.dependencies, *schema.dependencies.values()))
+    )
 
 
 def _failure_of(fault: urllib.error.HTTPError) -> RegistryFailed:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from ottla.client.errors import Failure
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
+from ottla.console.panels import Shown
 from ottla.console.problems import remedy_of
 from ottla.console.reading import Found, Query, ReadProgress, RecordScreen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, RecordView, csv_line, json_line, view_of
 from ottla.console.site import Site, number
+
+log = logging.getLogger(__name__)
 
 #: Between two messages about the progress of a scan.
 STATE_S = 0.4
@@ -31,6 +37,10 @@ PIECE_BYTES = 64 * 1024
 VIEWED_S = 0.01
 #: A screen waits longer than a panel: it reads from the leaders of all partitions.
 SCREEN_LIMIT_S = 8.0
+#: A live view ends after this time with a sentence; a scan and a download have so long, too, and a browser that reads its pieces slowly.
+STREAM_S_MAX = 3_600.0
+#: A browser has so long for what it has not read when the next piece is to be sent (64 KB wait for it at most): it holds one of few scans.
+PIECE_S_MAX = 60.0
 
 
 def query_of(request: Request) -> Query:
@@ -64,22 +74,34 @@ async def records(request: Request) -> Response:
     snapshot = await site.snapshot_with(query.topic)
     if snapshot is not None and query.topic not in snapshot.topics:
         return site.missing(request, f"topic {query.topic}")
-    streamed = query.is_filtered or query.start == "live"
-    shown = None
-    views: list[RecordView] = []
-    took_s = 0.0
-    if not streamed:
+    partitions = len(snapshot.topics[query.topic]) if snapshot else 0
+    if query.is_filtered or query.start == "live":
+        return _page(request, query, form, partitions)
 
-        async def load() -> RecordScreen:
-            async with site.access.scan() as cluster:
-                return await reading.screen(cluster, query)
+    async def load() -> RecordScreen:
+        async with site.access.scan() as cluster:
+            return await reading.screen(cluster, query)
 
-        began = time.monotonic()
-        # By what it asks for and not by its link. It is not kept: 128 screens of 16 MB would be.
-        key = ("records", replace(query, after=_places(query.after), before=_places(query.before)))
-        shown = await site.panels.show(key, load, SCREEN_LIMIT_S, kept=False)
+    began = time.monotonic()
+    # By what it asks for and not by its link.
+    key = ("records", replace(query, after=_places(query.after), before=_places(query.before)))
+    async with site.panels.lend(key, load, SCREEN_LIMIT_S, reading.SCREEN_BYTES_MAX) as shown:
         took_s = time.monotonic() - began
         views = await viewed(site, query.topic, shown.value.found if shown.value else (), form)
+        return _page(request, query, form, partitions, shown, views, took_s)
+
+
+def _page(
+    request: Request,
+    query: Query,
+    form: str,
+    partitions: int,
+    shown: Shown[RecordScreen] | None = None,
+    views: Sequence[RecordView] = (),
+    took_s: float = 0.0,
+) -> Response:
+    """Return the page with a screen of records, or with none: they come as a stream."""
+    site: Site = request.app.state.site
     return site.render(
         request,
         "records.html",
@@ -91,9 +113,9 @@ async def records(request: Request) -> Response:
         starts=reading.STARTS,
         shown=shown,
         views=views,
-        streamed=streamed,
+        streamed=shown is None,
         took_s=took_s,
-        partitions=len(snapshot.topics[query.topic]) if snapshot else 0,
+        partitions=partitions,
         cursor=reading.cursor,
         fields={name: value for name, value in request.query_params.items() if name not in ("after", "before")},
     )
@@ -120,12 +142,33 @@ async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> l
     return views
 
 
-async def stream(request: Request) -> Response:
+async def stream(request: Request) -> Stream:
     """Server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
     site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
     events = _tail(site, query, form) if query.start == "live" else _scan(site, query, form)
-    return StreamingResponse(_until_left(request, events), media_type="text/event-stream")
+    return Stream(_until_left(request, events), "text/event-stream")
+
+
+class Stream:
+    """A response of pieces that ends in time, whatever the browser does: its scan is free then."""
+
+    def __init__(self, pieces: AsyncGenerator[str, None], kind: str, headers: Mapping[str, str] | None = None) -> None:
+        self._pieces = pieces
+        self._response = StreamingResponse(pieces, media_type=kind, headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def timely(message: Message) -> None:
+            async with asyncio.timeout(PIECE_S_MAX):
+                await send(message)
+
+        try:
+            async with asyncio.timeout(STREAM_S_MAX):
+                await self._response(scope, receive, timely)
+        except TimeoutError:
+            log.info("a stream has ended: its browser has read too little, or it has taken %g s", STREAM_S_MAX)
+        finally:
+            await self._pieces.aclose()
 
 
 async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
@@ -149,6 +192,7 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
 async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
     seen = left_out = 0
     said = ""
+    ends_s = time.monotonic() + 0.9 * STREAM_S_MAX
     async with site.access.scan() as cluster:
         async for each in reading.tail(cluster, query):
             if isinstance(each, int):
@@ -161,9 +205,12 @@ async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
                     yield _event("rows", await _rows(site, query, each, form))
             note = f", {left_out:,} too quick to show" if left_out else ""
             yield _event("state", f"Live: {seen:,} records{note}.{said}")
+            if time.monotonic() > ends_s:
+                yield _event("end", f"The live view has ended after {seen:,} records: load the page again to go on.")
+                return
 
 
-async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
     """Pass events on until the browser has gone; failures are the last one. States come at most every STATE_S."""
     said_s = 0.0
     try:
@@ -198,7 +245,7 @@ def _event(name: str, text: str) -> str:
     return f"event: {name}\n{lines}\n"
 
 
-async def download(request: Request) -> Response:
+async def download(request: Request) -> Stream:
     """All records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
     site: Site = request.app.state.site
     query = query_of(request)
@@ -212,10 +259,10 @@ async def download(request: Request) -> Response:
         first = await anext(lines)  # a failure at the beginning has a status of its own
     except StopAsyncIteration:
         first = ""
-    return StreamingResponse(_pieces(first, lines), media_type=kind, headers=headers)
+    return Stream(_pieces(first, lines), kind, headers)
 
 
-async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncIterator[str]:
+async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncGenerator[str, None]:
     line = csv_line if as_csv else json_line
     async with site.access.scan() as cluster:
         if as_csv:
@@ -224,17 +271,18 @@ async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncIte
             yield line(query.topic, each.partition, each.record)
 
 
-async def _pieces(first: str, lines: AsyncIterator[str]) -> AsyncIterator[str]:
+async def _pieces(first: str, lines: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
     piece = [first]
     size = 0
-    async for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size >= PIECE_BYTES:
-            yield "".join(piece)
-            piece, size = [], 0
-            await asyncio.sleep(0)
-    yield "".join(piece)
+    async with aclosing(lines):
+        async for line in lines:
+            piece.append(line)
+            size += len(line)
+            if size >= PIECE_BYTES:
+                yield "".join(piece)
+                piece, size = [], 0
+                await asyncio.sleep(0)
+        yield "".join(piece)
 
 
 ROUTES = [

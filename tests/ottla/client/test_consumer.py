@@ -57,7 +57,7 @@ async def taken(
     batches, fault = consumer._take(PLACE, part)
     assert fault is None
     fetched = Batches(*PLACE, position, batches, consumer.positions[PLACE], b"t" * 16, 0)
-    return [record.value for row in await consumer._decoded(fetched) for record in row.records]
+    return [record.value async for row in consumer._decoded(fetched) for record in row.records]
 
 
 async def test_records_before_the_position_and_after_the_end_stay_out() -> None:

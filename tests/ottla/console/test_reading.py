@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import gc
+import random
+from typing import Any
 
+import pytest
+from ottla.cli.client import consumer
+
+from ottla.cli.errors import CommandFailed
+from ottla.console import reading
 from ottla.console.reading import WINDOW_OFFSETS, Query, cursor, read_cursor, windows
+from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import ZSTD
 from ottla.protocol.records.record import Record
+from tests.sim.loop import run
+from tests.sim.mirror_client import ModelClient, Process
+from tests.sim.mirror_model import ModelCluster
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -37,3 +51,89 @@ def test_a_filter_needs_all_that_is_asked_for() -> None:
     assert not fits(key="ey", exact_key=True) and fits(key="key-1", exact_key=True)
     assert not fits(value="x") and not fits(header="empty=a") and not fits(header="other")
     assert not Query("t", key="k").matches()(Record(0, 0, None, None))
+
+
+def written(*batches: list[bytes]) -> ModelCluster:
+    cluster = ModelCluster("west", random.Random(1))
+    cluster.create("t", 1)
+    for values in batches:
+        rows = [(None, value, 1) for value in values]
+        cluster.topics["t"].logs[0].append(build_batch(rows, compression=ZSTD), len(values))
+    return cluster
+
+
+class Tail:
+    """A live view of a topic that has no record yet."""
+
+    def __init__(self) -> None:
+        self.cluster = written()
+        self.rows = reading.tail(ModelClient(self.cluster, Process(self.cluster.rng)), Query("t", start="live"))
+
+    async def next(self) -> tuple[list[bytes | None], int]:
+        """Return the values that come next, and how many were left out."""
+        while True:
+            found = await anext(self.rows)
+            if isinstance(found, list) and found:
+                left_out = await anext(self.rows)
+                return [each.record.value for each in found], left_out if isinstance(left_out, int) else 0
+
+
+def test_a_live_view_holds_one_batch_at_a_time_and_shows_the_newest_that_have_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll brings 8 MB that may be hundreds when they are decompressed: all were decoded, and 200 of them shown."""
+    monkeypatch.setattr(reading, "SCREEN_BYTES_MAX", 5_000)
+    decoded: list[int] = []
+    between = consumer.records_between
+
+    async def counted(batch: BatchView, *arguments: Any) -> list[Record]:
+        gc.collect()
+        decoded.append(sum(isinstance(each, Record) for each in gc.get_objects()))
+        return await between(batch, *arguments)
+
+    monkeypatch.setattr(consumer, "records_between", counted)
+
+    async def main() -> None:
+        tail = Tail()
+        log = tail.cluster.topics["t"].logs[0]
+        first = asyncio.ensure_future(tail.next())
+        await asyncio.sleep(2)
+        for batch in range(3):
+            values = [b"%04d" % (100 * batch + number) + b"x" * 996 for number in range(100)]
+            log.append(build_batch([(None, value, 1) for value in values], compression=ZSTD), 100)
+        values, left_out = await first
+        assert [value[:4] for value in values if value] == [b"0299", b"0298", b"0297", b"0296", b"0295"]
+        assert left_out == 295
+        await tail.rows.aclose()
+
+    run(main())
+    assert len(decoded) == 3 and max(decoded) - decoded[0] <= 110
+
+
+def test_a_batch_that_is_too_large_when_it_is_decompressed_is_named_and_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "BATCH_BYTES_MAX", 50_000)
+    cluster = written([b"first"], [b"0" * 100_000], [b"last"])
+
+    async def main() -> None:
+        client = ModelClient(cluster, Process(cluster.rng))
+        with pytest.raises(
+            CommandFailed, match=r"offset 1 of partition t-0 cannot be read.* decompresses to over 50000"
+        ):
+            await reading.screen(client, Query("t", start="oldest"))
+        found = await reading.screen(client, Query("t", start="offset", at="2"))
+        assert [each.record.value for each in found.found] == [b"last"]
+
+    run(main())
+
+
+def test_a_screen_ends_where_its_bytes_do() -> None:
+    cluster = written(*([b"%d" % number + b"x" * 4_000_000] for number in range(8)))
+
+    async def main() -> None:
+        client = ModelClient(cluster, Process(cluster.rng))
+        found = await reading.screen(client, Query("t", start="oldest"))
+        assert len(found.found) == 4 and found.cut
+
+    run(main())

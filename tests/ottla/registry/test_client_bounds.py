@@ -82,3 +82,27 @@ def test_nested_lists_without_an_end_are_a_failure_of_the_registry(monkeypatch: 
     monkeypatch.setattr(json, "dumps", lambda value: "[" * 200_000 if value == "deep" else dumps(value))
     with registry_of({"/subjects": "deep"}) as (url, _), pytest.raises(RegistryFailed, match="cannot be reached"):
         RegistryClient(url).subjects()
+
+
+def test_schemas_are_kept_up_to_a_bound_of_bytes_with_all_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,096 schemas of 32 MB with their references would be 128 GB."""
+    monkeypatch.setattr(client, "CACHED_BYTES_MAX", 100_000)
+    reference = [{"name": "n", "subject": "s", "version": 1}]
+    rows: dict[str, Any] = {f"/schemas/ids/{n}": {"schema": "x" * 5_000, "references": reference} for n in range(40)}
+    rows |= {"/subjects/s/versions/1": {"schema": "y" * 15_000}, "/schemas/ids/99": {"schema": "z" * 200_000}}
+    with registry_of(rows) as (url, asked):
+        made = RegistryClient(url)
+        for number in range(40):
+            made.schema(number)
+            made.schema(number)
+            assert made._schemas.bytes <= 100_000
+        assert len(asked) == 80 and len(made._schemas) == 4
+        made.schema(36)
+        made.schema(99)  # larger than the bound: it is not kept, and takes no room
+        made.schema(99)
+        assert len(asked) == 82 and len(made._schemas) == 4
+        made.schema(0)
+        made.schema(36)  # it was used, and 37 went
+        assert len(asked) == 84
+        made.schema(37)
+        assert len(asked) == 86
