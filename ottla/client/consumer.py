@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError, code_of, failure
-from ottla.client.fetched import At, Batches, Recreated, Trouble, records_between
+from ottla.client.fetched import At, Batches, Recreated, Trouble, batches_of, records_between
 from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ottla.protocol.records.batch import BatchView, iter_batches
-from ottla.protocol.records.control import end_txn_marker
+from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.record import Record
 
 READ_UNCOMMITTED = 0
@@ -323,33 +322,11 @@ class BatchConsumer:
         raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
     def _take(self, place: TopicPartition, part: PartitionData) -> tuple[list[BatchView], KafkaError | None]:
-        """Return the batches before the first that is none, or whose CRC is wrong (check.crcs of Java's consumers), and its fault."""
-        end = None if self.ends is None else self.ends[place]
-        aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
-        open_aborted: set[int] = set()
-        taken: list[BatchView] = []
-        read = part.records or b""
-        assert not isinstance(read, list), "what was decoded is in one buffer"
-        self._epochs_seen.setdefault(place, -1)
-        try:
-            for batch in iter_batches(read):
-                batch.check_crc()
-                if end is not None and batch.base_offset >= end:
-                    self.positions[place] = max(self.positions[place], end)
-                    break
-                while aborted and aborted[0][0] <= batch.last_offset:
-                    open_aborted.add(aborted.pop(0)[1])
-                if batch.is_control:
-                    marker = end_txn_marker(batch)
-                    if marker is not None and not marker.committed:
-                        open_aborted.discard(batch.producer_id)
-                elif not (batch.is_transactional and batch.producer_id in open_aborted):
-                    taken.append(batch)
-                self.positions[place] = max(self.positions[place], batch.next_offset)
-                self._epochs_seen[place] = batch.partition_leader_epoch
-        except KafkaError as fault:
-            return taken, fault
-        return taken, None
+        """Move the position behind what can be read, and return it, and why no more can be."""
+        epoch = self._epochs_seen.get(place, -1)
+        read = batches_of(part, self.positions[place], epoch, None if self.ends is None else self.ends[place])
+        self.positions[place], self._epochs_seen[place] = read.next_offset, read.epoch
+        return read.batches, read.fault
 
 
 class Consumer(BatchConsumer):

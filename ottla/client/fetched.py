@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records.batch import BatchView
+from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import Record, iter_records, skip_records
 
 #: Records that are decoded, and skipped, in one turn of the event loop: 5 to 10 ms.
@@ -76,6 +78,46 @@ class Trouble(NamedTuple):
     at: At
     code: int
     fault: KafkaError | None = None
+
+
+class Read(NamedTuple):
+    """What a response has of one partition: the batches that are given out, the position after them and after what is not, the leader epoch
+    of the last batch, and why the next one cannot be read."""
+
+    batches: list[BatchView]
+    next_offset: int
+    epoch: int
+    fault: KafkaError | None = None
+
+
+def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) -> Read:
+    """Return the batches up to `end`, and before the first that is none or whose CRC is wrong (check.crcs of Java's consumers).
+
+    Control batches stay out, and those of aborted transactions, which the response names by their producers.
+    """
+    aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
+    open_aborted: set[int] = set()
+    taken: list[BatchView] = []
+    data = part.records or b""
+    assert not isinstance(data, list), "what was decoded is in one buffer"
+    try:
+        for batch in iter_batches(data):
+            batch.check_crc()
+            if end is not None and batch.base_offset >= end:
+                position = max(position, end)
+                break
+            while aborted and aborted[0][0] <= batch.last_offset:
+                open_aborted.add(aborted.pop(0)[1])
+            if batch.is_control:
+                marker = end_txn_marker(batch)
+                if marker is not None and not marker.committed:
+                    open_aborted.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in open_aborted):
+                taken.append(batch)
+            position, epoch = max(position, batch.next_offset), batch.partition_leader_epoch
+    except KafkaError as fault:
+        return Read(taken, position, epoch, fault)
+    return Read(taken, position, epoch)
 
 
 async def records_between(batch: BatchView, first: int, end: int | None, bytes_max: int | None = None) -> list[Record]:

@@ -11,15 +11,16 @@ now, counts with the most that it may have, and is refused if there is no room f
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from ottla.client.errors import Failure
-from ottla.console.footprint import footprint
 from ottla.console.problems import remedy_of
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ PANELS_MAX = 128
 BYTES_MAX = 160 * 1024 * 1024
 #: Of a row of the panels beside its value.
 PANEL_BYTES = 1_000
+#: Items of a collection that are measured, by its depth in the value: 16,384 at most in all, which take some milliseconds.
+SAMPLED = (64, 16, 4, 2, 2)
 #: Questions that are under way, at most: when all brokers are silent, each look would add one.
 ASKED_MAX = 48
 
@@ -140,7 +143,7 @@ class Panels:
         return panel
 
     def _make_room(self, size: int) -> bool:
-        """Drop panels that nobody waits for until there is room for so many bytes. Returns whether there is."""
+        """Drop panels that no look holds until there is room for so many bytes. Returns whether there is."""
         left = self._bytes_max - size - self.bytes
         for key in [each for each, row in self._panels.items() if not row.is_held]:
             if left >= 0:
@@ -174,3 +177,31 @@ class Panels:
             else:
                 panel.size = PANEL_BYTES + footprint(key) + footprint(panel.value)
                 self._make_room(0)
+
+
+def footprint(value: Any, depth: int = 0) -> int:
+    """Return how many bytes a value has in memory, about: of a long collection a sample is measured.
+
+    What lies deeper than SAMPLED counts with its outermost object alone.
+    """
+    size = sys.getsizeof(value)
+    if depth >= len(SAMPLED) or isinstance(value, str | bytes | int | float | None):
+        return size
+    if isinstance(value, Mapping):
+        return size + _of_items((part for row in value.items() for part in row), 2 * len(value), depth)
+    if isinstance(value, Collection):
+        return size + _of_items(value, len(value), depth)
+    return size + sum(footprint(part, depth + 1) for part in _fields_of(value))
+
+
+def _of_items(items: Iterable[Any], count: int, depth: int) -> int:
+    step = max(1, count // SAMPLED[depth]) | 1  # odd: of a mapping keys and values both
+    sizes = [footprint(item, depth + 1) for item in islice(items, 0, count, step)]
+    return sum(sizes) * count // max(1, len(sizes))
+
+
+def _fields_of(value: Any) -> list[Any]:
+    names = [name for made in type(value).__mro__ for name in made.__dict__.get("__slots__", ())]
+    return [getattr(value, name) for name in names if hasattr(value, name)] + list(
+        getattr(value, "__dict__", {}).values()
+    )

@@ -100,6 +100,18 @@ def listen(options: ConsoleOptions) -> list[socket.socket]:
     return found
 
 
+def http_server(app: App, options: ConsoleOptions) -> HttpServer:
+    """Return the server of the console's pages.
+
+    Raises:
+        Failure: its certificate cannot be used.
+    """
+    try:
+        return HttpServer(app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX)
+    except OSError as fault:
+        raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
+
+
 async def serve(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
     with ExitStack() as stack:
@@ -107,12 +119,7 @@ async def serve(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
         host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
         url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
         async with application(options) as app:
-            try:
-                server = HttpServer(
-                    app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX
-                )
-            except OSError as fault:
-                raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
+            server = http_server(app, options)
             loop = asyncio.get_running_loop()
             serving = asyncio.create_task(server.serve(sockets))
             await asyncio.sleep(

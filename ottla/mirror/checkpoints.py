@@ -17,7 +17,7 @@ from ottla.client.group_offsets import committed_of_groups, groups_by_broker
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
 from ottla.client.leaders import TopicPartition
 from ottla.client.topics import end_offsets
-from ottla.mirror.catalogue import Catalogue, Say
+from ottla.mirror.catalogue import NAMED_MAX, Catalogue, Say
 from ottla.mirror.emitting import Emitter
 from ottla.mirror.formats import Checkpoint, TopicIds, read_checkpoint
 from ottla.mirror.names import Selection
@@ -187,18 +187,19 @@ async def apply_checkpoints(cluster: ClusterClient, group: str, rows: Mapping[To
         return Applied({}, [])
     ids = {topic.name: topic.topic_id for topic in (await cluster.metadata(sorted({name for name, _ in other}))).topics}
     ends = await end_offsets(cluster, other)
-    wanted, texts = {}, []
+    wanted, stale, texts = {}, [], []
     for place, row in sorted(other.items()):
         at, end, where = committed.get(place, -1), ends.get(place, -1), f"{place[0]}-{place[1]}"
         if row.downstream > end or (row.ids is not None and row.ids.target != ids.get(place[0])):
-            texts.append(
-                f"group {group} is not set in {where}: the checkpoint is of a topic that was deleted, or was cut"
-            )
+            stale.append(where)
         elif at < row.downstream:
             wanted[place] = row.downstream
         elif at > end:
             wanted[place] = row.downstream
             texts.append(f"group {group} is set back from {at} to {row.downstream} in {where}, which ends at {end}")
+    if stale:
+        names = ", ".join(stale[:NAMED_MAX]) + (" ..." if len(stale) > NAMED_MAX else "")
+        texts.append(f"group {group} is not set in {names}: checkpoints of topics that were deleted, or were cut")
     if wanted:
         try:
             await commit_offsets(cluster, group, wanted)

@@ -296,7 +296,7 @@ class SchemaLog:
                 self._moved.notify_all()
 
     async def _stand_still(self, fault: KafkaError) -> None:
-        """A batch cannot be read. Who waits for the state to have it is told so; it is said once, until something else is read."""
+        """A batch cannot be read. What waits for the state to have it fails; it is logged once, until something else is read."""
         if str(fault) != str(self._fault):
             logger.error("%s; nothing is registered until it can be read", self._unreadable(fault))
         async with self._moved:

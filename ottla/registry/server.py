@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from starlette.responses import JSONResponse
 
@@ -82,8 +81,7 @@ async def serve(
     checker = Checker()
     registry = SchemaRegistry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
-    app = Ruled(Application(registry, access, Link(tls, settings.members)), settings.rules(), _refusal)
-    server = _server(settings, app)
+    server = http_server(Application(registry, access, Link(tls, settings.members)), settings)
     listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
@@ -122,10 +120,15 @@ def _refusal(status: int, text: str) -> App:
     return answer
 
 
-def _server(settings: Settings, application: Any) -> HttpServer:
+def http_server(application: App, settings: Settings) -> HttpServer:
+    """Return the server of an instance, behind the rules for requests of other sites.
+
+    Raises:
+        CommandFailed: its certificate cannot be used.
+    """
     try:
         return HttpServer(
-            application,
+            Ruled(application, settings.rules(), _refusal),
             CONNECTIONS_MAX,
             certificate=settings.certificate,
             key=settings.key,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 
+from tests.ottla.web.servers import REAL
 from tests.rules.sources import ROOT, Source, dotted, nodes_of, pipeline_sources, sources
 
 SERVER = re.compile(
@@ -20,9 +21,9 @@ DECODER = re.compile(
 #: Files with an HTTP server or another one, and the tests with its slow and malformed clients.
 SERVERS = {
     "ottla/console/server.py": "tests/ottla/web/test_hostile_http.py",
-    "ottla/cli/commands/mirror.py": "tests/server/test_admin.py",
+    "ottla/cli/commands/mirror.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/node/admin.py": "tests/server/test_admin.py",
-    "ottla/processes/admin.py": "tests/server/test_admin.py",
+    "ottla/processes/admin.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/processes/supervisor.py": "tests/server/test_admin.py",
     "ottla/registry/server.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
@@ -117,6 +118,8 @@ def test_each_server_has_tests_of_hostile_clients() -> None:
     assert found == set(SERVERS), "a row of SERVERS is missing, or one too many"
     for path in SERVERS.values():
         assert (ROOT / path).exists(), path
+    of_table = {path for path, tests in SERVERS.items() if tests == "tests/ottla/web/test_hostile_http.py"}
+    assert of_table == set(REAL), "a row of tests/ottla/web/servers.py is missing, or one too many"
 
 
 def test_each_decoder_says_whose_bytes_it_reads_and_what_bounds_them() -> None:

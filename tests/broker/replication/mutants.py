@@ -281,11 +281,11 @@ class Copy:
             compiled.unlink(missing_ok=True)
 
 
-def main(words: list[str]) -> int:
+def main(words: list[str], mutants: Sequence[Mutant] = MUTANTS) -> int:
     unnoticed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder) / "code")
-        for mutant in MUTANTS:
+        for mutant in mutants:
             if all(word in mutant.text for word in words):
                 noticed = copy.run(mutant, [mutant.noticed_by]).returncode == 1
                 unnoticed += not noticed

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
-from ottla.console.footprint import footprint
-from ottla.console.panels import Panels, Shown
+from ottla.console.panels import Panels, Shown, footprint
 from ottla.console.window import Event
 
 Load = Callable[[], Awaitable[Any]]

@@ -104,7 +104,7 @@ def test_checkpoints_begin_again_with_a_topic_that_was_deleted_and_created_again
     assert checkpoints(mirror, group) == [(30, 30)]
     delete(mirror.east, remote)
     said = run_here(*offsets).err
-    assert f"group {group} is not set in {remote}-0: the checkpoint is of a topic that was deleted" in said
+    assert f"group {group} is not set in {remote}-0: checkpoints of topics that were deleted" in said
     mirror.west.write(topic, [f"{i}" for i in range(30, 40)])
     said = mirror.once().err
     assert f"1 checkpoints of {remote} begin again: it was deleted and created again in the target" in said

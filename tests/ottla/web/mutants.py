@@ -1,0 +1,181 @@
+"""The guards of the HTTP servers, each taken away in a copy of the code, and the test of hostile clients that must notice it.
+
+python -m tests.ottla.web.mutants            all
+python -m tests.ottla.web.mutants SUBSTRING  those whose description has it
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.broker.replication.mutants import Mutant, main
+
+CONNECTIONS, RULES, SERVER = "ottla/web/connections.py", "ottla/web/rules.py", "ottla/web/server.py"
+ADMIN, CONSOLE, REGISTRY = "ottla/server/admin.py", "ottla/console/guard.py", "ottla/registry/server.py"
+HOSTILE, OWN = "tests/ottla/web/test_hostile_http.py::", "tests/ottla/web/test_connections.py::"
+OTHER_SITES = HOSTILE + "test_a_page_of_another_site_gets_nothing"
+MALFORMED = HOSTILE + "test_none_is_served_and_the_next_one_is"
+SLOW = HOSTILE + "test_a_request_that_does_not_come_to_its_end_ends_with_its_connection"
+ROOM = HOSTILE + "test_silent_connections_make_room"
+OF_CONSOLE, OF_REGISTRY = "[ottla/console/server]", "[ottla/registry/server]"
+OF_ADMIN, OF_MIRROR = "[server/admin]", "[ottla/mirror/command]"
+
+MUTANTS = (
+    Mutant(
+        "any name is taken in Host",
+        RULES,
+        "        if self._hosts is not None and not is_known(host, self._hosts):\n",
+        "        if not self._hosts and not is_known(host, self._hosts or ()):\n",
+        OTHER_SITES + OF_CONSOLE,
+    ),
+    Mutant(
+        "a name that begins with an address is one",
+        "ottla/server/hosts.py",
+        "        ip_address(name)\n    except",
+        '        ip_address(".".join(name.split(".")[:4]))\n    except',
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "Sec-Fetch-Site is not looked at",
+        RULES,
+        '        if site not in ("none", "same-origin") and (is_change or mode != NAVIGATION):\n',
+        '        if site == "evil" and (is_change or mode != NAVIGATION):\n',
+        OTHER_SITES + OF_CONSOLE,
+    ),
+    Mutant(
+        "other sites may change what they link to",
+        RULES,
+        "and (is_change or mode != NAVIGATION)",
+        "and mode != NAVIGATION",
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "Origin is not looked at",
+        RULES,
+        "        if origin is not None and not self._is_own(origin, host):\n",
+        '        if origin == "evil" and not self._is_own(origin, host):\n',
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "a hidden origin is as if there were none",
+        RULES,
+        "        if origin is not None and not",
+        '        if origin not in (None, "null") and not',
+        OTHER_SITES + OF_CONSOLE,
+    ),
+    Mutant(
+        "a body may have any type",
+        RULES,
+        "        if is_change and kind and kind not in self._bodies:\n",
+        '        if is_change and kind == "evil" and kind not in self._bodies:\n',
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "the console does not ask the rules",
+        CONSOLE,
+        "        if problem is not None:\n            return problem\n",
+        "",
+        OTHER_SITES + OF_CONSOLE,
+    ),
+    Mutant(
+        "the registry does not ask the rules",
+        REGISTRY,
+        "            Ruled(application, settings.rules(), _refusal),\n",
+        "            application,\n",
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "a registry of this machine answers to each name",
+        REGISTRY,
+        "        if self.allowed_hosts or is_loopback(self.host):\n",
+        "        if self.allowed_hosts:\n",
+        OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "an admin listener answers to each name",
+        ADMIN,
+        "        return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)\n",
+        "        return True\n",
+        OTHER_SITES + OF_MIRROR,
+    ),
+    Mutant(
+        "a head may take for ever",
+        CONNECTIONS,
+        "LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}\n",
+        "LIMITS_S = {HANDSHAKE: HEAD_S, BODY: BODY_S}\n",
+        SLOW + OF_REGISTRY,
+    ),
+    Mutant(
+        "a body may take for ever",
+        CONNECTIONS,
+        "LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}\n",
+        "LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S}\n",
+        SLOW + OF_REGISTRY,
+    ),
+    Mutant(
+        "each byte begins the time of a head again",
+        CONNECTIONS,
+        "        seen = (self.phase(), self.cycle)  # each request has a cycle of its own\n",
+        "        seen = (self.phase(), object())\n",
+        SLOW + OF_CONSOLE,
+    ),
+    Mutant(
+        "an admin connection may be silent for ever",
+        ADMIN,
+        "call_later(IDLE_TIMEOUT_MS, self.abort)",
+        "call_later(3_600_000, self.abort)",
+        SLOW + OF_MIRROR,
+    ),
+    Mutant(
+        "one that does not read its answer stays",
+        CONNECTIONS,
+        "        return bool(unread) and now_s - self._unread_s > UNREAD_S\n",
+        "        return False\n",
+        OWN + "test_one_that_does_not_read_its_answer_is_closed_and_one_that_reads_gets_all",
+    ),
+    Mutant(
+        "silent connections make no room",
+        CONNECTIONS,
+        "        if len(self._all) >= self._connections_max:\n",
+        "        if len(self._all) >= 100 * self._connections_max:\n",
+        ROOM + OF_CONSOLE,
+    ),
+    Mutant(
+        "the newest connection makes room, and not the one that has waited longest",
+        CONNECTIONS,
+        "                min(waiting, key=",
+        "                max(waiting, key=",
+        ROOM + OF_REGISTRY,
+    ),
+    Mutant(
+        "silent connections of an admin listener make no room",
+        ADMIN,
+        "        if len(connections) >= CONNECTIONS_MAX:\n",
+        "        if len(connections) >= 100 * CONNECTIONS_MAX:\n",
+        ROOM + OF_ADMIN,
+    ),
+    Mutant(
+        "a head may have any size",
+        SERVER,
+        "                h11_max_incomplete_event_size=HEAD_BYTES_MAX,\n",
+        "                h11_max_incomplete_event_size=1 << 30,\n",
+        MALFORMED + OF_REGISTRY,
+    ),
+    Mutant(
+        "a head of an admin listener may have any size",
+        ADMIN,
+        "> REQUEST_BYTES_MAX:\n            self._write(Answer(431",
+        "> 1 << 30:\n            self._write(Answer(431",
+        MALFORMED + OF_ADMIN,
+    ),
+    Mutant(
+        "an admin listener takes what follows a body as the next request",
+        ADMIN,
+        '    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:\n',
+        '    if "transfer-encoding" in headers:\n',
+        HOSTILE + "test_a_body_for_a_listener_that_expects_none_ends_the_connection",
+    ),
+)
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], MUTANTS))

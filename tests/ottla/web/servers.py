@@ -1,0 +1,123 @@
+"""Each HTTP server of this tree, started in the test's process as its program starts it, without a cluster behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from ottla.console import server as console_server
+from ottla.console.options import Options
+from ottla.mirror import command as mirror_command
+from ottla.processes.admin import MachineAdmin
+from ottla.registry import server as registry_server
+from ottla.server.admin import AdminServer
+from ottla.server.metrics import Registry
+from ottla.server.world import RealWorld, World
+from ottla.web.server import HttpServer
+from tests.ottla.registry.memory import SELF, leader
+
+HOST = "127.0.0.1"
+
+
+@asynccontextmanager
+async def _running(server: HttpServer) -> AsyncIterator[int]:
+    with socket.create_server((HOST, 0)) as listening:
+        task = asyncio.create_task(server.serve([listening]))
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = server.force_exit = True
+            async with asyncio.timeout(20):
+                await task
+
+
+@asynccontextmanager
+async def console() -> AsyncIterator[int]:
+    options = Options("127.0.0.1:1", interval_s=60.0)
+    async with (
+        console_server.application(options) as app,
+        _running(console_server.http_server(app, options)) as port,
+    ):
+        yield port
+
+
+@asynccontextmanager
+async def registry() -> AsyncIterator[int]:
+    settings = registry_server.Settings(HOST, 0, SELF, "_schemas", "schema-registry", "BACKWARD", 10_000)
+    async with (
+        leader(checker=SimpleNamespace(close=_nothing)) as (_, application),
+        _running(registry_server.http_server(application, settings)) as port,
+    ):
+        yield port
+
+
+async def _nothing() -> None:
+    return
+
+
+@asynccontextmanager
+async def _world() -> AsyncIterator[World]:
+    real = RealWorld(asyncio.get_running_loop())
+    try:
+        yield real.world
+    finally:
+        await real.close()
+
+
+@asynccontextmanager
+async def admin() -> AsyncIterator[int]:
+    async with _world() as world, _started(AdminServer(world, HOST, 0, Registry(), lambda: (), lambda: ())) as port:
+        yield port
+
+
+@asynccontextmanager
+async def machine() -> AsyncIterator[int]:
+    async with _world() as world, _started(MachineAdmin(world, HOST, 0, [])) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _started(server: AdminServer) -> AsyncIterator[int]:
+    await server.start()
+    try:
+        yield server.port
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def mirror() -> AsyncIterator[int]:
+    worker: Any = SimpleNamespace(stopped={})
+    said: list[str] = []
+    note, mirror_command.note = mirror_command.note, cast(Any, said.append)
+    try:
+        async with _world() as world, mirror_command._metrics(worker, f"{HOST}:0", world):
+            (address,) = said
+            yield int(address.rpartition(":")[2].partition("/")[0])
+    finally:
+        mirror_command.note = note
+
+
+class Served(NamedTuple):
+    """A server: how it is started, a path that it answers with 200, and where its bounds stand."""
+
+    start: Callable[[], AbstractAsyncContextManager[int]]
+    path: str
+    #: The module whose CONNECTIONS_MAX it has.
+    connections_of: str
+    #: Whether it takes changes and shows data: it is behind the rules for requests of other sites.
+    is_ruled: bool
+
+
+#: By the file that makes the server.
+REAL = {
+    "ottla/console/server.py": Served(console, "/healthz", "ottla.console.server", True),
+    "ottla/registry/server.py": Served(registry, "/", "ottla.registry.server", True),
+    "ottla/mirror/command.py": Served(mirror, "/readyz", "ottla.server.admin", False),
+    "ottla/processes/admin.py": Served(machine, "/healthz", "ottla.server.admin", False),
+    "server/admin.py": Served(admin, "/", "ottla.server.admin", False),
+}
