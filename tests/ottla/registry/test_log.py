@@ -11,6 +11,7 @@ import pytest
 
 from ottla.client import topics
 from ottla.client.cluster_error import ClusterError
+from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
 from ottla.registry import log
@@ -134,6 +135,50 @@ def test_a_log_that_an_unclean_election_has_cut_is_read_again_and_a_write_sees_n
     on_model(test)
     said = [row.message for row in caplog.records if row.levelname == "ERROR"]
     assert len(said) == 1 and "all its records are read again" in said[0]
+
+
+def test_a_leader_takes_the_lead_again_in_a_log_that_was_cut() -> None:
+    """The partition may have lost the batch by which it knew the producer epoch, too."""
+
+    async def test(model: Model) -> None:
+        model.write("a", "lost")
+        await model.log.start()
+        await model.follow()
+        await model.log.lead()
+        assert model.log.is_writable
+        model.kept.cut(1)
+        model.write("new", "newer", "newest")
+        assert await model.modes() == {"a", "new", "newer", "newest"}
+        assert not model.log.is_writable
+        await model.log.lead()
+        place = await model.log.append([subject_record("MODE", "own", {"mode": "READONLY"})])
+        assert model.log.is_writable and "own" in model.log.state.modes and place.offset == model.kept.end
+
+    on_model(test)
+
+
+def test_a_write_into_a_log_that_is_cut_meanwhile_fails() -> None:
+    async def test(model: Model) -> None:
+        model.write("a", "lost")
+        await model.log.start()
+        await model.follow()
+        await model.log.lead()
+        flush = ClusterProducer.flush
+
+        async def cut_before(self: ClusterProducer) -> None:
+            model.kept.cut(1)
+            model.write("new", "newer", "newest")
+            await flush(self)
+
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(RegistryError, match="was cut while a record was written"),
+        ):
+            patch.setattr(ClusterProducer, "flush", cut_before)
+            await model.log.append([subject_record("MODE", "own", {"mode": "READONLY"})])
+        assert not model.log.is_writable
+
+    on_model(test)
 
 
 def test_a_leader_that_changed_without_a_loss_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
