@@ -125,11 +125,13 @@ class History:
         """A start at the ends takes a while: what is written before all lanes have begun may be on either side."""
         if not self.options.from_latest:
             return
-        for _ in range(100):
-            if any(len(member.worker.positions.begun) == LANES for member in self.members):
+        # Workers that start together find the positions topic missing for a while, and wait longer each time.
+        for _ in range(300):
+            lanes = [lane for member in self.members for lane in member.worker.lanes.values()]
+            if len(lanes) == LANES and all(lane.is_running for lane in lanes):
                 return
             await asyncio.sleep(0.1)
-        raise MirrorBroken("not all lanes have begun at their ends within 10 s")
+        raise MirrorBroken("not all lanes have begun at their ends within 30 s")
 
     # -- What happens ----------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.client.consumer import BatchConsumer
 from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.beginnings import Beginnings
 from ottla.mirror.lane import Lane
 from ottla.mirror.positions import MirrorPosition, Positions
+from ottla.mirror.reader import SourceReader
 from ottla.mirror.shares import lane_of
 from ottla.mirror.syncs import SyncStore
 from tests.sim.mirror_history import play
@@ -28,9 +28,9 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def stale_rows(patch: pytest.MonkeyPatch) -> None:
     """Rows are handed out after a wait, and a lane takes what it does not expect."""
-    poll, take = BatchConsumer.poll_batches, Lane.put
+    poll, take = SourceReader.poll_batches, Lane.put
 
-    async def late(self: BatchConsumer) -> list[Batches]:
+    async def late(self: SourceReader) -> list[Batches]:
         rows = await poll(self)
         await asyncio.sleep(1.0)
         return rows
@@ -40,7 +40,7 @@ def stale_rows(patch: pytest.MonkeyPatch) -> None:
             self.expected[batches[:2]] = batches.position
         take(self, batches)
 
-    patch.setattr(BatchConsumer, "poll_batches", late)
+    patch.setattr(SourceReader, "poll_batches", late)
     patch.setattr(Lane, "put", put)
 
 

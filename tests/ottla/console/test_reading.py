@@ -8,9 +8,9 @@ import random
 from typing import Any
 
 import pytest
-from ottla.cli.client import consumer
 
 from ottla.cli.errors import CommandFailed
+from ottla.client import consumer
 from ottla.console import reading
 from ottla.console.reading import WINDOW_OFFSETS, Query, cursor, read_cursor, windows
 from ottla.protocol.records.batch import BatchView

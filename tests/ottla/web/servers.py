@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+from ottla.cli.commands import mirror as mirror_command
 from ottla.console import server as console_server
-from ottla.console.options import Options
-from ottla.mirror import command as mirror_command
+from ottla.console.options import ConsoleOptions
 from ottla.processes.admin import MachineAdmin
 from ottla.registry import server as registry_server
 from ottla.server.admin import AdminServer
@@ -37,7 +37,7 @@ async def _running(server: HttpServer) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def console() -> AsyncIterator[int]:
-    options = Options("127.0.0.1:1", interval_s=60.0)
+    options = ConsoleOptions("127.0.0.1:1", interval_s=60.0)
     async with (
         console_server.application(options) as app,
         _running(console_server.http_server(app, options)) as port,
@@ -117,7 +117,7 @@ class Served(NamedTuple):
 REAL = {
     "ottla/console/server.py": Served(console, "/healthz", "ottla.console.server", True),
     "ottla/registry/server.py": Served(registry, "/", "ottla.registry.server", True),
-    "ottla/mirror/command.py": Served(mirror, "/readyz", "ottla.server.admin", False),
+    "ottla/cli/commands/mirror.py": Served(mirror, "/readyz", "ottla.server.admin", False),
     "ottla/processes/admin.py": Served(machine, "/healthz", "ottla.server.admin", False),
     "server/admin.py": Served(admin, "/", "ottla.server.admin", False),
 }
