@@ -80,7 +80,7 @@ class Trouble(NamedTuple):
     fault: KafkaError | None = None
 
 
-class Read(NamedTuple):
+class ReadRecords(NamedTuple):
     """What a response has of one partition: the batches that are given out, the position after them and after what is not, the leader epoch
     of the last batch, and why the next one cannot be read."""
 
@@ -90,7 +90,7 @@ class Read(NamedTuple):
     fault: KafkaError | None = None
 
 
-def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) -> Read:
+def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) -> ReadRecords:
     """Return the batches up to `end`, and before the first that is none or whose CRC is wrong (check.crcs of Java's consumers).
 
     Control batches stay out, and those of aborted transactions, which the response names by their producers.
@@ -116,8 +116,8 @@ def batches_of(part: PartitionData, position: int, epoch: int, end: int | None) 
                 taken.append(batch)
             position, epoch = max(position, batch.next_offset), batch.partition_leader_epoch
     except KafkaError as fault:
-        return Read(taken, position, epoch, fault)
-    return Read(taken, position, epoch)
+        return ReadRecords(taken, position, epoch, fault)
+    return ReadRecords(taken, position, epoch)
 
 
 async def records_between(batch: BatchView, first: int, end: int | None, bytes_max: int | None = None) -> list[Record]:

@@ -142,15 +142,15 @@ async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> l
     return views
 
 
-async def stream(request: Request) -> Stream:
+async def stream(request: Request) -> RecordStream:
     """Server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
     site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
     events = _tail(site, query, form) if query.start == "live" else _scan(site, query, form)
-    return Stream(_until_left(request, events), "text/event-stream")
+    return RecordStream(_until_left(request, events), "text/event-stream")
 
 
-class Stream:
+class RecordStream:
     """A response of pieces that ends in time, whatever the browser does: its scan is free then."""
 
     def __init__(self, pieces: AsyncGenerator[str, None], kind: str, headers: Mapping[str, str] | None = None) -> None:
@@ -245,7 +245,7 @@ def _event(name: str, text: str) -> str:
     return f"event: {name}\n{lines}\n"
 
 
-async def download(request: Request) -> Stream:
+async def download(request: Request) -> RecordStream:
     """All records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
     site: Site = request.app.state.site
     query = query_of(request)
@@ -259,7 +259,7 @@ async def download(request: Request) -> Stream:
         first = await anext(lines)  # a failure at the beginning has a status of its own
     except StopAsyncIteration:
         first = ""
-    return Stream(_pieces(first, lines), kind, headers)
+    return RecordStream(_pieces(first, lines), kind, headers)
 
 
 async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncGenerator[str, None]:

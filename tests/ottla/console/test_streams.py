@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.console.pages import records
-from ottla.console.pages.records import Stream
+from ottla.console.pages.records import RecordStream
 
 
 class Slot:
@@ -41,7 +41,9 @@ async def served(slot: Slot, pause_s: float, pieces_max: int) -> int:
         await asyncio.Event().wait()
 
     async with asyncio.timeout(20):
-        await Stream(slot.pieces(), "text/plain")({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        await RecordStream(slot.pieces(), "text/plain")(
+            {"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send
+        )
     return got
 
 
