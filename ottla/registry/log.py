@@ -13,7 +13,7 @@ An unclean leader election cuts the log within one topic: records that were read
 the next read comes. Whenever the partition has a leader of another epoch, it is asked where the epoch of the last record ends
 (OffsetForLeaderEpoch, KIP-320). If that is before what was read, the state begins again, as with a new topic.
 
-A record that cannot be parsed is passed over, as Confluent's registry does (`State.replay`). A batch that cannot be read, because its CRC
+A record that cannot be parsed is passed over, as Confluent's registry does (`RegistryState.replay`). A batch that cannot be read, because its CRC
 is wrong, may hold schemas whose ids would be given out again: the state stays as it is before the batch, and nothing is written.
 """
 

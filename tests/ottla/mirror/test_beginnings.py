@@ -8,7 +8,7 @@ import random
 import pytest
 
 from ottla.mirror.beginnings import Beginnings, Losses
-from ottla.mirror.positions import Position
+from ottla.mirror.positions import MirrorPosition
 from tests.sim.mirror_client import ModelClient, Process
 from tests.sim.mirror_model import ModelCluster
 
@@ -28,7 +28,9 @@ def cluster(epochs: list[int], start: int = 0) -> ModelCluster:
     return made
 
 
-def begin(source: ModelCluster, position: Position | None, *, is_out_of_range: bool = False) -> tuple[int, Losses, str]:
+def begin(
+    source: ModelCluster, position: MirrorPosition | None, *, is_out_of_range: bool = False
+) -> tuple[int, Losses, str]:
     said: list[str] = []
 
     async def ask() -> int:
@@ -50,15 +52,19 @@ def begin(source: ModelCluster, position: Position | None, *, is_out_of_range: b
     ("epochs", "start", "position", "expected", "losses", "text"),
     [
         pytest.param([0, 1], 0, None, 0, Losses(), "", id="no position"),
-        pytest.param([0, 1], 0, Position(7, None, 1), 7, Losses(), "", id="nothing has happened"),
-        pytest.param([0], 0, Position(3, OTHER, 0), 0, Losses(recreated=1), "created again", id="another topic"),
-        pytest.param([0, 1], 5, Position(2, None, 0), 5, Losses(offsets=3), "deleted by retention", id="retention"),
-        pytest.param([0, 2], 0, Position(9, None, 1), 5, Losses(cut=1), "lost offsets 5 to 8", id="cut"),
-        pytest.param([0, 1], 0, Position(8, None, 4), 0, Losses(cut=1), "lost offsets 0 to 7", id="earlier epoch"),
+        pytest.param([0, 1], 0, MirrorPosition(7, None, 1), 7, Losses(), "", id="nothing has happened"),
+        pytest.param([0], 0, MirrorPosition(3, OTHER, 0), 0, Losses(recreated=1), "created again", id="another topic"),
+        pytest.param(
+            [0, 1], 5, MirrorPosition(2, None, 0), 5, Losses(offsets=3), "deleted by retention", id="retention"
+        ),
+        pytest.param([0, 2], 0, MirrorPosition(9, None, 1), 5, Losses(cut=1), "lost offsets 5 to 8", id="cut"),
+        pytest.param(
+            [0, 1], 0, MirrorPosition(8, None, 4), 0, Losses(cut=1), "lost offsets 0 to 7", id="earlier epoch"
+        ),
     ],
 )
 def test_where_a_partition_goes_on(
-    epochs: list[int], start: int, position: Position | None, expected: int, losses: Losses, text: str
+    epochs: list[int], start: int, position: MirrorPosition | None, expected: int, losses: Losses, text: str
 ) -> None:
     source = cluster(epochs, start)
     if position is not None and position.topic_id is None:
@@ -69,6 +75,6 @@ def test_where_a_partition_goes_on(
 
 
 def test_of_mirror_makers_position_only_the_end_of_the_source_is_seen() -> None:
-    assert begin(cluster([0, 2]), Position(9)) == (9, Losses(), "")
-    at, counted, said = begin(cluster([0]), Position(9), is_out_of_range=True)
+    assert begin(cluster([0, 2]), MirrorPosition(9)) == (9, Losses(), "")
+    at, counted, said = begin(cluster([0]), MirrorPosition(9), is_out_of_range=True)
     assert (at, counted) == (0, Losses(recreated=1)) and "the source ends before offset 9" in said

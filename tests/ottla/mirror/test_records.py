@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import FAILED, USAGE
-from ottla.mirror.reader import Throttle
+from ottla.mirror.reader import ReadThrottle
 from tests.ottla.conftest import run_here
 from tests.ottla.mirror.conftest import Mirror
 
@@ -71,12 +71,12 @@ def test_aliases_without_addresses_are_contexts(
 
 
 def test_a_throttle_lets_a_second_go_ahead_and_then_keeps_the_rate() -> None:
-    throttle = Throttle(1_000, now_ms=0)
+    throttle = ReadThrottle(1_000, now_ms=0)
     assert [throttle.wait_s(500, now_ms=0), throttle.wait_s(500, now_ms=0)] == [0.0, 0.0]
     assert throttle.wait_s(2_000, now_ms=0) == 2.0
     assert throttle.wait_s(500, now_ms=2_000) == 0.5
     assert throttle.wait_s(1_000, now_ms=60_000) == 0.0
-    assert Throttle(None, now_ms=0).wait_s(1 << 40, now_ms=0) == 0.0
+    assert ReadThrottle(None, now_ms=0).wait_s(1 << 40, now_ms=0) == 0.0
 
 
 def test_partitions_that_are_added_later_come_too(mirror: Mirror) -> None:

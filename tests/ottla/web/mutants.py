@@ -18,7 +18,7 @@ MALFORMED = HOSTILE + "test_none_is_served_and_the_next_one_is"
 SLOW = HOSTILE + "test_a_request_that_does_not_come_to_its_end_ends_with_its_connection"
 ROOM = HOSTILE + "test_silent_connections_make_room"
 OF_CONSOLE, OF_REGISTRY = "[ottla/console/server]", "[ottla/registry/server]"
-OF_ADMIN, OF_MIRROR = "[server/admin]", "[ottla/mirror/command]"
+OF_ADMIN, OF_MIRROR = "[server/admin]", "[ottla/cli/commands/mirror]"
 
 MUTANTS = (
     Mutant(

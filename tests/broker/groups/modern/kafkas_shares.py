@@ -18,7 +18,7 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.testing.connection import Connection
+from ottla.testing.connection import ClusterConnection
 
 FILE = Path(__file__).with_name("kafkas_shares.txt")
 HISTORIES = 40
@@ -86,7 +86,7 @@ def _line(step: Step) -> str:
 class Group:
     """A share group of the broker; its topics have names of their own."""
 
-    def __init__(self, connection: Connection, name: str, partitions: Mapping[str, int]) -> None:
+    def __init__(self, connection: ClusterConnection, name: str, partitions: Mapping[str, int]) -> None:
         self._connection = connection
         self._name = name
         self._epochs: dict[str, int] = {}
@@ -130,7 +130,7 @@ class Group:
         }
 
 
-def _played(connection: Connection, name: str, chance: Random) -> History:
+def _played(connection: ClusterConnection, name: str, chance: Random) -> History:
     partitions = {topic: chance.randrange(1, 7) for topic in "uvw"[: chance.randrange(1, 4)]}
     is_one_subscription = chance.random() < 0.4
     group = Group(connection, name, partitions)
@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.broker.groups.modern.kafkas_shares", description=__doc__)
     parser.add_argument("--port", type=int, default=39092)
     port = parser.parse_args().port
-    with Connection("127.0.0.1", port, None) as connection:
+    with ClusterConnection("127.0.0.1", port, None) as connection:
         run = int(time.time())
         played = (_played(connection, f"shares-{run}-{seed}", Random(f"shares {seed}")) for seed in range(HISTORIES))
         FILE.write_text("\n".join(map(_written, played)) + "\n")
