@@ -237,7 +237,7 @@ class FollowingProduce(PendingResponse):
     Not with acks=1, which asks for the earliest acknowledgement, and where the Fetches may be those of followers.
 
     Each write to a socket wakes its client and takes 20 us. At 500 messages a second a record is in its consumer's socket after
-    0.08 ms in place of 0.13, and the p99 of that is 0.24 in place of 0.41 (docs/dev/performance-log.md, "Where the p99 goes").
+    0.08 ms in place of 0.13, and the p99 of that is 0.24 in place of 0.41 (benchmarks/performance-log.md, "Where the p99 goes").
     """
 
     __slots__ = ("_connection", "_frame", "_short", "_started_ns")

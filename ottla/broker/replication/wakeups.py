@@ -7,7 +7,7 @@ the operations that wait for it (partition.py, watchers.py).
 Batching: the leader delays followers' fetches until the producers which it has just acknowledged have written again (group commit).
 A producer with acks=all sends its next Produce after the acknowledgement, and that leaves when the followers fetch again. So a fetch
 that is answered at once carries the records of those producers alone whose Produce came during the last round trip: half of them,
-measured with 8, 32 and 128 (docs/dev/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
+measured with 8, 32 and 128 (benchmarks/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
 record costs half as many fetches. With acks=1, or with one Produce at a time, nothing is held.
 
     round       from one release of followers' fetches to the next
