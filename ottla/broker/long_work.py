@@ -51,7 +51,7 @@ class LongWork:
     def run(
         self, context: RequestContext, work: Work[T], then: Callable[[T], Answer[S]], *, is_search: bool
     ) -> Answer[S]:
-        """Calls `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
+        """Call `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
 
         A search is given up when the connection goes. What was sent to be appended is appended all the same.
         """
@@ -154,12 +154,12 @@ class ManyNames(NamedTuple):
 
 
 def topics(answers: str = "topics", partitions: str = "partitions", at_once: int = PARTITIONS_AT_ONCE) -> ManyNames:
-    """Returns the row of a request for partitions, by topics."""
+    """Return the row of a request for partitions, by topics."""
     return ManyNames("topics", answers, at_once, None, (partitions, "partitions"))
 
 
 def in_parts(work: LongWork, many: ManyNames, handle: Handler) -> Handler:
-    """Returns a handler that gives the request to `handle` without repetitions, and in parts if the names are many."""
+    """Return a handler that gives the request to `handle` without repetitions, and in parts if the names are many."""
 
     def handled(request: Any, context: RequestContext) -> Answer[Any]:
         names = getattr(request, many.field)

@@ -75,7 +75,7 @@ class TopScreen:
     )
 
     def press(self, key: str) -> bool:
-        """Do what a key means, which may be nothing. Returns False if it is the one that quits."""
+        """Do what a key means, which may be nothing. Return False if it is the one that quits."""
         if key == "q":
             return False
         if self.is_help:

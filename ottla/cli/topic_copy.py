@@ -88,7 +88,7 @@ class TopicCopy:
         self.next = dict.fromkeys(self.ends, 0)
 
     async def create_target(self, replication_factor: int, *, validate_only: bool) -> bool:
-        """Create the target with the partitions and settings of the source, unless it is there. Returns whether it was missing.
+        """Create the target with the partitions and settings of the source, unless it is there. Return whether it was missing.
 
         Raises:
             CommandFailed: the target has other partitions, or cannot be created.

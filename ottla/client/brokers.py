@@ -60,7 +60,7 @@ async def directory_problems(cluster: ClusterClient, broker: int) -> list[str]:
 async def alter_replica_log_dirs(
     cluster: ClusterClient, broker: int, paths: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, int]:
-    """Begin to move replicas of a broker to other log directories of it (KIP-113). Returns the error code of each."""
+    """Begin to move replicas of a broker to other log directories of it (KIP-113). Return the error code of each."""
     directories: dict[str, dict[str, AlterReplicaLogDirTopic]] = {}
     for (name, index), path in sorted(paths.items()):
         topics = directories.setdefault(path, {})

@@ -94,7 +94,7 @@ class ClusterClient:
         self._channels.clear()
 
     def limit(self, more_ms: int = 0) -> asyncio.Timeout:
-        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
+        """Return the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
 
         `more_ms`: what a request may take by its nature is added to it.
         """

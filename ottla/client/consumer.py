@@ -142,7 +142,7 @@ class BatchConsumer:
     # -- Leaders -------------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> ClusterError | None:
-        """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
+        """Look the leaders up. Return why that failed: an exception of a task would be logged."""
         try:
             if not self._leaders.known:
                 await self._leaders.start()

@@ -67,7 +67,7 @@ class GroupMembership(Protocol):
         """Return whether a heartbeat is due before its time."""
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
-        """Become a member. Returns the partitions that it is to read first; None: it has to ask again."""
+        """Become a member. Return the partitions that it is to read first; None: it has to ask again."""
 
     async def heartbeat(self) -> MemberBeat:
         """Send a heartbeat. `is_out` has not been asked about its code yet."""
@@ -211,7 +211,7 @@ class HeartbeatMember:
 def member_of(
     protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
 ) -> GroupMembership:
-    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
+    """Return a member that has not joined, by the protocol CLASSIC or CONSUMER.
 
     `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
     """

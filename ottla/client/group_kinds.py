@@ -47,5 +47,5 @@ async def _describe_streams_group(cluster: ClusterClient, group: str) -> GroupDe
 
 
 def _tasks(assignment: Assignment) -> list[TopicPartition]:
-    """Returns the active tasks: subtopology and partition."""
+    """Return the active tasks: subtopology and partition."""
     return [(task.subtopology_id, index) for task in assignment.active_tasks for index in task.partitions]

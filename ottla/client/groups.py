@@ -227,7 +227,7 @@ def _first_failed(response: OffsetCommitResponse) -> _Committed:
 async def delete_offsets(
     cluster: ClusterClient, group: str, places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Delete the offsets of partitions; returns an error code per partition, 0 for those that are deleted.
+    """Delete the offsets of partitions; return an error code per partition, 0 for those that are deleted.
 
     Raises:
         CommandFailed: nothing was deleted.

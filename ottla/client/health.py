@@ -32,7 +32,7 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
 
 
 async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:
-    """Returns what is wrong with a broker's log directories, or that it cannot be reached."""
+    """Return what is wrong with a broker's log directories, or that it cannot be reached."""
     place = f"broker {broker_id}"
     try:
         return [Problem(place, problem) for problem in await directory_problems(cluster, broker_id)]

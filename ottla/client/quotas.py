@@ -27,7 +27,7 @@ Entity = Mapping[str, str | None]
 
 
 async def describe_quotas(cluster: ClusterClient, entity: Entity) -> list[EntryData]:
-    """Returns the quotas of all entities that have each of these parts."""
+    """Return the quotas of all entities that have each of these parts."""
     components = [
         ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name)
         for kind, name in entity.items()

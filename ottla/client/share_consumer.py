@@ -129,7 +129,7 @@ class ShareConsumer:
     async def acknowledge(
         self, acquired: Iterable[AcquiredRecords], kind: Acknowledge = Acknowledge.ACCEPT
     ) -> dict[TopicPartition, tuple[list[int], int]]:
-        """Acknowledge records. Returns their offsets by partition, and the error code for them."""
+        """Acknowledge records. Return their offsets by partition, and the error code for them."""
         offsets: dict[TopicPartition, list[int]] = {}
         for row in acquired:
             offsets.setdefault((row.topic, row.partition), []).append(row.record.offset)

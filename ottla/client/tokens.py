@@ -46,7 +46,7 @@ async def create_token(
 
 
 async def renew_token(cluster: ClusterClient, hmac: bytes, period_ms: int = BROKER_DEFAULT_MS) -> int:
-    """Move the expiry of a token. Returns its new time, in milliseconds since the epoch."""
+    """Move the expiry of a token. Return its new time, in milliseconds since the epoch."""
     cluster.doing = "renewing a delegation token"
     response: RenewDelegationTokenResponse = await cluster.request(RenewDelegationTokenRequest(hmac, period_ms))
     check("delegation token", response.error_code)
@@ -54,7 +54,7 @@ async def renew_token(cluster: ClusterClient, hmac: bytes, period_ms: int = BROK
 
 
 async def expire_token(cluster: ClusterClient, hmac: bytes, period_ms: int = NOW_MS) -> int:
-    """End a token, at once or after a period. Returns the time of its end, in milliseconds since the epoch."""
+    """End a token, at once or after a period. Return the time of its end, in milliseconds since the epoch."""
     cluster.doing = "expiring a delegation token"
     response: ExpireDelegationTokenResponse = await cluster.request(ExpireDelegationTokenRequest(hmac, period_ms))
     check("delegation token", response.error_code)

@@ -36,7 +36,7 @@ class Numbers(NamedTuple):
 
 
 async def scrape(address: str) -> Numbers | Failure:
-    """Read one admin listener on a thread. Returns the failure instead of raising it."""
+    """Read one admin listener on a thread. Return the failure instead of raising it."""
     try:
         text = await asyncio.to_thread(read_admin, address, "/metrics", SCRAPE_TIMEOUT_S)
     except Failure as fault:

@@ -143,7 +143,7 @@ class Panels:
         return panel
 
     def _make_room(self, size: int) -> bool:
-        """Drop panels that no look holds until there is room for so many bytes. Returns whether there is."""
+        """Drop panels that no look holds until there is room for so many bytes. Return whether there is."""
         left = self._bytes_max - size - self.bytes
         for key in [each for each, row in self._panels.items() if not row.is_held]:
             if left >= 0:

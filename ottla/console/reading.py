@@ -341,7 +341,7 @@ def _consumer(
 def _passed(
     begin: Mapping[int, int], starts: Mapping[int, int], stops: Mapping[int, int], back: bool, ends: Mapping[int, int]
 ) -> int:
-    """Returns the offsets of the windows up to this one."""
+    """Return the offsets of the windows up to this one."""
     if back:
         return sum(ends[index] - starts[index] for index in starts)
     return sum(stops[index] - begin[index] for index in stops)

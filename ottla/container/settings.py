@@ -101,7 +101,7 @@ class Resolution:
 
 
 def _shown(name: str, value: str) -> str:
-    """Returns the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
+    """Return the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
     own = OWN_CONFIGS.get(name)
     hidden = is_secret(name) if own is None else own.secret
     return HIDDEN if hidden else value.replace("\n", "\\n")

@@ -28,7 +28,7 @@ COMMAND_S_MAX = 60
 
 
 def with_commands_run(environment: Environment) -> dict[str, str]:
-    """Returns the environment with the values that commands give.
+    """Return the environment with the values that commands give.
 
     Raises:
         ContainerError: a command fails, or prints nothing.
@@ -46,7 +46,7 @@ def with_commands_run(environment: Environment) -> dict[str, str]:
 
 
 def with_placeholders_filled(environment: Environment) -> dict[str, str]:
-    """Returns the environment with what wurstmeister's commands print, each of which is run only if it is needed.
+    """Return the environment with what wurstmeister's commands print, each of which is run only if it is needed.
 
     Raises:
         ContainerError: a command fails, or prints nothing.

@@ -126,7 +126,7 @@ def _is_host(text: str) -> bool:
 
 
 def make(directory: str, cluster: PlannedCluster, *, secure: bool, users: Sequence[str] = ()) -> SecureFiles | None:
-    """Write the files; returns those of security, if there are any.
+    """Write the files; return those of security, if there are any.
 
     Raises:
         Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.

@@ -152,7 +152,7 @@ class Beginnings:
         return position._replace(topic_id=topic_id)
 
     def _report(self, place: TopicPartition, position: MirrorPosition, text: str) -> bool:
-        """Say it once for each position. Returns whether it was said now."""
+        """Say it once for each position. Return whether it was said now."""
         if (place, position) in self._reported:
             return False
         self._reported.add((place, position))
@@ -223,7 +223,7 @@ class Beginnings:
     async def _ask(
         self, leaders: Leaders, places: Iterable[TopicPartition], request: Callable[[dict[str, list[int]]], object]
     ) -> list[Any]:
-        """Ask each leader once for all of its partitions. Returns the topics of the responses."""
+        """Ask each leader once for all of its partitions. Return the topics of the responses."""
         topics: list[Any] = []
         for node, listed in leaders.by_node(places).items():
             rows: dict[str, list[int]] = {}

@@ -76,7 +76,7 @@ class Checkpoints:
         self._say = say
 
     async def round(self) -> int:
-        """Translate the offsets that the groups have now, and write what is new. Returns how many checkpoints these are.
+        """Translate the offsets that the groups have now, and write what is new. Return how many checkpoints these are.
 
         Raises:
             Failure: a cluster does not answer, or takes nothing.

@@ -94,7 +94,7 @@ class MirrorHeartbeats:
     """Heartbeats of a mirror, in each cluster under the key that MirrorMaker's flow towards it would have."""
 
     def __init__(self, source: str, target: str, at: Iterable[tuple[ClusterClient, bool]]) -> None:
-        """Takes the clusters in `at`, and of each whether it is the target."""
+        """Take the clusters in `at`, and of each whether it is the target."""
         self._emitters = [
             (Emitter(cluster, HEARTBEATS), (source, target) if is_target else (target, source))
             for cluster, is_target in at

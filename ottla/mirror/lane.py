@@ -239,7 +239,7 @@ class Lane:
         self._around.restart_at(begins)
 
     async def _step(self) -> bool:
-        """Take what has changed, or commit what has come. Returns whether something was committed."""
+        """Take what has changed, or commit what has come. Return whether something was committed."""
         around = self._around
         self._changed.clear()
         for place, retry_ms in list(self._retry_ms.items()):
@@ -308,7 +308,7 @@ class Lane:
     async def _commit(
         self, batches: dict[TopicPartition, list[Outgoing]], saved: dict[TopicPartition, list[Outgoing]]
     ) -> dict[TopicPartition, list[int]]:
-        """Write records and positions in one transaction. Returns the offset of the first record of each batch."""
+        """Write records and positions in one transaction. Return the offset of the first record of each batch."""
         await self._producer.begin([*batches, *saved])
         offsets = await self._producer.produce(batches)
         # After the records, for a producer without transactions: a position never says more than what is there.
@@ -343,7 +343,7 @@ class Lane:
     async def _stop(self, fault: PlaceFailed) -> bool:
         """Go on without the partition that the target does not take. A batch that is too large is cut first.
 
-        Returns whether it is one of the lane's partitions.
+        Return whether it is one of the lane's partitions.
         """
         failed = [place for place in self._wanted if self._around.target_of(place) == fault.at]
         topic = fault.at[0]

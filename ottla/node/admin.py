@@ -49,7 +49,7 @@ class InSyncOnce:
         self._since_ms = -1
 
     def missing(self, node_id: int, partitions: Iterable[Partition], image: MetadataImage, now_ms: int) -> int:
-        """Returns the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
+        """Return the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
 
         Partitions without a leader do not count: there is nothing to catch up with. Replicas that a reassignment is adding are not missed either,
         and those of a failed log directory come back by another way.

@@ -148,7 +148,7 @@ def _cluster_of(found: Mapping[str, MetaProperties | None], node_id: int, cluste
 
 
 def _check_is_first_start(files: Files, metadata: str, found: Mapping[str, MetaProperties | None]) -> None:
-    """Raises NotFormatted if the node has run before with its metadata log elsewhere, or on a disk that is missing now."""
+    """Raise NotFormatted if the node has run before with its metadata log elsewhere, or on a disk that is missing now."""
     for path, meta in found.items():
         if meta is None:
             continue
@@ -201,7 +201,7 @@ def _format(
 
 
 def _keep(files: Files, path: str) -> None:
-    """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside.
+    """Put the directory's own name on the disk: a power loss would take it away with all that is synced inside.
 
     It also syncs the entries of the directories above it, which may be new: an interrupted start may have created some of them.
     """

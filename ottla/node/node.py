@@ -69,7 +69,7 @@ class Node:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """Takes in `where` the origin of each property, for messages."""
+        """Take in `where` the origin of each property, for messages."""
         config = self.config = NodeConfig(properties, where)
         self.world = detoured(world, config)
         log_ignored(self.config)
@@ -125,7 +125,7 @@ class Node:
     # -- Starting ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when clients are served."""
+        """Return when clients are served."""
         config, files = self.config, self.world.files
         directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
         self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())
@@ -320,7 +320,7 @@ class Node:
         return made, dispatcher
 
     async def _accept(self, listeners: list[Listener]) -> None:
-        """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
+        """Open listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
         early = self.config.early_start_listeners
         for listener in sorted(listeners, key=lambda each: each.name not in early):
             if listener.name not in early and not self.authorizer.loaded.is_set():

@@ -38,7 +38,7 @@ OWN_RAFT_DEFAULTS: Mapping[str, str] = {
 
 
 def registered_host(endpoint: Endpoint) -> str:
-    """Returns the advertised host of a listener without one: this machine's name, as in Kafka."""
+    """Return the advertised host of a listener without one: this machine's name, as in Kafka."""
     return endpoint.advertised_host or of_every_family(endpoint.host) or socket.gethostname()
 
 
@@ -104,7 +104,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """Returns the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
+    """Return the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
     text = config.own[PEER_DETOURS]
     if not text:
         return world

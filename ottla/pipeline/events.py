@@ -100,7 +100,7 @@ def parsed(schema: str) -> Any:
 
 
 def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | RejectedEvent:
-    """Decodes and validates one value against when Kafka got it.
+    """Decode and validate one value against when Kafka got it.
 
     Lateness is measured against Kafka's time, not against the reader's: the verdict is the same in every run."""
     if not value:

@@ -59,7 +59,7 @@ def records(config: Config, topic: str) -> Iterator[Record]:
 
 
 def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
-    """Returns the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
+    """Return the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
     found = []
     for each in records(config, config.kafka.dead_letters):
         partition, offset = (int(each.headers[f"source.{name}"]) for name in ("partition", "offset"))

@@ -23,7 +23,7 @@ class _Family:
 
 
 def merge(texts: Mapping[int, str]) -> str:
-    """Returns one text of Prometheus from those of several nodes: every sample gets the label `node_id`.
+    """Return one text of Prometheus from those of several nodes: every sample gets the label `node_id`.
 
     The families are in the order in which they first occur. A family's samples are the lines after its TYPE.
     """
@@ -127,7 +127,7 @@ async def _check(process: Process, path: str) -> Check:
 
 
 async def _ask(process: Process, path: str, timeout_s: float) -> _Response | None:
-    """Returns None where there is no answer in time."""
+    """Return None where there is no answer in time."""
     if process.why_down is not None:
         return None
     try:

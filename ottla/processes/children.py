@@ -76,7 +76,7 @@ def pipes_of_node() -> Iterator[Pipes]:
 
 
 def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
-    """Starts `ottla start` with these arguments."""
+    """Start `ottla start` with these arguments."""
     environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
     # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
     root = str(Path(ottla.__file__).parent.parent)

@@ -28,7 +28,7 @@ COUNT_MAX = 999
 
 
 def process_count(text: str) -> int:
-    """Returns the number of brokers of `--processes` and OTTLA_PROCESSES.
+    """Return the number of brokers of `--processes` and OTTLA_PROCESSES.
 
     Raises ValueError, whose text says what is expected, for anything but a number of brokers.
     """
@@ -62,7 +62,7 @@ class PlannedProcess(NamedTuple):
 def plan(
     properties: Mapping[str, str], count: int, host: str, where: Mapping[str, str] | None = None
 ) -> list[PlannedProcess]:
-    """Returns the controller and its `count` brokers. `host` is the machine's name, `where` the origin of each property.
+    """Return the controller and its `count` brokers. `host` is the machine's name, `where` the origin of each property.
 
     Raises:
         ConfigError: a property is invalid, or there is no way to derive the processes' own values from it.

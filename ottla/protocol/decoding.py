@@ -72,7 +72,7 @@ OTHER_LIMITS = {
 
 
 def elements_max(cls: type[Struct]) -> int:
-    """Returns the budget of a request."""
+    """Return the budget of a request."""
     other = OTHER_LIMITS.get(cls.__name__)
     if other is not None:
         return other
@@ -88,7 +88,7 @@ def _lists_topics(field: Field) -> bool:
 
 
 def is_cheap(field: str) -> bool:
-    """Returns True if numbers or ids of this name count as an eighth."""
+    """Return True if numbers or ids of this name count as an eighth."""
     return "partition" not in field
 
 
@@ -135,7 +135,7 @@ class Decoding(Source):
         self.line(f"{targets} = {value}", f"pos += {run_size(codes)}")
 
     def prefix(self, code: str, name: str) -> str:
-        """Read a length or presence byte at the end of the run; gives the variable that holds it."""
+        """Read a length or presence byte at the end of the run; give the variable that holds it."""
         variable = self.name(name)
         self.run.append((code, variable))
         self.flush()

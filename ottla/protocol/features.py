@@ -96,7 +96,7 @@ class Advertised(NamedTuple):
     unstable_features: bool = False
 
     def highest_version(self, api: Api) -> int:
-        """Returns the highest version of an API, or NO_VERSION."""
+        """Return the highest version of an API, or NO_VERSION."""
         stable = api.max_version - 1 if api.latest_unstable and not self.unstable_apis else api.max_version
         return min(stable, self.release.highest.get(api.key, stable))
 
@@ -178,7 +178,7 @@ class Feature(NamedTuple):
     needs: tuple[int, ...]
 
     def default_level(self, metadata_version: int) -> int:
-        """Returns the level of a new cluster."""
+        """Return the level of a new cluster."""
         return sum(1 for level in self.since if level <= metadata_version)
 
 
@@ -230,7 +230,7 @@ def metadata_version_level(name: str) -> int:
 
 
 def is_lossy_downgrade(current: int, target: int) -> bool:
-    """Returns True if the downgrade drops metadata, because the records' format changed between the two levels."""
+    """Return True if the downgrade drops metadata, because the records' format changed between the two levels."""
     return any(target < version.level <= current and version.changed for version in METADATA_VERSIONS)
 
 
@@ -242,7 +242,7 @@ def register_broker_record_version(metadata_version: int) -> int:
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """Returns the version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
+    """Return the version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
     return _count(metadata_version, 17, 23)
 
 

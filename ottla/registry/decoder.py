@@ -234,7 +234,7 @@ class Decoder:
                         at += 1
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
-        """Ask a process for these values. Returns the schemas that are new to it, for each of which it answers first."""
+        """Ask a process for these values. Return the schemas that are new to it, for each of which it answers first."""
         wanted = {each.schema_id: each.schema for each in batch}
         forget = len(process.known | wanted.keys()) > SCHEMAS_MAX
         if forget:

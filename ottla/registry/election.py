@@ -142,7 +142,7 @@ class RegistryElection:
         session_ms: int = SESSION_MS,
         secret: Members | None = None,
     ) -> None:
-        """Takes the time after which the others no longer wait for a member that is silent."""
+        """Take the time after which the others no longer wait for a member that is silent."""
         protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
         self._session_ms = session_ms
         self._heartbeat_s = min(HEARTBEAT_MS, session_ms / HEARTBEATS_A_SESSION) / 1000

@@ -196,7 +196,7 @@ class SchemaLog:
                 await asyncio.sleep(RETRY_S)
 
     async def sync(self, place: LogPlace | None = None) -> LogPlace:
-        """Wait until the state has all records before `place`, or before the end of the log. Returns the place.
+        """Wait until the state has all records before `place`, or before the end of the log. Return the place.
 
         Raises:
             RegistryError: it takes too long, a batch before the place cannot be read, or the topic of the place was deleted.
@@ -234,7 +234,7 @@ class SchemaLog:
         await self.append([noop_record()])
 
     async def append(self, records: Sequence[Record]) -> LogPlace:
-        """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.
+        """Write records as the leader to the topic that the state is of, and wait until it has them. Return the place after them.
 
         Raises:
             RegistryError: they may not have been written, or the topic was created again or cut meanwhile.
@@ -366,7 +366,7 @@ class SchemaLog:
             raise Failure(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
 
     async def _known_partitions(self, cluster: ClusterClient) -> list[int]:
-        """Returns the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
+        """Return the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
         until_ms = cluster.world.clock.mono_ms() + CREATE_MS_MAX
         while True:
             try:

@@ -113,7 +113,7 @@ class SchemaRegistry:
     # -- Writing -------------------------------------------------------------------------------------------------------
 
     async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, LogPlace]:
-        """Decide with a state that has all records, and append. Returns the answer, and the place up to which a reader must have read.
+        """Decide with a state that has all records, and append. Return the answer, and the place up to which a reader must have read.
 
         Raises:
             RegistryError: this instance is not the leader, or the log cannot be written.

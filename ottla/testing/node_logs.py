@@ -29,7 +29,7 @@ class ShownLogs:
         self._clusters[fixture] = cluster
 
     def remove(self, fixture: str) -> bool:
-        """Returns whether a test with it has failed."""
+        """Return whether a test with it has failed."""
         del self._clusters[fixture]
         failed = fixture in self.failed
         self.failed.discard(fixture)

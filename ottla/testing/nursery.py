@@ -64,7 +64,7 @@ class ForkedNode:
                 os.kill(self.pid, number)
 
     def spoil(self, faults: NodeFaults) -> None:
-        """Give the faults to the node; returns when they are in force, or the node has ended.
+        """Give the faults to the node; return when they are in force, or the node has ended.
 
         Raises:
             TimeoutError: it does not answer.

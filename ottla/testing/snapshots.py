@@ -23,7 +23,7 @@ class ClusterSnapshot(Generic[T]):
     """The data of a cluster at one moment, which no node writes to."""
 
     def __init__(self, directory: str, start: Callable[[str, bool], T]) -> None:
-        """Takes it of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary one.
+        """Take it of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary one.
 
         Raises:
             Failure: it cannot be taken. The cluster goes on.

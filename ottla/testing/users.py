@@ -29,7 +29,7 @@ POLL_SECONDS, WAIT_SECONDS_MAX = 0.02, 30.0
 
 
 def add(nodes: Sequence[Callable[[], ClusterConnection]], name: str, allowed: Sequence[str]) -> str:
-    """Make the user, and wait until each of the nodes knows it with its entries. Returns its password, a random one.
+    """Make the user, and wait until each of the nodes knows it with its entries. Return its password, a random one.
 
     `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
 

@@ -107,7 +107,7 @@ class TopicCreation:
     def create(
         self, topics: Iterable[str], wait_ms: int, done: Callable[[], None], client: RequestContext | None = None
     ) -> Callable[[], None]:
-        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns a function that cancels it.
+        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Return a function that cancels it.
 
         `client`: whose request names them (KIP-590). The controller counts them in its mutation quota; internal topics have none.
         """

@@ -167,7 +167,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.state = state
 
     def perform(self, outcome: Outcome[T]) -> T | None:
-        """Append, replay, continue with `then`, and send `replies` when they are committed; returns the response of the request."""
+        """Append, replay, continue with `then`, and send `replies` when they are committed; return the response of the request."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
         response: T | None = None

@@ -64,7 +64,7 @@ def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> Co
 def offset_commit_record(
     group_id: str, topic: str, partition: int, value: OffsetCommitValue | None
 ) -> CoordinatorRecord:
-    """Returns a committed offset; without a value, its tombstone."""
+    """Return a committed offset; without a value, its tombstone."""
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
 
@@ -135,7 +135,7 @@ def commit_of(request: OffsetCommitRequest | TxnOffsetCommitRequest, version: in
 def check_epoch(
     commit: Commit, current_epoch: int, is_classic: bool, held_since: Callable[[TopicPartition], int | None]
 ) -> None:
-    """Accepts a commit of a known member, whose epoch is `current_epoch`; `held_since` returns the epoch since which the member has a partition.
+    """Accept a commit of a known member, whose epoch is `current_epoch`; `held_since` returns the epoch since which the member has a partition.
 
     Raises KafkaError with the code of the table above, or UNSUPPORTED_VERSION for an OffsetCommit that has no member epoch.
     """

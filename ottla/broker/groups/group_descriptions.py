@@ -148,7 +148,7 @@ def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consum
 
 
 def _by_name(assignment: Assignment, topics: TopicsImage) -> TopicAssignment:
-    """Returns the assignment by topic name, without topics that have been deleted."""
+    """Return the assignment by topic name, without topics that have been deleted."""
     return TopicAssignment(
         [
             TopicPartitions(topic_id, topic.name, sorted(partitions))

@@ -126,7 +126,7 @@ def _synced(shard: GroupMetadataManager, group: ClassicGroup, member: ClassicGro
 
 
 def _assign(shard: GroupMetadataManager, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
-    """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
+    """Return the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
     log.info(
         "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
         request.member_id,

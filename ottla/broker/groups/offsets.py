@@ -102,7 +102,7 @@ def _committed(
 def _validate_commit(
     shard: GroupMetadataManager, request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int | None
 ) -> None:
-    """Checks that the group lets the member commit; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
+    """Check that the group lets the member commit; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_commit(commit_of(request, version))
@@ -121,7 +121,7 @@ def _validate_commit(
 def fetch(
     shard: GroupMetadataManager, request: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
+    """Return the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
     offsets = _readable_offsets(shard, request)
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:

@@ -129,7 +129,7 @@ def may_write(authorizer: Authorizer, context: RequestContext, topic: str) -> bo
 
 
 def _take_denied(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> list[TopicProduceData]:
-    """Takes the topics out of the request that its client may not write to. An unknown topic id gets its own error later.
+    """Take the topics out of the request that its client may not write to. An unknown topic id gets its own error later.
 
     Raises:
         KafkaError: it has records of a transaction, and its client may not use the transactional id.
@@ -297,7 +297,7 @@ def rejected(
     api_version: int,
     rejections: PartitionRejections,
 ) -> PartitionProduceResponse:
-    """Returns the response of a partition that rejects the records, and counts the failure."""
+    """Return the response of a partition that rejects the records, and counts the failure."""
     partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(
@@ -327,7 +327,7 @@ def rejected(
 
 
 def add_endpoints(broker: BrokerComponents, answer: ProduceResponse, context: RequestContext) -> None:
-    """Adds the addresses of the leaders that the partitions name (KIP-951)."""
+    """Add the addresses of the leaders that the partitions name (KIP-951)."""
     leaders = {
         partition.current_leader.leader_id
         for topic in answer.responses

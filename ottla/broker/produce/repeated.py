@@ -175,7 +175,7 @@ class RepeatedProduce:
         self._route.count(self._mono_ns() - started_ns)
 
     def response(self, correlation_id: int, body: tuple[int, int, int, int], error: ErrorCode) -> bytes:
-        """Returns the whole frame. `body`: index, base offset, LogAppendTime, log start offset."""
+        """Return the whole frame. `body`: index, base offset, LogAppendTime, log start offset."""
         index, first, append_time, log_start = body
         if error:
             first = append_time = log_start = -1
@@ -270,7 +270,7 @@ class RepeatedProduces:
     def __call__(
         self, dispatcher: Dispatcher, route: Route, request: ProduceRequest, context: RequestContext, frame: bytes
     ) -> RepeatedProduce | None:
-        """Returns the fast path for requests that begin as `frame` does; None if they need the handler."""
+        """Return the fast path for requests that begin as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
         if version < VERSION_MIN or request.acks not in (1, -1) or request.transactional_id is not None:
             return None
@@ -297,7 +297,7 @@ class RepeatedProduces:
 
 
 def body_before_index(request: ProduceRequest, topic: TopicProduceData, version: int) -> bytes:
-    """Returns the body of a request up to the index of its partition, which is followed by its records."""
+    """Return the body of a request up to the index of its partition, which is followed by its records."""
     topic = TopicProduceData(
         name=topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(index=0, records=b"")]
     )
@@ -307,7 +307,7 @@ def body_before_index(request: ProduceRequest, topic: TopicProduceData, version:
 
 
 def response_form(topic: TopicProduceData, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
-    """Returns the packer of a whole response frame, its size field, and the bytes before the index and after the offsets."""
+    """Return the packer of a whole response frame, its size field, and the bytes before the index and after the offsets."""
     partition = PartitionProduceResponse(base_offset=MARK)
     answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
     body = encode(ProduceResponse(responses=[answered]), version)

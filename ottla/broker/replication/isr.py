@@ -42,7 +42,7 @@ class IsrProposals(Protocol):
     """Sends ISR proposals to the controller (to_controller.py)."""
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
-        """Returns True if the controller would accept the broker in an ISR."""
+        """Return True if the controller would accept the broker in an ISR."""
 
     def submit(self, partition: Any) -> None: ...
 
@@ -147,7 +147,7 @@ class InSyncReplicas:
         self._proposals.submit(self._partition)
 
     def rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the proposal. Returns True if that ends it, because the proposed ISR itself is invalid."""
+        """The controller has rejected the proposal. Return True if that ends it, because the proposed ISR itself is invalid."""
         log.info(
             "Failed to alter ISR to %s in %s: the controller answered %s",
             ids(self.proposed or ()),
@@ -213,7 +213,7 @@ class InSyncReplicas:
             self._propose(members)
 
     def may_join(self, follower: ReplicaProgress, high_watermark: int, epoch_start_offset: int) -> bool:
-        """Returns True if a replica may join the ISR (KIP-966): it is live, not proposed yet, and its log reaches the high watermark and the leader epoch."""
+        """Return True if a replica may join the ISR (KIP-966): it is live, not proposed yet, and its log reaches the high watermark and the leader epoch."""
         return (
             self._proposals is not None
             and follower.broker_id not in self.maximal
@@ -223,7 +223,7 @@ class InSyncReplicas:
         )
 
     def next_fetch_may_expand(self, replica_id: int) -> bool:
-        """Returns False for a replica that cannot be proposed now, whatever it fetches: `Partition.note_followers` is called when that changes.
+        """Return False for a replica that cannot be proposed now, whatever it fetches: `Partition.note_followers` is called when that changes.
 
         It is idle until then. 3,333 partitions that were read by each fetch, because their follower's broker was fenced, took 150 ms.
         """

@@ -48,7 +48,7 @@ class LeaderLink:
         return self._answered_ms >= 0 and self._world.clock.mono_ms() - self._answered_ms < SUSPICION_MS
 
     def require(self) -> Channel:
-        """Returns the channel for another request than Fetch.
+        """Return the channel for another request than Fetch.
 
         Raises:
             ChannelClosed: the connection was lost.
@@ -58,7 +58,7 @@ class LeaderLink:
         return self.channel
 
     async def connect(self) -> tuple[ChannelProtocol, int]:
-        """Returns a new connection and the version of Fetch on it, for `connected`.
+        """Return a new connection and the version of Fetch on it, for `connected`.
 
         Raises:
             ChannelClosed: the leader is not registered, not reachable or too old.
@@ -82,7 +82,7 @@ class LeaderLink:
         self._answered_ms = self._world.clock.mono_ms()
 
     def next_retry_ms(self) -> int:
-        """Returns the pause before the next attempt."""
+        """Return the pause before the next attempt."""
         retry_ms = self._retry_ms
         self._retry_ms = min(2 * retry_ms, CONNECT_RETRY_MS_MAX)
         return retry_ms

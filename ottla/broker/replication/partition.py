@@ -340,7 +340,7 @@ class Partition:
     # -- The in-sync replicas ----------------------------------------------------------------------------------------
 
     def note_followers(self) -> None:
-        """Gives replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
+        """Give replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
         if len(self.isr.maximal) < len(self.replicas):
             self.watchers.note_followers()
 
@@ -353,7 +353,7 @@ class Partition:
             self.note_followers()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
+        """The controller has rejected the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
         if self.isr.rejected(error):
             self.advance_high_watermark()
             self.note_followers()
@@ -378,7 +378,7 @@ class Partition:
             self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
-        """Truncates to the leader's log; `decoded` is what `truncation_job` gave."""
+        """Truncate to the leader's log; `decoded` is what `truncation_job` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         assert offset >= self._acknowledged_end, f"{self} has acknowledged {self._acknowledged_end}, not {offset}"

@@ -63,7 +63,7 @@ class Rounds:
             self._crowd = self.waiting
 
     def holds(self) -> bool:
-        """Returns True if the fetch that could be answered now is to be held; the round ends otherwise."""
+        """Return True if the fetch that could be answered now is to be held; the round ends otherwise."""
         crowd, self._crowd = self._crowd, self.waiting
         if self._passing:
             self._passing -= 1
@@ -98,7 +98,7 @@ class Batching:
     __slots__ = ("_clock", "_held", "_timer", "_wake", "rounds")
 
     def __init__(self, clock: Clock, wake: Callable[[DelayedOperation], None]) -> None:
-        """Takes `wake`, which wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
+        """Take `wake`, which wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
         self._clock = clock
         self._wake = wake
         self._held: dict[DelayedOperation, None] = {}
@@ -117,7 +117,7 @@ class Batching:
         self.rounds.waiting -= count
 
     def wants(self, records: int) -> bool:
-        """Returns True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
+        """Return True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
         return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
@@ -127,7 +127,7 @@ class Batching:
         self._held[fetch] = None
 
     def holds(self, fetch: DelayedOperation, records: int) -> bool:
-        """Returns True if a follower's fetch with so many records waits; it is woken then."""
+        """Return True if a follower's fetch with so many records waits; it is woken then."""
         if fetch in self._held:
             return True
         if not self.wants(records):

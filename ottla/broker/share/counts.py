@@ -37,7 +37,7 @@ class ShareCounts:
         return answered
 
     def forget(self, group_id: str) -> None:
-        """Drops the histograms of a group without members: there is one for each group id that has ever fetched."""
+        """Drop the histograms of a group without members: there is one for each group id that has ever fetched."""
         self.fetch_ratios.pop(group_id, None)
         self.acquire_times_ms.pop(group_id, None)
 

@@ -215,7 +215,7 @@ class ShareLeaders:
 def valid(
     batches: Iterable[AcknowledgementBatch], highest: AcknowledgeType, *, is_renew: bool
 ) -> list[Acknowledgement]:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raise KafkaError INVALID_REQUEST."""
     last = -1
     acknowledgements = []
     for batch in batches:

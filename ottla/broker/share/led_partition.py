@@ -126,7 +126,7 @@ class LedSharePartition:
     # -- Life --------------------------------------------------------------------------------------------------------
 
     def load(self, reset: Callable[[Log, str, Callable[[int | KafkaError], None]], None]) -> None:
-        """Loads the state; `reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
+        """Load the state; `reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
 
         begun_ms = self._leadership.clock.mono_ms()
 
@@ -290,7 +290,7 @@ class LedSharePartition:
     # -- Releasing ---------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
-        """Acknowledges records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
+        """Acknowledge records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
 
         Raises:
             KafkaError: nothing is changed.

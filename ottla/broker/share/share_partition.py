@@ -73,7 +73,7 @@ class SharePartition:
 
     @classmethod
     def load(cls, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
-        """Loads the state; `start_offset` is that of the state, or where the group begins if it has none.
+        """Load the state; `start_offset` is that of the state, or where the group begins if it has none.
 
         Offsets between the written batches were acquired, or read and not yet acquired, under an earlier leader: no member
         holds them now, and they were never released, so they are available and count as never delivered.

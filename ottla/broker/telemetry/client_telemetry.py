@@ -75,7 +75,7 @@ class ClientSeries:
     def add(
         self, instance_id: bytes, labels: Mapping[str, str], points: Iterable[Point], now_ms: int, expires_ms: int
     ) -> None:
-        """Takes the points of one push. A series beyond the bounds is dropped and counted."""
+        """Take the points of one push. A series beyond the bounds is dropped and counted."""
         self.expire(now_ms)
         client = self._clients.setdefault(instance_id, PushedMetrics(labels, expires_ms))
         client.expires_ms = expires_ms
@@ -101,7 +101,7 @@ class ClientSeries:
             self._remove(instance_id)
 
     def families(self, now_ms: int) -> Iterator[Family]:
-        """Yields the families of one client after the other. Where two clients disagree about a name's kind, the first one is shown."""
+        """Yield the families of one client after the other. Where two clients disagree about a name's kind, the first one is shown."""
         self.expire(now_ms)
         kinds: dict[str, str] = {}
         for client in list(self._clients.values()):
@@ -119,12 +119,12 @@ class ClientSeries:
 
 
 def exposed_name(name: str) -> str:
-    """Returns `kafka_client_producer_record_send` for org.apache.kafka.producer.record.send.total: the exposition adds a counter's _total."""
+    """Return `kafka_client_producer_record_send` for org.apache.kafka.producer.record.send.total: the exposition adds a counter's _total."""
     return PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix("org.apache.kafka.")).removesuffix("_total")
 
 
 def exposed_labels(labels: Labels) -> Labels:
-    """Returns the labels with names that Prometheus takes; of labels that have the same name then, the last one stays."""
+    """Return the labels with names that Prometheus takes; of labels that have the same name then, the last one stays."""
     named = {_NOT_IN_NAMES.sub("_", name): value for name, value in labels}
     return tuple(sorted((name if name[:1].isalpha() else f"attribute_{name}", value) for name, value in named.items()))
 
@@ -166,7 +166,7 @@ class Telemetry:
         yield from series.families(self._clock.mono_ms())
 
     def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
-        """Returns the client's instance, which is forgotten when the connection that it used last closes."""
+        """Return the client's instance, which is forgotten when the connection that it used last closes."""
         connection = context.connection
         attributes = {
             "client_instance_id": uuid_to_str(instance_id),
@@ -186,7 +186,7 @@ class Telemetry:
     def take(
         self, instance_id: bytes, instance: ClientInstance, codec: int, metrics: bytes, bytes_max: int
     ) -> Work[None]:
-        """Decompresses and decodes one push, and keeps the values that were asked for.
+        """Decompress and decode one push, and keep the values that were asked for.
 
         The limit is for both forms, with the same error (KAFKA-21076).
         """
@@ -207,7 +207,7 @@ class Telemetry:
 
 
 def _subscription(name: str, configs: Mapping[str, str]) -> Subscription | None:
-    """Returns None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
+    """Return None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
     try:
         return parse_subscription(configs) if configs else None
     except ConfigError as error:

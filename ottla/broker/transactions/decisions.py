@@ -107,7 +107,7 @@ def init_producer_id(
 
 
 def _is_known(transaction: Transaction, producer_id: int, epoch: int) -> bool:
-    """Returns True if the producer id is a known one of the transactional id. The epoch is checked later.
+    """Return True if the producer id is a known one of the transactional id. The epoch is checked later.
 
     The id before the current one is known too if its epochs were used up: the response with the new one may have been lost.
     """
@@ -244,7 +244,7 @@ def _decide_v1(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
-    """Distinguishes a retry from the end of the next transaction by the epoch."""
+    """Distinguish a retry from the end of the next transaction by the epoch."""
     epoch = request.producer_epoch
     if transaction.state in PREPARED and (request.producer_id, epoch) == transaction.producer_after_end:
         # Before ids are compared: the next transaction may have a new one already.
@@ -263,7 +263,7 @@ def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnResponse:
-    """Returns the response; v5 has the producer epoch of the next transaction."""
+    """Return the response; v5 has the producer epoch of the next transaction."""
     if client_transaction_version < EPOCH_BUMP_SINCE:
         return EndTxnResponse()
     producer_id, producer_epoch = transaction.producer_after_end

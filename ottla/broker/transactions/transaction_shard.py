@@ -58,7 +58,7 @@ class Coordinating(Protocol):
     """The interface of a shard to the rest of the coordinator."""
 
     def transaction_version(self) -> int:
-        """Returns the finalized level of the feature."""
+        """Return the finalized level of the feature."""
         ...
 
     def complete(self, transaction: Transaction) -> None:
@@ -116,7 +116,7 @@ class TransactionShard:
         return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
-        """Does nothing: no transaction writes to this topic."""
+        """Do nothing: no transaction writes to this topic."""
 
     # ---- soft state
 
@@ -133,7 +133,7 @@ class TransactionShard:
     # ---- timers
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """Completes the prepared transactions, once it is certain that the preparation is committed."""
+        """Complete the prepared transactions, once it is certain that the preparation is committed."""
         self._schedule_abort()
         self._schedule_expiration()
         prepared = [transaction for transaction in self.transactions.values() if transaction.state in PREPARED]
@@ -169,7 +169,7 @@ class TransactionShard:
         return self.remove_expired(self.wall_ms())
 
     def abort_timed_out(self, now_ms: int) -> Unasked:
-        """Aborts transactions that are open for longer than their producer asked for."""
+        """Abort transactions that are open for longer than their producer asked for."""
 
         def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
             transaction = self.transactions.get(transactional_id)

@@ -203,7 +203,7 @@ async def _consumer(
 async def _print(
     consumed: AsyncIterator[Consumed], write: Write, matches: Matches, max_records: int | None
 ) -> tuple[TopicPartition, int] | None:
-    """Print the records that match. Returns where it stopped because there were `max_records`: the partition and its next offset."""
+    """Print the records that match. Return where it stopped because there were `max_records`: the partition and its next offset."""
     left = sys.maxsize if max_records is None else max_records
     out = sys.stdout.buffer
     async for topic, index, records, _ in consumed:

@@ -133,7 +133,7 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _registry(arguments: argparse.Namespace) -> int:
-    """Serve schemas until a signal ends it. Returns the exit code.
+    """Serve schemas until a signal ends it. Return the exit code.
 
     Raises:
         ContainerError: an instance of these variables would not be what they say.
@@ -234,7 +234,7 @@ def _processes(text: str) -> int | None:
 
 
 def _check_processes(properties: dict[str, str], processes: int | None, origins: dict[str, str]) -> None:
-    """Checks that the configurations of all processes can be derived, so that a refusal is one line as others are."""
+    """Check that the configurations of all processes can be derived, so that a refusal is one line as others are."""
     if processes is None:
         return
     from ottla.container.settings import ContainerError

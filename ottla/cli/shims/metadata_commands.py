@@ -146,7 +146,7 @@ class Shell:
     # -- Paths ---------------------------------------------------------------------------------------------------------
 
     def absolute(self, path: str) -> list[str]:
-        """Returns the parts of a path from the root, without `.` and `..`."""
+        """Return the parts of a path from the root, without `.` and `..`."""
         parts: list[str] = []
         for part in (path if path.startswith("/") else f"{self.directory}/{path}").split("/"):
             if part == "..":
@@ -156,7 +156,7 @@ class Shell:
         return parts
 
     def nodes(self, path: str) -> list[FoundNode]:
-        """Returns the nodes that a path with wildcards names."""
+        """Return the nodes that a path with wildcards names."""
         found = [FoundNode((), self.root)]
         for part in self.absolute(path):
             found = [
@@ -299,7 +299,7 @@ def _paths(path: str, node: Node) -> Iterator[str]:
 
 
 def columns(names: Sequence[str], width: int | None) -> list[str]:
-    """Returns the names in as many columns as the screen has room for; one where there is no screen."""
+    """Return the names in as many columns as the screen has room for; one where there is no screen."""
     for count in range(min(len(names), (width or 0) // 4), 1, -1):
         height = -(-len(names) // count)
         parts = [names[start : start + height] for start in range(0, len(names), height)]

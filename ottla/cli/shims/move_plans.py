@@ -137,7 +137,7 @@ def proposed(
 
 
 def _rack_after_rack(racks: Mapping[int, str | None]) -> list[int]:
-    """Returns the brokers so that neighbours are of different racks, as far as that goes."""
+    """Return the brokers so that neighbours are of different racks, as far as that goes."""
     rows: dict[str | None, list[int]] = {}
     for broker, rack in sorted(racks.items()):
         rows.setdefault(rack, []).append(broker)

@@ -91,7 +91,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
-    """Returns what makes the value of a record from its number."""
+    """Return what makes the value of a record from its number."""
     if options.record_size is not None:
         if options.record_size <= 0:
             raise Unusable("--record-size should be greater than zero.")

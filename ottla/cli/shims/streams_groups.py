@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _text(action: str, failure: Failure) -> str:
-    """Returns the message of the exception in which Kafka's tool has the failure."""
+    """Return the message of the exception in which Kafka's tool has the failure."""
     if action == "describe":
         return exception(failure)
     if action == "reset-offsets" and failure.code != ErrorCode.GROUP_ID_NOT_FOUND:

@@ -164,7 +164,7 @@ class TreeParser(argparse.ArgumentParser):
         super().exit(status or self.help_code, message)
 
     def translated(self, message: str) -> str:
-        """Returns the message as argparse4j has it."""
+        """Return the message as argparse4j has it."""
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
         message = re.sub("unrecognized arguments: (.*)", r"unrecognized arguments: '\1'", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
@@ -201,12 +201,12 @@ def connected(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def int32(text: str) -> int:
-    """Returns the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
     return _ranged(text, 31)
 
 
 def int64(text: str) -> int:
-    """Returns the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
     return _ranged(text, 63)
 
 
@@ -231,7 +231,7 @@ def client_properties(path: str | None) -> dict[str, str]:
 
 
 def key_values(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the pairs of options such as --property key=value; a key without a value has an empty one."""
+    """Return the pairs of options such as --property key=value; a key without a value has an empty one."""
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 

@@ -146,7 +146,7 @@ class PreviewFiles(OsFiles):
     sync_dir = sync_file
 
     def lock(self, path: str) -> FileLock:
-        """Locks the file if it exists: a directory without one is in use by no process."""
+        """Lock the file if it exists: a directory without one is in use by no process."""
         return super().lock(path) if super().exists(path) else _NoLock()
 
 
@@ -159,7 +159,7 @@ class PrivateMapping:
     """See `storage.files.MappedFile`. It may be written, and the file stays as it is."""
 
     def __init__(self, path: str, disk: str | None, data: bytes, capacity: int, end: int | None = None) -> None:
-        """Maps the file `disk`, up to `end` if given, or memory that begins with `data`. Raises StorageFailure: the file cannot be read."""
+        """Map the file `disk`, up to `end` if given, or memory that begins with `data`. Raises StorageFailure: the file cannot be read."""
         self.path, self._disk = path, disk
         if disk is None:
             self.size = len(data)
@@ -181,7 +181,7 @@ class PrivateMapping:
         return False
 
     def ensure(self, size: int) -> None:
-        """Raises StorageFailure: nothing is appended in a preview."""
+        """Raise StorageFailure: nothing is appended in a preview."""
         if size > self.size:
             raise StorageFailure(self.path, "a preview appends nothing")
 
@@ -189,13 +189,13 @@ class PrivateMapping:
         self.buffer[position : position + len(data)] = data
 
     def zero(self, start: int, end: int) -> None:
-        """Hides the bytes from `start` to `end` by zeros."""
+        """Hide the bytes from `start` to `end` by zeros."""
         for begin in range(start, end, READ_BYTES):
             count = min(READ_BYTES, end - begin)
             self.write(begin, bytes(count))
 
     def populate(self, start: int, end: int) -> None:
-        """Reads the bytes once, because an access that the disk cannot answer would kill the process.
+        """Read the bytes once, because an access that the disk cannot answer would kill the process.
 
         Raises:
             StorageFailure
@@ -213,11 +213,11 @@ class PrivateMapping:
         return end
 
     def touch(self, start: int, end: int) -> None:
-        """Reads the bytes; they stay as they are."""
+        """Read the bytes; they stay as they are."""
         self.populate(start, end)
 
     def close(self) -> None:
-        """Drops the reference to the mapping, which ends with its last view."""
+        """Drop the reference to the mapping, which ends with its last view."""
         self.buffer = memoryview(b"")
 
     def fill_holes(self, start: int) -> None:

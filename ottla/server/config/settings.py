@@ -82,7 +82,7 @@ OWN_CONFIGS = table(
 
 
 def own_values(static: Mapping[str, str]) -> Values:
-    """Returns each setting's value. Raises ConfigError for an invalid one."""
+    """Return each setting's value. Raises ConfigError for an invalid one."""
     return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}
 
 
@@ -104,7 +104,7 @@ def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **de
 
 
 def read(kind: Callable[..., T], value_of: Callable[[str], Any], **others: Any) -> T:
-    """Returns the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
+    """Return the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
     named: Any = kind
     settings = {
         each.name: each.metadata[CONVERT](value_of(each.metadata[PROPERTY]))

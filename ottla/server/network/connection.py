@@ -93,7 +93,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_known(self) -> bool:
-        """Returns True once the client has logged in or, where no login is needed, has sent a request."""
+        """Return True once the client has logged in or, where no login is needed, has sent a request."""
         return bool(self.contexts) if self.login is None else self.login.has_succeeded
 
     @property
@@ -190,7 +190,7 @@ class Connection(FrameProtocol):
                 log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
 
     def eof_received(self) -> None:
-        """Gives None: the transport closes itself after what has been written."""
+        """Give None: the transport closes itself after what has been written."""
 
     def pause_writing(self) -> None:
         self.listener.unread += 1
@@ -373,7 +373,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Returns True if a request has no response yet."""
+        """Return True if a request has no response yet."""
         return bool(self._held)
 
     def _hold(self, nbytes: int) -> None:

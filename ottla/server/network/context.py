@@ -201,7 +201,7 @@ class Reply(Generic[T]):
             answer.attach(self)
 
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
-        """Returns the reply with the response `step(response)`; if that is a reply itself, with its response.
+        """Return the reply with the response `step(response)`; if that is a reply itself, with its response.
 
         Errors skip the step; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
         """
@@ -263,7 +263,7 @@ Answer: TypeAlias = T | Reply[T]
 
 
 def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S]:
-    """Calls `step(response)`, now or when the response comes."""
+    """Call `step(response)`, now or when the response comes."""
     if not isinstance(answer, Reply):
         return step(answer)
     if not answer.done:
@@ -275,7 +275,7 @@ def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S
 
 
 def gather(answers: Sequence[T | Reply[T]], combine: Callable[[list[T]], S]) -> S | Reply[S]:
-    """Returns `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
+    """Return `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
     waiting = [answer for answer in answers if isinstance(answer, Reply) and not answer.done]
     if not waiting:
         return combine([_taken(answer) for answer in answers])

@@ -148,7 +148,7 @@ BOTH_PLACES = {
 
 
 def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:
-    """Returns the API's response for `error`; None if the request wants no response (Produce with acks=0)."""
+    """Return the API's response for `error`; None if the request wants no response (Produce with acks=0)."""
     key = ApiKey(api_key)
     if key is ApiKey.PRODUCE and request.acks == 0:
         return None

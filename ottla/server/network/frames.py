@@ -95,7 +95,7 @@ class FrameProtocol(Woken):
         self._low_water = low_water
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
-        """Serve the whole frames in buf[pos:end]; gives the position of the first byte not served."""
+        """Serve the whole frames in buf[pos:end]; give the position of the first byte not served."""
         raise NotImplementedError
 
     def served(self) -> None:
@@ -103,7 +103,7 @@ class FrameProtocol(Woken):
 
     @property
     def is_counted(self) -> bool:
-        """Returns True if the bytes of large frames count in the memory that all connections share (queued.max.request.bytes)."""
+        """Return True if the bytes of large frames count in the memory that all connections share (queued.max.request.bytes)."""
         return True
 
     def wait_for_memory(self) -> None:

@@ -29,7 +29,7 @@ LOGIN_COUNTS = (
 
 
 def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
-    """Counts, times and errors per API; APIs without a request are left out."""
+    """Count, times and errors per API; APIs without a request are left out."""
     used = [route for route in routes if route.requests]
     requests = "kafka_network_requestmetrics_requests"
     yield Family(requests, COUNTER, "Requests answered", [Sample({"request": r.name}, r.requests) for r in used])

@@ -50,7 +50,7 @@ class Ciphertext:
         self.feed()
 
     def feed(self, until_ns: int | None = None) -> int:
-        """Give OpenSSL the next portion. Returns how many bytes are left; 0 also if it is too late for more."""
+        """Give OpenSSL the next portion. Return how many bytes are left; 0 also if it is too late for more."""
         if until_ns is not None and self._mono_ns() > until_ns:
             return 0
         self.bio.write(self._unfed[self._fed : self._fed + PORTION_BYTES])
@@ -84,7 +84,7 @@ class Backlog:
         self.nbytes += len(piece)
 
     def next_piece(self) -> Piece:
-        """Takes what is to be encrypted next: a part of a large piece, or as many small ones as are one record."""
+        """Take what is to be encrypted next: a part of a large piece, or as many small ones as are one record."""
         pieces = self._pieces
         piece = pieces.popleft()
         if len(piece) > ENCRYPTED_BYTES:

@@ -83,7 +83,7 @@ class Parser:
         self._names: set[str] = set()
 
     def parse(self) -> list[Item]:
-        """Raises InvalidExpression."""
+        """Raise InvalidExpression."""
         text, after_repetition = self._text, False
         while self._at < len(text):
             character = text[self._at]
@@ -147,7 +147,7 @@ class Parser:
         self._out += items
 
     def _alternative(self) -> None:
-        """Ends an alternative, which the group's former ones are joined with."""
+        """End an alternative, which the group's former ones are joined with."""
         group = self._open[-1]
         if group.operands != 1:
             self._append("cat" if group.operands else "empty")

@@ -116,7 +116,7 @@ def _match(pattern: re.Pattern[str], token: bytes, what: str) -> re.Match[str]:
 
 
 def plain_name(escaped: str) -> str:
-    """Returns the name with =3D and =2C decoded to '=' and ','."""
+    """Return the name with =3D and =2C decoded to '=' and ','."""
     return escaped.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -198,7 +198,7 @@ class ScramUsers(NamedTuple):
 
 
 def decoy(like: ScramCredential | None, own_key: bytes, name: str) -> ScramCredential:
-    """Returns one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
+    """Return one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
 
     `own_key` is for a node without users.
     """

@@ -30,7 +30,7 @@ class Security(NamedTuple):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Raises ConnectorError if a property is missing, wrong or not served. No message has a secret."""
+    """Raise ConnectorError if a property is missing, wrong or not served. No message has a secret."""
     protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConnectorError(f"kafka.{PROTOCOL} is {protocol}", f"it is one of {', '.join(PROTOCOLS)}")

@@ -63,7 +63,7 @@ class Durability:
     # Flushes
 
     def begin_flush(self, end_offset: int, *, names: bool = False, entry: bool = True) -> FlushJob | None:
-        """Returns the flush of all below the log end offset, None if there is nothing that could be synced."""
+        """Return the flush of all below the log end offset, None if there is nothing that could be synced."""
         if self.partition_dir.closed:
             return None  # deleted while the flush waited
         self.partition_dir.check_usable()
@@ -85,7 +85,7 @@ class Durability:
         )
 
     def end_flush(self, job: FlushJob, now_ms: int) -> bool:
-        """Returns whether the log has been synced up to the end that it had when the job began.
+        """Return whether the log has been synced up to the end that it had when the job began.
 
         Raises:
             StorageFailure: the caller takes the log offline.
@@ -117,14 +117,14 @@ class Durability:
         self.rolls += 1
 
     def take_over(self, replaced: Durability) -> None:
-        """Takes the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
+        """Take the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
         self.recovery_point = min(self.recovery_point, replaced.recovery_point)
         self.flush_mark, self.flushed_ms = (-1, 0), replaced.flushed_ms
 
     # The end, and another name
 
     def save(self, end_offset: int, *, entry: bool) -> None:
-        """Trims the active segment, writes a producer snapshot and flushes, on the log's own thread or a worker that has the log.
+        """Trim the active segment, write a producer snapshot and flush, on the log's own thread or a worker that has the log.
 
         Raises:
             StorageFailure: the caller takes the log offline.
@@ -142,7 +142,7 @@ class Durability:
                 segment.flush()
 
     def close(self, clean: bool) -> None:
-        """Closes the files. Without `clean` no flush writes them any more."""
+        """Close the files. Without `clean` no flush writes them any more."""
         self.partition_dir.close()
         for segment in self.segments:
             if not clean:
@@ -150,7 +150,7 @@ class Durability:
             segment.unmap()
 
     def leave(self) -> None:
-        """Stops all writes, also of a running flush, because the log is deleted or set aside.
+        """Stop all writes, also of a running flush, because the log is deleted or set aside.
 
         A search that still reads it must not take the directory offline, because the files are renamed.
         """
@@ -160,13 +160,13 @@ class Durability:
             segment.mark_removed()
 
     def unmap(self) -> None:
-        """Unmaps the segments, on any thread. Only a running flush may still use the log."""
+        """Unmap the segments, on any thread. Only a running flush may still use the log."""
         self.epochs.leave()
         for segment in self.segments:
             segment.unmap()
 
     def relocate(self, directory: str) -> None:
-        """Renames the log's directory, without a sync of its entry: the next flush syncs it before the recovery point advances.
+        """Rename the log's directory, without a sync of its entry: the next flush syncs it before the recovery point advances.
 
         Raises:
             StorageFailure: nothing has changed.
@@ -216,7 +216,7 @@ class Durability:
     # The gap
 
     def leave_gap(self) -> tuple[int, int]:
-        """Moves a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; returns the gap.
+        """Move a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; return the gap.
 
         A power loss may take the batches that were appended after the gap. Recovery would then find the log to end below its
         recovery point, and treat it as damaged.
@@ -333,6 +333,6 @@ class Cleaning:
         self.is_moving = is_moving
 
     def take_over(self, replaced: Cleaning) -> None:
-        """Takes the place of another log with the same records."""
+        """Take the place of another log with the same records."""
         self.cleaned_until, self.uncleanable = replaced.cleaned_until, replaced.uncleanable
         self.is_moving = False

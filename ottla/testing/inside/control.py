@@ -95,7 +95,7 @@ class SpoiledNode(Node):
 
 
 def run(arguments: Sequence[str], fd: int, faults: NodeFaults) -> int:
-    """Run `ottla start` with these arguments and faults until a signal stops it; returns the process's exit code."""
+    """Run `ottla start` with these arguments and faults until a signal stops it; return the process's exit code."""
     parsed = start.parser().parse_args(list(arguments))
     properties = start.properties_of(parsed)
     controls: list[Control] = []

@@ -96,7 +96,7 @@ class Joining(NamedTuple):
         return self._join_known() if request.member_id else self._join_new()
 
     def _has_room(self) -> bool:
-        """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
+        """Return True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
         group, member_id, size_max = self.group, self.request.member_id, self.shard.config.group_max_size
         if group.state is PREPARING_REBALANCE:
             member = group.members.get(member_id)
@@ -279,7 +279,7 @@ class Joining(NamedTuple):
 
 
 def _fence(former: ClassicGroupMember) -> list[Response]:
-    """Completes the former process's pending responses with FENCED_INSTANCE_ID."""
+    """Complete the former process's pending responses with FENCED_INSTANCE_ID."""
     error = ErrorCode.FENCED_INSTANCE_ID
     joined = JoinGroupResponse(error_code=error, member_id=former.member_id, protocol_name=None)
     return [*former.answer_join(joined), *former.answer_sync(SyncGroupResponse(error_code=error))]

@@ -210,7 +210,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return partition not in self._holders.get(topic_id, ())
 
     def assignor_name(self, default: str) -> str:
-        """Returns the assignor that most members prefer."""
+        """Return the assignor that most members prefer."""
         votes = Counter(member.metadata.server_assignor for member in self.members.values())
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default

@@ -37,7 +37,7 @@ class Subscriber(NamedTuple):
 
 
 def subscribers_of(members: Mapping[str, Subscriber], in_order: Iterable[str]) -> dict[bytes, list[str]]:
-    """Returns the subscribers of each topic, in this order of the members."""
+    """Return the subscribers of each topic, in this order of the members."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in in_order:
         for topic_id in members[member_id].topics:
@@ -62,7 +62,7 @@ KeyT = TypeVar("KeyT", bytes, str)
 
 
 def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
-    """Returns the partitions of all entries; a request may have several of one topic."""
+    """Return the partitions of all entries; a request may have several of one topic."""
     found: dict[bytes, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -71,12 +71,12 @@ def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
 
 
 def structs_of(assignment: Mapping[KeyT, Iterable[int]], struct: Callable[[KeyT, list[int]], StructT]) -> list[StructT]:
-    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    """Return the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
     return [struct(key, sorted(assignment[key])) for key in sorted(assignment)]
 
 
 def partitions_of(held: Mapping[KeyT, Iterable[int]]) -> dict[KeyT, frozenset[int]]:
-    """Returns what is held without the epochs since which it is."""
+    """Return what is held without the epochs since which it is."""
     return {key: frozenset(partitions) for key, partitions in held.items()}
 
 
@@ -97,7 +97,7 @@ def is_subset(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozens
 
 
 def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch: int) -> dict[KeyT, dict[int, int]]:
-    """Returns the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
+    """Return the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
 
     Records before Kafka 4.3 have no epochs: the member's, `epoch`, counts then, which no earlier commit has.
     """
@@ -111,7 +111,7 @@ def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch:
 def structs_with_epochs(
     held: Mapping[KeyT, Mapping[int, int]], struct: Callable[[KeyT, list[int], list[int] | None], StructT]
 ) -> list[StructT]:
-    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    """Return the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
     return [struct(key, sorted(held[key]), [epoch for _, epoch in sorted(held[key].items())]) for key in sorted(held)]
 
 

@@ -176,7 +176,7 @@ def _targets(
 def _step(
     beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, is_changed: bool, on_begun: Initialize
 ) -> Decision:
-    """Takes the member to its target; `is_changed`: its topics changed, by its subscription or by themselves."""
+    """Take the member to its target; `is_changed`: its topics changed, by its subscription or by themselves."""
     shard, _, request, _ = beat
     member = group.members[request.member_id]
     following = member.current
