@@ -87,7 +87,7 @@ ActionOf = Callable[[BrokerComponents, Any, Any], Action | None]
 
 
 class Rule(Protocol):
-    """What a client has to be allowed."""
+    """A rule: the operation on a resource that a client has to be allowed."""
 
     def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
         """Return a handler that checks the request, and calls `handler`."""

@@ -126,9 +126,9 @@ def _as_answer(error: Exception, context: RequestContext) -> KafkaError:
 #: The limits of a turn: a group, a transaction or a coordinator takes up to 20 us, the configuration of a broker 3 ms.
 NAMES_AT_ONCE = 500
 RESOURCES_AT_ONCE = 10
-#: Of topics and partitions together; a partition takes up to 12 us.
+#: The topics and partitions of a part, together; a partition takes up to 12 us.
 PARTITIONS_AT_ONCE = 1_000
-#: Of topics and partitions whose offsets are committed: 5 us each. Those of one part are one batch.
+#: The topics and partitions of a part whose offsets are committed: 5 us each. Those of one part are one batch.
 COMMITS_AT_ONCE = 5_000
 
 

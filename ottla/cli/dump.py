@@ -52,7 +52,7 @@ def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
 
 
 def is_space_ahead(view: memoryview, pos: int) -> bool:
-    """Whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
+    """Return whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
     return len(view) - pos > LOG_OVERHEAD_BYTES and not any(view[pos : pos + 4096])
 
 

@@ -35,7 +35,7 @@ class Pace:
 
     @property
     def per_s(self) -> float:
-        """How much is done in a second; 0 before anything is known."""
+        """Return how much is done in a second; 0 before anything is known."""
         (first_ms, first), (last_ms, last) = self._samples[0], self._samples[-1]
         return max(0.0, last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else 0.0
 

@@ -59,7 +59,7 @@ class Sort:
 
 @dataclass(slots=True)
 class TopScreen:
-    """What is shown: a view is one table, or all of them."""
+    """The screen of `ottla top`: a view is one table, or all of them."""
 
     view: str = ALL
     is_paused: bool = False

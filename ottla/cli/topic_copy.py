@@ -42,7 +42,7 @@ NOT_WRITTEN = (
 )
 #: Empty records between two looks at the clock.
 FILLED_AT_ONCE = 20_000
-#: Of an empty record: compacted topics refuse records without a key.
+#: The record that fills a gap. It has an empty key, because compacted topics refuse records without a key.
 FILLER = NewRecord(b"", None, 0)
 #: Between two looks at the target's end, where another producer would show.
 CHECK_EVERY_MS = 10_000
@@ -77,7 +77,7 @@ class TopicCopy:
 
     @property
     def left(self) -> int:
-        """How many offsets of the source the target does not have."""
+        """Return how many offsets of the source the target does not have."""
         return sum(max(0, end - self.next[index]) for index, end in self.ends.items())
 
     async def look(self) -> None:

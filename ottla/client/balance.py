@@ -124,7 +124,7 @@ class _Plan:
         self.bytes[target] += self.size(place)
 
     def may_move(self, place: TopicPartition, source: int, target: int) -> bool:
-        """Whether it does not put two replicas on one broker, nor the replicas into fewer racks."""
+        """Return whether it does not put two replicas on one broker, nor the replicas into fewer racks."""
         nodes = self.replicas[place]
         if target in nodes:
             return False

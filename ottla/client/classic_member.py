@@ -99,7 +99,7 @@ class ClassicMember:
             await self._ask(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
 
     def is_out(self, code: int) -> bool:
-        """Whether the member is not, or no longer, part of the generation; it joins again then."""
+        """Return whether the member is not, or no longer, part of the generation; it joins again then."""
         if code in FORGOTTEN:
             self.id = ""
         elif code not in REJOIN:

@@ -198,7 +198,7 @@ class ClusterClient:
             try:
                 return await self._request_at(address, request, version, timeout_ms)
             except NoConnection as fault:
-                # Without a limit of its own the request has used up the command's, and may have been carried out.
+                # A request without a limit of its own has used up the command's time, and may have been carried out.
                 if fault.kind is Kind.TIMED_OUT and timeout_ms is None:
                     raise
                 lost.append(fault)

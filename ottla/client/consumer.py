@@ -85,7 +85,7 @@ class BatchConsumer:
         #: The leader epoch of the last batch that was read of each.
         self._epochs_seen: dict[TopicPartition, int] = {}
         self._in_flight: dict[int, _Fetch] = {}
-        #: Of the last responses, to be handled once their batches were handed out.
+        #: The errors in the last responses, which are handled once the batches beside them were handed out.
         self._troubles: deque[Trouble] = deque()
         self._faults: deque[ClusterError] = deque()
         self._refreshing: asyncio.Task[ClusterError | None] | None = None

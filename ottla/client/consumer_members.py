@@ -50,7 +50,7 @@ class MemberBeat(NamedTuple):
 
 
 class GroupMembership(Protocol):
-    """What a consumer of a group needs of its membership. All requests raise TimeoutError when time is up."""
+    """The interface to the membership that a consumer of a group needs. All requests raise TimeoutError when time is up."""
 
     @property
     def id(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What can go wrong for those who use a cluster. An error says what happened; what a person types to mend it, and with which exit code
+"""The errors of the client library. An error says what happened; what a person types to mend it, and with which exit code
 a process ends, is known to the command line alone (ottla/cli/hints.py)."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """What kind of failure it is: for those who give it other words, or act on it."""
+    """The kind of a failure, for callers that give it other words or act on it."""
 
     FAILED = auto()
     TIMED_OUT = auto()

@@ -1,4 +1,4 @@
-"""What a consumer gives out of the responses to its Fetches, and what it remembers of those that brought nothing."""
+"""The records that a consumer gives out of the responses to its Fetches, and what it remembers of responses that brought nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def recreated_texts(rows: list[Recreated]) -> list[str]:
 
 
 class At(NamedTuple):
-    """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+    """The place where a partition is read. What was asked there may be used as long as the consumer still reads there."""
 
     topic_id: bytes
     offset: int
@@ -81,8 +81,11 @@ class Trouble(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """What a response has of one partition: the batches that are given out, the position after them and after what is not, the leader epoch
-    of the last batch, and why the next one cannot be read."""
+    """The part of a response for one partition.
+
+    It has the batches that are given out, the position after them and after what is not, the leader epoch of the last batch, and why the next one
+    cannot be read.
+    """
 
     batches: list[BatchView]
     next_offset: int

@@ -44,7 +44,7 @@ NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION
 
 
 class Acknowledge(IntEnum):
-    """What becomes of an offset: it has no record (a marker has it), is done, to be delivered again, or given up."""
+    """The outcome of an offset: it has no record (a marker has it), is done, to be delivered again, or given up."""
 
     GAP = 0
     ACCEPT = 1

@@ -1,4 +1,5 @@
-"""What would become unavailable if a node stopped now, for `ottla cluster may-stop`: before an update node by node goes on.
+"""The partitions and services that would become unavailable if a node stopped now, for `ottla cluster may-stop`: before an update node by
+node goes on.
 
     partitions    fewer replicas would be in sync than min.insync.replicas: acks=all is answered NOT_ENOUGH_REPLICAS
     the quorum    fewer voters would fetch from its leader than a majority: nothing about the cluster can be changed
@@ -26,7 +27,10 @@ VOTER_SILENT_MS_MAX = 10_000
 
 
 class StopEffects(NamedTuple):
-    """What a stop would take away: for now, so that waiting helps, and in any case, because nothing is there to spare."""
+    """The effects of a stop.
+
+    `now`: waiting helps, because these will be over. `always`: these are there at any time, because nothing is there to spare.
+    """
 
     now: list[Problem]
     always: list[Problem]

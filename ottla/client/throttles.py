@@ -13,7 +13,7 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
-#: Of each partition the brokers that have it and those that fetch it.
+#: For each partition the brokers that have it and those that fetch it.
 Sides = Mapping[TopicPartition, tuple[set[int], set[int]]]
 
 

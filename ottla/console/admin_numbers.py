@@ -1,4 +1,4 @@
-"""What only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
+"""The numbers that only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
 
 Apache Kafka has no such listener; pages then say that these numbers are missing.
 """

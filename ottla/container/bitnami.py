@@ -47,7 +47,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 DEFAULT_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 YES = frozenset({"yes", "true", "1"})
 FORMAT_EMPTY = "ottla.format.empty.directories"
-#: Where users mount certificates when they do not mount over the image's own directory of them.
+#: The directory in which users mount certificates, unless they mount over the image's own directory.
 MOUNTED_CERTIFICATES = "/bitnami/kafka/config/certs"
 _LIST = re.compile(r"[,;]")
 

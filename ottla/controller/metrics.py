@@ -38,7 +38,7 @@ class ControllerMetrics:
         self._unclean_elections = 0
         self._elections = 0
         self._elections_from_elr = 0
-        #: Of a standby, by topic id.
+        #: What a standby has counted, by topic id.
         self._faults: dict[bytes, Faults] = {}
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:

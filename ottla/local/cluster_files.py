@@ -44,7 +44,7 @@ class PlannedCluster:
 
     nodes: tuple[PlannedNode, ...]
     cluster_id: str
-    #: As `kafka-storage format --initial-controllers` takes them.
+    #: The controllers as `kafka-storage format --initial-controllers` takes them.
     initial_controllers: str
     #: The log directory on each machine, and the directory of its settings and keys.
     data: str

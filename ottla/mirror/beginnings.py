@@ -44,7 +44,7 @@ class PlaceBegin(NamedTuple):
 
 @dataclass(slots=True)
 class Losses:
-    """What the source had no more when it was to be mirrored."""
+    """The records that the source no longer had when they were to be mirrored."""
 
     #: Offsets that were not mirrored, as far as they are known.
     offsets: int = 0
@@ -134,7 +134,8 @@ class Beginnings:
                 self.losses.offsets += first - at
             return MirrorPosition(first, topic_id)
         if parted is None and end is not None and at > end:
-            # Without an epoch it is not known where they part: a topic of the same id was cut, another one is mirrored from its beginning.
+            # Without an epoch it is not known where the two logs part. A topic of the same id was cut; one of another id is mirrored from
+            # its beginning.
             parted = MirrorPosition(end if position.topic_id is not None else first, topic_id)
             if position.topic_id is None:
                 why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"

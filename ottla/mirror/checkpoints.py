@@ -159,7 +159,7 @@ def is_of_others(row: Checkpoint, ids: TopicIds | None) -> bool:
 
 
 class Applied(NamedTuple):
-    """What `apply_checkpoints` has set, and what was unusual about it, for a person."""
+    """The offsets that `apply_checkpoints` has set, and notes for a person about unusual ones."""
 
     offsets: dict[TopicPartition, int]
     texts: list[str]

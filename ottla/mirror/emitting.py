@@ -1,4 +1,4 @@
-"""What a mirror writes beside the records: pairs of offsets while it commits, and heartbeats."""
+"""The records that a mirror writes of its own: pairs of offsets while it commits, and heartbeats."""
 
 from __future__ import annotations
 

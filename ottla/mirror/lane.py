@@ -30,7 +30,7 @@ from ottla.server.clock import Clock
 
 #: What waits in a lane of one partition; it is read on when there is less.
 WAITING_BYTES_MAX = 16 * 1024 * 1024
-#: Of one transaction: what is lost with it is read again.
+#: The bytes of one transaction: what is lost with it is read again.
 TRANSACTION_BYTES_MAX = 16 * 1024 * 1024
 #: The least time between two commits of a lane, so that a trickle of records does not cost a transaction each.
 COMMIT_EVERY_MS = 100
@@ -43,7 +43,7 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Surroundings(Protocol):
-    """What a lane needs of its worker."""
+    """The interface to its worker that a lane needs."""
 
     source: str
     clock: Clock
@@ -80,7 +80,7 @@ class Surroundings(Protocol):
 
 @dataclass(slots=True)
 class Done:
-    """What one transaction has brought."""
+    """The result of one transaction."""
 
     records: int = 0
     bytes: int = 0
@@ -92,7 +92,7 @@ class Lane:
 
     def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
         self.number = number
-        #: Up to where each partition is committed. Only these are read.
+        #: The committed position of each partition. Only these partitions are read.
         self.positions: dict[TopicPartition, MirrorPosition] = {}
         #: The next offset that is to be read of each.
         self.expected: dict[TopicPartition, int] = {}
@@ -164,13 +164,13 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was read is committed."""
+        """Return whether all that was read is committed."""
         held = self._bytes or self._again or self._unsaved
         return self.is_running and not held and set(self.positions) | set(self.stopped) >= self._wanted
 
     @property
     def waits_for_source(self) -> bool:
-        """Whether a partition has no leader in the source, or is there no more."""
+        """Return whether a partition has no leader in the source, or is there no more."""
         return bool(self._later_ms)
 
     # -- Its task ----------------------------------------------------------------------------------------------------------

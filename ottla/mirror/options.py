@@ -1,4 +1,4 @@
-"""What a mirror is to do, and the connections of a worker of it."""
+"""The options of a mirror, and the connections of its workers."""
 
 from __future__ import annotations
 

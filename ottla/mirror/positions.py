@@ -33,7 +33,7 @@ Replay = Callable[[Record], object]
 
 
 class MirrorPosition(NamedTuple):
-    """Up to where a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
+    """The position up to which a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
 
     MirrorMaker's positions have no id (None); an epoch of -1 is unknown.
     """

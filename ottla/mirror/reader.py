@@ -66,7 +66,7 @@ class SourceReader(BatchConsumer):
 
     @property
     def is_wanting(self) -> bool:
-        """Whether there is a partition to read, now."""
+        """Return whether there is a partition to read, now."""
         roomy = [self._has_room(place) for place in self.positions]
         self.wait_ms = FETCH_WAIT_MS if all(roomy) else SHORT_WAIT_MS
         return any(roomy)

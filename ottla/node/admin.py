@@ -77,7 +77,7 @@ def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
 
 
 class NodeChecks:
-    """What the admin listener answers about a node, which says here what it has started so far."""
+    """The admin listener's answers about a node. The node enters here what it has started so far."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world, self._config = world, config
@@ -156,7 +156,7 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
 
 
 def build_info(release: str) -> Family:
-    """What runs here; `release` is the Apache Kafka that it advertises."""
+    """Yield the version that runs here; `release` is the Apache Kafka that it advertises."""
     labels = {"version": __version__, "kafka": release, "python": platform.python_version()}
     return gauge("ottla_build_info", "1; the labels say what runs here", 1, **labels)
 

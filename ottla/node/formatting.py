@@ -82,12 +82,12 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
 
 
 def may_format(config: NodeConfig, cluster_id: str | None) -> bool:
-    """Whether no committed metadata can be lost if the node formats its empty metadata directory."""
+    """Return whether no committed metadata can be lost if the node formats its empty metadata directory."""
     return is_alone(config) if config.is_controller else cluster_id is not None
 
 
 def is_alone(config: NodeConfig) -> bool:
-    """Whether this node is the only voter, or its own address the only one from which the quorum is to be learnt."""
+    """Return whether this node is the only voter, or its own address the only one from which the quorum is to be learnt."""
     if config.voters:
         return [node_id for node_id, _, _ in config.voters] == [config.node_id]
     if not config.bootstrap_servers:

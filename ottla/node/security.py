@@ -49,7 +49,7 @@ class NodeUsers:
         """Take in `image` a function that returns the latest one."""
         self._world, self._config, self._image = world, config, image
         self._decoys_of: ScramImage | None = None
-        #: By mechanism, the credential that decoys are like.
+        #: For each mechanism the credential that decoys are like.
         self._models: dict[str, ScramCredential | None] = {}
         #: While there are no users.
         self._decoy_key = world.rng.randbytes(SALT_BYTES)
@@ -188,7 +188,7 @@ class NodeSecurity:
 
 def _node_tls(world: World, config: NodeConfig) -> NodeTls:
     require(CRYPTOGRAPHY, "TLS", "listener.security.protocol.map", config["listener.security.protocol.map"])
-    # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
+    # Imported late: most nodes of developers have no TLS, and its libraries take 60 ms to import.
     from ottla.server.tls.node_tls import NodeTls
 
     return NodeTls(world, config)

@@ -58,7 +58,7 @@ SCRAPE_TIMEOUT_S = 5.0
 
 
 class Process(Protocol):
-    """What the admin listener wants to know of a process."""
+    """The interface to a process that the admin listener needs."""
 
     @property
     def node_id(self) -> int: ...
@@ -70,7 +70,7 @@ class Process(Protocol):
     def restarts(self) -> int: ...
     @property
     def why_down(self) -> str | None:
-        """None while the process runs."""
+        """Return why the process is down; None while it runs."""
 
 
 class _Response(NamedTuple):

@@ -31,7 +31,7 @@ STANDARD = (0, 1, 2)
 
 
 class NodeProcess(Protocol):
-    """What a parent does with a node's process: of subprocess.Popen, or one that another process has forked for it."""
+    """The interface to a node's process for its parent: one of subprocess.Popen, or one that another process has forked for it."""
 
     pid: int
     returncode: int | None
@@ -183,7 +183,7 @@ def live(run: Callable[[], int]) -> NoReturn:
 
 
 def _with_files_of_its_own(arguments: Sequence[str], output: int | IO[bytes], ready: int, alive: int) -> list[str]:
-    """In the node: close all files of the parent, above all its ends of the other nodes' pipes. Its objects of them are never freed."""
+    """Close, in the node, all files of the parent, above all its ends of the other nodes' pipes. Its objects of them are never freed."""
     log = output if isinstance(output, int) else output.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in zip((nothing, log, log), STANDARD, strict=True):

@@ -44,7 +44,7 @@ PORT_STEP = 10
 ADMIN_LISTENER = "ottla.admin.listener"
 CONTROLLER_FOLDER = "controller"
 BROKER_FOLDER = "broker-"
-#: Of one process only, and not to be derived, with the remedy.
+#: Properties that one process alone can have, because no value for each can be derived; with the remedy.
 REFUSED = {
     "ottla.metrics.port": f"set {ADMIN_LISTENER}: its /metrics has the metrics of all processes",
 }

@@ -86,7 +86,8 @@ class Supervised:
         loop = asyncio.get_running_loop()
         output = one_log.pipe(str(self.node_id))
         try:
-            # By a file without a name, because every user of the machine can read a command line, and there are passwords.
+            # The properties go through a file without a name, because every user of the machine can read a command line, and there are
+            # passwords.
             with _unnamed_file() as properties:
                 properties.write(_text(self._properties))
                 properties.seek(0)
@@ -270,7 +271,7 @@ def _loopback_port() -> socket.socket:
 
 
 def _unnamed_file() -> IO[bytes]:
-    """In memory where there is no directory that can be written, which Linux allows."""
+    """Return a file without a name: on Linux it is in memory, and needs no directory that can be written."""
     if sys.platform == "linux":
         return open(os.memfd_create("properties"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

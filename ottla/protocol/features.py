@@ -84,12 +84,12 @@ KAFKA_4_3 = Release(
     ),
 )
 
-#: By the value of ottla.advertised.release; the default is the first.
+#: The releases by the values of ottla.advertised.release; the default is the first.
 RELEASES = {release.name: release for release in (KAFKA_4_4, KAFKA_4_3)}
 
 
 class Advertised(NamedTuple):
-    """What a node advertises, and serves: a release, with or without its unstable parts."""
+    """The release that a node advertises and serves, with or without its unstable parts."""
 
     release: Release = KAFKA_4_4
     unstable_apis: bool = False
@@ -218,7 +218,7 @@ def metadata_version_name(level: int) -> str:
 
 
 def metadata_version_level(name: str) -> int:
-    """30 for "4.3-IV0", "4.3" (the release's last) or "30"; ValueError for anything else."""
+    """Return the level of a metadata.version: 30 for "4.3-IV0", "4.3" (the release's last) or "30". Raises ValueError for anything else."""
     if name.isdecimal() and int(name) in _BY_LEVEL:
         return int(name)
     release = name.partition("-")[0] if "-" in name else ".".join(name.split(".")[:2])

@@ -152,7 +152,7 @@ class Field(NamedTuple):
 
 
 class MessageInfo(NamedTuple):
-    """What @message or @api_message declares."""
+    """The declaration of a message by @message or @api_message."""
 
     key: int | None
     versions: Versions

@@ -259,7 +259,7 @@ class SchemaLog:
                 raise RegistryError("too_large") from None
             raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
         except TimeoutError:
-            # What is left in the producer would be sent before the records of the next write.
+            # The producer is dropped: records that are left in it would be sent before those of the next write.
             self._producer = None
             raise RegistryError("timeout", "Write to the Kafka store timed out") from None
         end = await self.sync()
@@ -271,7 +271,7 @@ class SchemaLog:
 
     @property
     def is_writable(self) -> bool:
-        """Whether this instance has taken the lead in the topic that the state is of."""
+        """Return whether this instance has taken the lead in the topic that the state is of."""
         return self._producer is not None and self._producer.topic_id == self.place.topic_id
 
     def resign(self) -> None:

@@ -95,7 +95,9 @@ class AdminServer:
             connection.close()
 
     def knows(self, host: str | None) -> bool:
-        """False for the name of another site, which a page points at a listener that only this machine reaches. A probe may have no Host."""
+        """Return whether the Host is this listener's; False for the name of another site, which a page points at a listener that only this
+        machine reaches. A probe may have no Host.
+        """
         return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)
 
     async def answer(self, path: str) -> Answer:

@@ -73,7 +73,7 @@ class _Translation:
         self._at = 0
         self._found: list[str] = []
         self._groups = 0
-        #: Of each group that is open: whether `.` matches line terminators, and the flags that were set within.
+        #: For each group that is open: whether `.` matches line terminators, and the flags that were set within.
         self._open: list[tuple[bool, list[str]]] = []
         self._dot_all = False
         self._flags: list[str] = []

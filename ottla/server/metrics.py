@@ -139,7 +139,7 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
         metric = (CounterMetricFamily if is_counter else GaugeMetricFamily)(family.name, family.doc)
         name = f"{family.name}_total" if is_counter else family.name
         for sample in family.samples:
-            # Not by add_metric, because labels may differ within a name: the sum over all topics has none.
+            # add_metric is not used, because labels may differ within a name: the sum over all topics has none.
             metric.add_sample(name, dict(sample.labels), sample.value)
         yield metric
 

@@ -87,7 +87,7 @@ class LowWater:
     __slots__ = ()
 
     def at(self, nbytes: int) -> None:
-        """At least `nbytes` more will come, if the peer goes on; 0 if that is not known."""
+        """Note that at least `nbytes` more will come, if the peer goes on; 0 if that is not known."""
 
 
 class SocketLowWater(LowWater):
@@ -127,7 +127,7 @@ class Server(Protocol):
     def port(self) -> int: ...
     @property
     def addresses(self) -> list[str]:
-        """Those that it is bound to; "0.0.0.0" and "::" are all of their family."""
+        """Return the addresses that it is bound to; "0.0.0.0" and "::" are all of their family."""
 
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
@@ -140,7 +140,7 @@ class Network(Protocol):
 
     @property
     def room(self) -> int:
-        """How many connections of clients fit beside the node's files."""
+        """Return how many connections of clients fit beside the node's files."""
 
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS

@@ -28,7 +28,7 @@ THREADS_OF_A_DISK = URGENT_AT_ONCE + BACKGROUND_AT_ONCE
 
 
 class Priority(IntEnum):
-    """What a call is for. Of those that wait, the first of the lowest value runs next."""
+    """The purpose of a call. Among the calls that wait, the first one of the lowest value runs next."""
 
     ACKNOWLEDGE = 0  # a flush or a checkpoint that a client or a leader waits for
     ROLL = 1  # an append waits for it, and its connection does

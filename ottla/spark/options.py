@@ -43,7 +43,7 @@ class Limit(NamedTuple):
 
 
 class ConnectorOptions:
-    """What a read is to do. Raises ConnectorError for an option that is missing, wrong or contradicts another."""
+    """The options of a read. Raises ConnectorError for an option that is missing, wrong or contradicts another."""
 
     def __init__(self, given: Mapping[str, str], *, is_stream: bool = False) -> None:
         self._given = {name.lower(): value for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""What a read covers: its partitions, where each begins and where each ends now. It asks the cluster and decides nothing else."""
+"""The plan of a read: its partitions, where each begins and where each ends now. It asks the cluster and decides nothing else."""
 
 from __future__ import annotations
 

@@ -83,5 +83,5 @@ def from_json(rows: Checkpoint) -> Offsets:
 
 
 def ids_in(rows: Checkpoint) -> dict[str, bytes]:
-    """Return the ids of the topics; none of a checkpoint of the JVM source."""
+    """Return the ids of the topics; none from a checkpoint of the JVM source."""
     return {topic: uuid_from_str(str(text)) for topic, text in rows.get(TOPIC_IDS, {}).items()}

@@ -57,8 +57,8 @@ READERS: dict[str, Callable[[ConnectorOptions], DataSourceReader]] = {
 class OttlaDataSource(DataSource):
     """Reads and writes topics of any Kafka cluster, with the options of Spark's own Kafka source."""
 
-    #: Of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the latest
-    #: version of a subject may be another one.
+    #: The schemas of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the
+    #: latest version of a subject may be another one.
     _reader_schemas: tuple[ReaderSchema, ...] | None = None
 
     @classmethod

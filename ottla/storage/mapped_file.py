@@ -339,7 +339,7 @@ def reserve(path: str, size: int) -> None:
                 raise OSError(code, os.strerror(code))
 
 
-#: Of a copy that is being made: recovery removes it.
+#: The suffix of a copy that is being made: recovery removes it.
 COPY_SUFFIX = ".own.tmp"
 COPY_BYTES = 8 << 20
 _copying = Lock()

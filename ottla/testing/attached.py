@@ -29,7 +29,7 @@ BREAKING = frozenset(
 
 
 class Attached(Clients):
-    """Its address is all that is known of it."""
+    """A cluster of which the address is all that is known."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a test does as a client of a cluster: topics, records in, records out. No client library is needed for these."""
+"""A test as a client of a cluster: topics, records in, records out. No client library is needed for these."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Clients:
         return consumer
 
     def _do(self, work: Callable[[ClusterClient], Awaitable[T]], seconds: float) -> T:
-        """On a thread, because a test may have an event loop of its own."""
+        """Run the coroutine on a thread, because a test may have an event loop of its own."""
         path = self._properties_file
         properties = {} if path is None else read_client_properties(path)
         timeout_ms = round(seconds * 1000)

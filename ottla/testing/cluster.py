@@ -151,7 +151,7 @@ class Cluster(Clients, Spoiled):
         return lambda: ClusterConnection(HOST, port, self._secure)
 
     def address(self, node_id: int) -> str:
-        """Where clients connect to the node."""
+        """Return where clients connect to the node."""
         return self.nodes[node_id].address if self._links is None else f"{HOST}:{self._links.advertised_port(node_id)}"
 
     def pid(self, node_id: int) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.testing.clients import Clients
 
 LOG = "server.log"
-#: Of each node. The whole log is kept beside the data of the session.
+#: The lines of each node that are shown. The whole log is kept beside the data of the session.
 LINES_MAX = 60
 
 

@@ -67,7 +67,7 @@ def _entry(user: str, text: str) -> AclCreation:
 
 
 def _is_known(node: ClusterConnection, user: str, entries: int) -> bool:
-    """Whether the node has replayed the user and all of its entries."""
+    """Return whether the node has replayed the user and all of its entries."""
     asked = DescribeUserScramCredentialsRequest([UserName(user)])
     found = node.request(asked, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, SCRAM_VERSION)
     if any(result.error_code != ErrorCode.NONE for result in found.results):

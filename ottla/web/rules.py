@@ -24,7 +24,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class HttpRules:
-    """What one server takes, by the headers of a request."""
+    """The requests that a server takes, by their headers."""
 
     def __init__(
         self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
@@ -53,7 +53,10 @@ class HttpRules:
         return None
 
     def _is_own(self, origin: str, host: str) -> bool:
-        """Behind a proxy that ends TLS the scheme of the origin is not that of the connection: the name and the port have to be those of Host."""
+        """Return whether the origin is the server's own.
+
+        Behind a proxy that ends TLS its scheme is not that of the connection: the name and the port have to be those of Host.
+        """
         found = _origin(origin)
         if found is None:
             return False

@@ -31,7 +31,7 @@ from ottla.server.network.context import RequestContext
 
 #: AlterConfigOp.OpType.
 SET, DELETE = 0, 1
-#: Of one API, and the class of its request and of its response.
+#: For each API the class of its request and of its response.
 _CLASSES: Mapping[int, tuple[Any, Any]] = {
     ApiKey.ALTER_CONFIGS: (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (

@@ -106,7 +106,7 @@ def describe_modern_groups(
 
 
 def add_authorized_operations(broker: BrokerComponents, context: RequestContext, groups: Iterable[Described]) -> None:
-    """What the client may do with each group (KIP-430)."""
+    """Add to each group the operations that the client may do with it (KIP-430)."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)

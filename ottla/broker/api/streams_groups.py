@@ -107,7 +107,7 @@ def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
             status.status_detail += f"; {detail}"
 
 
-#: Of the field topology_description_status.
+#: A value of the field topology_description_status.
 NOT_STORED = 1
 
 

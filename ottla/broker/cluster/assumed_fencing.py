@@ -105,7 +105,7 @@ class AssumedFencing:
         self._led = led
 
     def start(self) -> None:
-        """To be called once the broker is unfenced."""
+        """Begin to watch. It is called once the broker is unfenced."""
         self._world.spawn(self._run(), "assumed-fencing")
 
     async def _run(self) -> None:
@@ -170,7 +170,7 @@ class AssumedFencing:
 
     @staticmethod
     async def _is_succeeded(channel: Channel, led: Mapping[tuple[str, int], int]) -> bool:
-        """Whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
+        """Return whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
         topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topic for topic, _ in led)]
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):

@@ -376,7 +376,7 @@ class BrokerLifecycle:
                     self.unfenced.set_result(None)
             return self._heartbeat_interval_ms
         if self.state is BrokerState.STARTING:
-            # Not caught up: the metadata may have been applied meanwhile; otherwise its arrival sends the next heartbeat.
+            # The broker has not caught up. The metadata may have been applied meanwhile; otherwise its arrival sends the next heartbeat.
             return 0 if self._metadata_offset() >= self.broker_epoch > sent_offset else self._heartbeat_interval_ms
         # Fenced although ready, for example after a pause of the process. It was caught up, so the next heartbeat follows soon.
         return RETRY_MS_MIN if self._ready else self._heartbeat_interval_ms

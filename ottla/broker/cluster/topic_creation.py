@@ -194,7 +194,7 @@ class _Wait:
         self._creation.forget(self)
 
 
-#: As many as Kafka keeps.
+#: Kafka keeps as many.
 ERRORS_MAX = 1_000
 
 
@@ -229,7 +229,7 @@ class StreamsTopics:
             self._world.spawn(self._request(new, keep_errors_ms, client), "create-streams-topics")
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Why topics were not created, by their names."""
+        """Return why topics were not created, by their names."""
         now_ms = self._world.clock.mono_ms()
         return {name: self._failures[name].message for name in names if self._has_failed(name, now_ms)}
 

@@ -277,7 +277,7 @@ class PendingFetch:
         is_incremental = session.id != INVALID_SESSION_ID
         throttle_ms = self._throttle_ms(rows) if self._is_metered else 0
         if throttle_ms:
-            # Without partitions, as Kafka answers a throttled consumer. The session does not change.
+            # The response has no partitions: so Kafka answers a throttled consumer. The session does not change.
             if not is_incremental:
                 session.close()
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id)

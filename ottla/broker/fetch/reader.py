@@ -104,7 +104,7 @@ class SessionReader:
         self.min_bytes = min(self.min_bytes, self.max_bytes)
 
     def refuse(self, topics: frozenset[str]) -> None:
-        """Partitions of these topics get an error, those as well that have been idle while the client might read them."""
+        """Answer partitions of these topics with an error, also those that have been idle while the client might read them."""
         self._unreadable = topics
         self._is_special = True
         session = self.session

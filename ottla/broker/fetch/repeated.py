@@ -225,7 +225,8 @@ class RepeatedFetch(SessionReader):
 
 
 class DelayedRepeatedFetch(DelayedFetch):
-    """It is its response's place among the connection's responses as well: nothing lies between the wake-up and the socket.
+    """A delayed Fetch, which is its response's place among the connection's responses as well: nothing lies between the wake-up and the
+    socket.
 
     No reply, no step of a reply, no request that is kept.
     """

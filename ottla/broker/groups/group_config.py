@@ -81,7 +81,7 @@ class GroupCoordinatorConfig:
 
     @property
     def is_migration_disabled(self) -> bool:
-        """Whether a consumer group takes no classic members; with UPGRADE alone it takes them, though it never becomes classic again."""
+        """Return whether a consumer group takes no classic members; with UPGRADE alone it takes them, though it never becomes classic again."""
         return self.consumer_migration_policy.upper() == "DISABLED"
 
 

@@ -54,7 +54,7 @@ class Client(NamedTuple):
 
     api_version: int
     client_id: str
-    # As Java prints an address without a name, "/127.0.0.1": tools show it.
+    # The address as Java prints one without a name, "/127.0.0.1": tools show it.
     host: str
     may_describe: MayDescribe = lambda topic: True
 

@@ -96,7 +96,7 @@ def group_coordinator(
     return groups
 
 
-#: Of ListOffsets: the end of the log, for a consumer.
+#: Values of ListOffsets: the end of the log, and a consumer as the replica that asks.
 LATEST = CONSUMER = -1
 
 Partition = tuple[str, int]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Each is some 500 bytes; a node with more kinds of producers than this makes them more than once.
 KNOWN_MAX = 1_000
-#: Of the bytes that such requests begin with: a topic's name has 249 at most, but a client id may have 32 KB.
+#: The longest beginning that such requests may have in common: a topic's name has 249 at most, but a client id may have 32 KB.
 PREFIX_BYTES_MAX = 1 << 10
 #: zstd is for Produce v7 and up (KIP-110): below, the handler looks at the codec.
 VERSION_MIN = 7

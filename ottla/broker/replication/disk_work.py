@@ -1,4 +1,4 @@
-"""What replicas have the disks do on their threads, many requests at a time: group commit of flushes and log start offsets, and removal.
+"""Work of replicas on the threads of the disks, many requests at a time: group commit of flushes and log start offsets, and removal.
 
 One of a kind runs at a time for each partition or log directory. Whatever arrives meanwhile shares the next one, so that a busy partition
 pays for a few hundred flushes a second, not for one per request, and a client that purges thousands of partitions (Kafka Streams does

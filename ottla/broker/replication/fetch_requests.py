@@ -32,7 +32,7 @@ pack_position = Struct(">iB16sBiiqiqixx").pack
 # last stable offset, log start offset, aborted transactions plus one, preferred replica.
 ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
 new_partition_data = maker(PartitionData)
-#: Of the partition, the topic and the response.
+#: The empty tag sections at the end: of the partition, the topic and the response.
 LAST_TAGS = bytes(3)
 
 

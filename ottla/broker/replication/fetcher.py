@@ -237,7 +237,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
-                    # Not `begin_in_turns`: most responses are handled in one turn, and a generator would be made for each.
+                    # `begin_in_turns` would be slower here: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._disk_job(number, topic_id, data) is not None:

@@ -208,7 +208,7 @@ class FollowerSession:
 
     @property
     def has_news(self) -> bool:
-        """True if a position has changed that an incremental request can send."""
+        """Return True if a position has changed that an incremental request can send."""
         return self.is_open and bool(self._changed or self._forgotten)
 
     def request(self) -> FetchRequest | None:

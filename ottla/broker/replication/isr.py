@@ -108,7 +108,7 @@ class InSyncReplicas:
         self.followers: dict[int, ReplicaProgress] = {}
 
     def require(self, min_insync_replicas: int, replica_count: int) -> None:
-        """Above the replication factor min.insync.replicas means all replicas."""
+        """Set the topic's min.insync.replicas; one above the replication factor means all replicas."""
         self.min_size = min(min_insync_replicas, max(1, replica_count))
         self.is_under_min = len(self.members) < self.min_size
 
@@ -140,7 +140,7 @@ class InSyncReplicas:
             self.followers[replica] = known.get(replica) or ReplicaProgress(replica, last_caught_up_ms=caught_up_ms)
 
     def _propose(self, members: frozenset[int]) -> None:
-        """From now on the high watermark waits for the members of the proposal, too."""
+        """Propose an ISR. From now on the high watermark waits for the members of the proposal, too."""
         assert self._proposals is not None
         assert self._partition.node_id in members
         self.proposed, self.maximal = members, self.members | members

@@ -31,7 +31,7 @@ class LeaderLink:
     ) -> None:
         self.channel: Channel | None = None
         self.protocol: ChannelProtocol | None = None
-        #: Of Fetch.
+        #: The version of Fetch.
         self.version = APIS[ApiKey.FETCH].max_version
         self._world = world
         self._leader_id = leader_id

@@ -125,7 +125,7 @@ class LogMoves:
             return
         if future is None:
             if self._logs.open.offline_directories:
-                # As in Kafka: one of them may have a future log already.
+                # Refused, as in Kafka: one of the directories may have a future log already.
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
             try:
                 future = self._logs.futures.create(current, target, self._world.clock.wall_ms())

@@ -70,11 +70,11 @@ class Partition:
         self.offline = False
         self.leader_id = NO_LEADER
         self.leader_epoch = self.epoch_start_offset = -1
-        #: Of a follower: what it acknowledges to the leader of this epoch, once that has found the log to agree.
+        #: What a follower acknowledges to the leader of this epoch, once that has found the log to agree.
         self._acknowledged_end = 0
         self.replicas: tuple[int, ...] = ()
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
-        #: Those of the ISR, in one look for each fetch.
+        #: The followers in the ISR, so that each fetch takes one look.
         self.followers = self.isr.followers
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True

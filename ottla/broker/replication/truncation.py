@@ -55,7 +55,7 @@ def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
 
 
 class Basis(NamedTuple):
-    """What a truncation is decided on: the role of the partition, and how its log was.
+    """The facts by which a truncation is decided: the role of the partition, and how its log was.
 
     A log whose truncations and end offset are the same has the same batches. Another leader epoch has another answer; what was appended
     meanwhile may be acknowledged.

@@ -152,13 +152,13 @@ class Wakeups:
         self.clock = clock
         self.batching = Batching(clock, self.schedule)
         self.no_batching = NoBatching()
-        #: Those of this turn, and what one Produce of it may set to be called after them.
+        #: The operations of this turn, and a function that one Produce of it may set to be called after them.
         self.pending: dict[DelayedOperation, None] = {}
         self.afterwards: Callable[[], None] | None = None
 
     def schedule(self, operation: DelayedOperation) -> None:
         if not self.pending:
-            # Not `begin_in_turns`: this is no work in slices but one call, and a hot path.
+            # `begin_in_turns` is for work in slices: this is one call, and a hot path.
             self.clock.call_later(0, self._run)
         self.pending[operation] = None
 

@@ -80,7 +80,7 @@ class QueueTopic(NamedTuple):
 
 
 def letters_of(runs: Iterable[Run]) -> Iterator[Letter]:
-    """In the order of their offsets."""
+    """Return the dead letters in the order of their offsets."""
     for run in sorted(runs, key=lambda run: run.first):
         reason = REJECTED if run.is_rejected else DELIVERIES_USED_UP
         for offset in range(run.first, run.last + 1):

@@ -245,7 +245,7 @@ class SharePartition:
     # -- Giving back -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Update | None:
-        """None: there is nothing to write.
+        """Acknowledge records. Return the update to write, None if there is nothing to write.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE if the member does not hold one of the records, INVALID_REQUEST for offsets that
@@ -319,7 +319,7 @@ class SharePartition:
         return dead
 
     def archive(self, runs: Sequence[Run]) -> Update | None:
-        """Their dead letters are written, or have failed for good."""
+        """Archive records whose dead letters are written, or have failed for good."""
         return self._begin([(run, RecordState.ARCHIVED) for run in runs if run.size])
 
     def _begin(self, changes: list[tuple[Run, RecordState]]) -> Update | None:

@@ -27,7 +27,7 @@ from ottla.server.network.context import RequestContext
 
 log = logging.getLogger(__name__)
 
-#: Of what a client says of itself: it is a label of each of its series. Longer than any name that a person reads.
+#: The longest text that a client may say of itself, which is a label of each of its series: longer than any name that a person reads.
 ATTRIBUTE_LENGTH_MAX = 256
 
 METRICS = "kafka_server_client_metrics"
@@ -39,21 +39,24 @@ PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
-#: Of all clients' series in the text of a scrape, about.
+#: What the series of all clients take in the text of a scrape, about.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
-#: Of one sample, besides names and values of its labels.
+#: What one sample takes besides names and values of its labels.
 SAMPLE_BYTES = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(slots=True)
 class PushedMetrics:
-    """What one client has pushed. It is shown until `expires_ms`, also when the client has gone: its last push is to be scraped."""
+    """The metrics that one client has pushed.
+
+    They are shown until `expires_ms`, also when the client has gone: its last push is to be scraped.
+    """
 
     labels: Mapping[str, str]
     expires_ms: int
     values: dict[tuple[str, str, Labels], float] = field(default_factory=dict)
-    #: Of the text that a scrape has for it.
+    #: The length of the text that a scrape has for it.
     bytes: int = 0
 
     def size_of(self, name: str, labels: Labels) -> int:
@@ -130,7 +133,7 @@ def exposed_labels(labels: Labels) -> Labels:
 
 
 class Telemetry:
-    """The clients' metrics of one broker. `always_advertised`: also without a subscription."""
+    """The clients' metrics of one broker. With `always_advertised` clients are asked to push also without a subscription."""
 
     def __init__(self, clock: Clock, always_advertised: bool = False) -> None:
         self._clock = clock

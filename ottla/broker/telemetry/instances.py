@@ -37,14 +37,14 @@ class Subscription(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What all matching subscriptions together ask of one client."""
+    """The metrics and the interval that all matching subscriptions together ask of one client."""
 
     subscription_id: int
     metrics: tuple[str, ...]
     interval_ms: int
 
     def includes(self, name: str) -> bool:
-        """Whether the metric was asked for: names of subscriptions are beginnings of metrics' names (KIP-714)."""
+        """Return whether the metric was asked for: names of subscriptions are beginnings of metrics' names (KIP-714)."""
         return self.metrics == (ALL_METRICS,) or name.startswith(self.metrics)
 
 

@@ -22,7 +22,7 @@ POINT_COST = 16
 LABELS_MAX = 16
 NAME_LENGTH_MAX = 128
 LABEL_LENGTH_MAX = 256
-#: Of a point or a resource, which is read in one turn.
+#: The largest point or resource, each of which is read in one turn.
 LEAF_BYTES_MAX = 16 * 1024
 AGGREGATION_TEMPORALITY_DELTA = 1
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

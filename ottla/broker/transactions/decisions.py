@@ -1,4 +1,4 @@
-"""What requests of producers decide about a transaction: InitProducerId, AddPartitionsToTxn and EndTxn, as functions of the shard.
+"""Decisions about a transaction on requests of producers: InitProducerId, AddPartitionsToTxn and EndTxn, as functions of the shard.
 
 InitProducerId: a new epoch makes every request of the former holder a stale one. An open transaction of theirs is aborted first, and
 the caller must retry (CONCURRENT_TRANSACTIONS), so that it starts with nothing undecided. A producer that names its id and epoch goes
@@ -130,7 +130,7 @@ def _next_epoch(
     if epoch == NO_PRODUCER_EPOCH or (expected == epoch and not transaction.is_epoch_exhausted):
         return producer_id, epoch + 1, epoch
     if expected == last_epoch:
-        # Asked before, and the response was lost. Another producer would have set the last epoch to -1.
+        # The producer has asked before, and the response was lost. Another producer would have set the last epoch to -1.
         return producer_id, epoch, last_epoch
     _say_fenced(transaction, producer_id, expected)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)

@@ -85,7 +85,8 @@ class TransactionShard:
         self.wall_ms = wall_ms
         self.coordinating = coordinating
         self.transactions: dict[str, Transaction] = {}
-        # By transactional id: producer id, epoch, and the epoch before. Void when the producer id or the epoch has changed again.
+        # For each transactional id: producer id, epoch, and the epoch before. An entry is void when the producer id or the epoch has
+        # changed again.
         self.last_epochs: dict[str, tuple[int, int, int]] = {}
         # Ids that are refused: their newest record could not be replayed.
         self.unreadable: set[str] = set()

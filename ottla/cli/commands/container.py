@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Launch(NamedTuple):
-    """What is to be started."""
+    """The processes to start, and their files."""
 
     properties: dict[str, str]
     log_level: str | None

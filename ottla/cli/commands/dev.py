@@ -145,7 +145,7 @@ def print_nodes(
         f"or with any Kafka client: bootstrap.servers={servers}",
     ]
     if secure is not None:
-        # Not the password itself: what is printed stays in terminals and in logs of CI.
+        # The password itself is not printed, because terminals and the logs of CI keep what is printed.
         lines.append(
             f"with the login in {secure.librdkafka_file()}, {secure.client_file()} (Java) or the .py beside them"
         )

@@ -278,7 +278,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def _offsets(first: int | None, following: int | None) -> dict[str, int | None]:
-    """None of a partition without a leader."""
+    """Return the fields of a partition's offsets; they are null for a partition without a leader."""
     records = None if first is None or following is None else following - first
     return {"first_offset": first, "next_offset": following, "records": records}
 

@@ -34,7 +34,7 @@ PRODUCER = {
     ops.TRANSACTIONAL_ID: (ops.WRITE, ops.DESCRIBE),
 }
 CONSUMER = {ops.TOPIC: (ops.READ, ops.DESCRIBE), ops.GROUP: (ops.READ,)}
-#: As Kafka's tool has them for what is no literal operation of the resource.
+#: The operations of each resource, as Kafka's tool lists them in its errors.
 SUPPORTED = ops.SUPPORTED_OPERATIONS
 NO_RESOURCE = (
     "You must provide at least one resource: --topic <topic> or --cluster or --group <group> "

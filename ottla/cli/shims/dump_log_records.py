@@ -157,7 +157,7 @@ def _remote_metadata(record: Record) -> Contents:
     return Contents(None, f"Error at offset {record.offset}, skipping. Ottla has no tiered storage.")
 
 
-#: By the option that chooses it, in the order in which they win.
+#: The decoder that each option chooses. If several options are given, the first one here wins.
 DECODERS: dict[str, Decode] = {
     "offsets-decoder": _coordinator_decoder("__consumer_offsets"),
     "transaction-log-decoder": _coordinator_decoder("__transaction_state"),

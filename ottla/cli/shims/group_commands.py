@@ -1,4 +1,4 @@
-"""Shared by the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
+"""The common parts of the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Argument(NamedTuple):
 
 
 class ShellCommand(NamedTuple):
-    """What a command does, its argument, and whether only the interactive shell has it."""
+    """A command of the shell: its function, its argument, and whether only the interactive shell has it."""
 
     text: str
     argument: Argument | None = None
@@ -51,7 +51,7 @@ COMMANDS = {
         Argument("targets", "+", "The metadata nodes to display."),
     ),
 }
-#: As argparse4j breaks and justifies the line of `tree` in the help of all commands.
+#: The line of `tree` in the help of all commands, as argparse4j breaks and justifies it.
 JUSTIFIED = "Show the contents  of  metadata  nodes  in  a tree\n" + " " * 25 + "structure."
 FORMS = {"+": "{0} [{0} ...]", "*": "[{0} [{0} ...]]", "?": "[{0}]", "1": "{0}"}
 INDENT = "  "
@@ -275,7 +275,7 @@ def _integer(name: str, text: str) -> int:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a name is meant: `*`, `?` and `{a,b}` are wildcards."""
+    """Return whether a name is meant: `*`, `?` and `{a,b}` are wildcards."""
     group = _GROUP.search(pattern)
     if group is None:
         return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))

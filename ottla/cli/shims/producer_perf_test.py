@@ -17,7 +17,7 @@ from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
 REPORT_MS = 5000
-#: A flush of what a millisecond or two of sending has collected: each waits for its acknowledgements.
+#: How many records are sent before a flush, which waits for their acknowledgements: a millisecond or two of sending.
 BATCH_RECORDS = 500
 MIB = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""Shared by the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
+"""The common parts of the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
 
 Kafka's older tools parse with jopt-simple, of which `Parser` has the rules and the messages. The newer ones parse with
 argparse4j, a translation of Python's argparse, which `TreeParser` is; they have commands of their own.
@@ -79,7 +79,7 @@ class ToolParser(argparse.ArgumentParser):
             self.add_argument(name, dest=name.strip("-").replace(".", "_").replace("-", "_"))
 
     def error(self, message: str) -> NoReturn:
-        """What argparse finds: the message of jopt-simple."""
+        """End the tool for an error that argparse has found, with the message of jopt-simple."""
         for pattern, text in _MISTAKES:
             if found := pattern.fullmatch(message):
                 message = found.expand(text)

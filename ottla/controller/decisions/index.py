@@ -58,7 +58,7 @@ class ClusterIndex:
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
         self.imbalanced: PartitionSet = {}
         self.reassigning: PartitionSet = {}
-        #: Those with an ELR or a last known leader.
+        #: The partitions with an ELR or a last known leader.
         self.with_elr: PartitionSet = {}
         do_now(self._fill(image, Turn()))
 

@@ -73,7 +73,7 @@ class BrokerRegistration:
 
     @property
     def active(self) -> bool:
-        """True if the broker may get leaders and new replicas."""
+        """Return True if the broker may get leaders and new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener_name: str) -> RegisteredEndpoint | None:

@@ -40,7 +40,7 @@ from ottla.server.config.key import Values
 
 
 class NodeConfigs(Protocol):
-    """What a node was configured with: by the levels of configuration, and the values that result."""
+    """The configuration of a node: the values of each level, and those that result."""
 
     @property
     def node_id(self) -> int: ...

@@ -35,7 +35,10 @@ class RaftListener(Protocol):
         """
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """-1: the leader is unknown. The own id: this replica leads, and all committed batches are delivered."""
+        """The quorum has another leader; -1: it is unknown.
+
+        The own id says that this replica leads, and that all committed batches are delivered.
+        """
 
 
 class Delivery:
@@ -70,7 +73,10 @@ class Delivery:
 
     @property
     def _end_to_deliver(self) -> int:
-        """While the disk has no room, the core may know of the commit of batches that are not in the log yet."""
+        """Return the offset up to which batches can be delivered.
+
+        Without room on the disk, batches may be committed that are not in the log yet.
+        """
         return min(self._state.high_watermark, self._log.end_offset)
 
     def insert(self, work: Work[None]) -> None:

@@ -103,7 +103,7 @@ class RaftNode:
 
     @property
     def shortage(self) -> str | None:
-        """Why this replica cannot write, in words for operators: its disk is full, or the process has no descriptor."""
+        """Return why this replica cannot write, in words for operators: its disk is full, or the process has no descriptor."""
         return self._writer.shortage
 
     @property
@@ -212,7 +212,7 @@ class RaftNode:
         return last_offset
 
     def _let_another_lead(self) -> None:
-        """Its disk is full. Another voter's may have room."""
+        """Resign, because this replica's disk is full: another voter's may have room."""
         if self.state.is_leader and not self.state.is_only_voter and self._takes_steps:
             self._turn(self.core.resign)
 

@@ -270,7 +270,7 @@ class MetadataLog:
             self.end_flush(job, now_ms)
 
     def begin_flush(self) -> MetadataFlush | None:
-        """What a flush has to do, for a worker; None if there is nothing."""
+        """Return the work of a flush, for a worker; None if there is nothing to flush."""
         job, latest = self.log.begin_flush(), self.state.latest_snapshot
         if job is None:
             return None

@@ -98,7 +98,7 @@ class Peers:
 
 
 class QuorumState:
-    """What one replica knows of the quorum. The functions of a step change it, and add the step's effects to it."""
+    """The state of the quorum as one replica knows it. The functions of a step change it, and add the step's effects to it."""
 
     role: Role
 
@@ -164,7 +164,7 @@ class QuorumState:
 
     @property
     def is_voter(self) -> bool:
-        """True if this replica takes part in elections. A removed voter does so until the record that removes it is committed.
+        """Return True if this replica takes part in elections. A removed voter does so until the record that removes it is committed.
 
         Otherwise there might be no leader: if one of two voters removes itself, uncommitted, only its own log can win an election.
         """

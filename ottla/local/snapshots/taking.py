@@ -28,7 +28,7 @@ from ottla.storage.errors import (
 from ottla.storage.files import OsFiles
 
 DATA = "data"
-#: Of a local cluster with logins: keys, certificates, passwords.
+#: The folder of a local cluster with logins that has keys, certificates and passwords.
 SECURE = "secure"
 #: What must stay free on the disk of a cluster that goes on: a full disk ends the writes of all its nodes.
 SPARE_BYTES = 256 << 20

@@ -159,7 +159,7 @@ NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found, and the properties with which the node can go on."""
+    """The findings, and the properties with which the node can go on."""
 
     ownership: Ownership
     metadata: FoundMetadata

@@ -58,7 +58,7 @@ class Ownership:
 
     cluster_id: str
     node_id: int
-    #: By path, in the order in which they were named.
+    #: The identity of each directory by its path, in the order in which they were named.
     identities: dict[str, MetaProperties]
     #: The directory that has the metadata log.
     metadata_directory: str

@@ -138,10 +138,10 @@ class PreviewFiles(OsFiles):
     remove_tree = remove
 
     def make_dirs(self, path: str) -> None:
-        """Nothing: a directory appears with its first file."""
+        """Do nothing: a directory appears with its first file."""
 
     def sync_file(self, path: str) -> None:
-        """Nothing is written, so nothing is synced."""
+        """Do nothing: nothing is written, so nothing is synced."""
 
     sync_dir = sync_file
 
@@ -152,7 +152,7 @@ class PreviewFiles(OsFiles):
 
 class _NoLock:
     def release(self) -> None:
-        """There is no file to unlock."""
+        """Do nothing: there is no file to unlock."""
 
 
 class PrivateMapping:
@@ -221,15 +221,15 @@ class PrivateMapping:
         self.buffer = memoryview(b"")
 
     def fill_holes(self, start: int) -> None:
-        """Nothing: no byte gets a block."""
+        """Do nothing: no byte gets a block."""
 
     def prefault(self, start: int, end: int) -> None:
-        """Nothing: few bytes are written."""
+        """Do nothing: few bytes are written."""
 
     read_ahead = prefault
 
     def flush(self) -> None:
-        """Nothing: the file has not changed."""
+        """Do nothing: the file has not changed."""
 
     def cut_views(self, size: int) -> None:
-        """Nothing: the file is not cut."""
+        """Do nothing: the file is not cut."""

@@ -186,7 +186,7 @@ _ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 
 
 class _Zstandard(NamedTuple):
-    """What a thread uses of zstandard, whose objects must not be used by two threads at a time."""
+    """The objects of zstandard that a thread uses. They must not be used by two threads at a time."""
 
     zstandard: Any
     packer: Any  # of ZSTD_DEFAULT_LEVEL

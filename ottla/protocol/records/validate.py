@@ -114,7 +114,7 @@ class RecordRules:
 
     @property
     def may_ask(self) -> bool:
-        """True if some batches must be prepared (`builder.prepare`)."""
+        """Return True if some batches must be prepared (`builder.prepare`)."""
         return self.needs_records or self.codec is not None
 
     def asks(self, codec: int) -> bool:

@@ -48,7 +48,7 @@ audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-#: Of cached decisions: 100,000 about names as they are usual. When it is reached, all are dropped.
+#: The memory of cached decisions: 100,000 about names of the usual length. When it is reached, all are dropped.
 DECISIONS_BYTES_MAX = 32 * 1024 * 1024
 #: Kafka checks this name to find out whether an operation is allowed on every resource of a type.
 ANY_NAME = "hardcode"
@@ -103,7 +103,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """What a node's file adds to the entries: super.users, and allow.everyone.if.no.acl.found."""
+    """The rules that a node's file adds to the entries: super.users, and allow.everyone.if.no.acl.found."""
 
     super_users: frozenset[str] = frozenset()
     allow_if_no_acl: bool = False

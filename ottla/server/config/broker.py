@@ -42,7 +42,7 @@ DYNAMIC_ONLY = table(
 
 #: listener.name.<listener>.<configuration>, or listener.name.<listener>.<mechanism>.<configuration>.
 LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-#: These may have a SASL mechanism between listener and name.
+#: The names of these properties may have a SASL mechanism between listener and name.
 MECHANISM_CONFIGS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -120,7 +120,7 @@ class RejectedProperty(NamedTuple):
 _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
 
-#: Rejected with any value but the default.
+#: Properties that are rejected with any value but the default.
 REJECTED: dict[str, RejectedProperty] = {
     "create.topic.policy.class.name": RejectedProperty(
         f"Java policies are not run: {_NO_POLICY}",

@@ -30,7 +30,7 @@ class ChannelClosed(ConnectionError):
 
 
 class Unreachable(ChannelClosed):
-    """Nothing answers for the peer, not even its host by refusing the connection."""
+    """The peer does not answer, and its host does not even refuse the connection."""
 
 
 class RequestLost(ChannelClosed):

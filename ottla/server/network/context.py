@@ -60,7 +60,10 @@ class Peer(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestContext:
-    """Shared by all requests of one connection that have the same API, version and client id; it is read-only."""
+    """The context of a request.
+
+    It is shared by all requests of one connection that have the same API, version and client id; it is read-only.
+    """
 
     api_key: int
     api_version: int

@@ -212,7 +212,7 @@ def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
 
 
 def _fetch(response: FetchResponse, request: FetchRequest, version: int, error: KafkaError) -> None:
-    """Up to v12 in every partition too, for the oldest clients; later clients look at the top."""
+    """Put the error at the top and, up to v12, into every partition, for the oldest clients."""
     response.session_id = request.session_id
     if version in FETCH_WITH_PARTITIONS:
         partition = EachElement(

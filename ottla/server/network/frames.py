@@ -107,7 +107,7 @@ class FrameProtocol(Woken):
         return True
 
     def wait_for_memory(self) -> None:
-        """There is none for a large frame: read nothing more until `has_memory` is called."""
+        """There is no memory for a large frame: read nothing more until `has_memory` is called."""
         raise NotImplementedError
 
     def has_memory(self) -> None:

@@ -182,14 +182,14 @@ class Handshake:
             self._stream.fail(reason)
 
     def over(self) -> None:
-        """It is complete, has failed, or the connection is lost: nothing refers to the connection any more."""
+        """The handshake is over: it is complete, has failed, or the connection is lost. Nothing refers to the connection any more."""
         self._stream = None
         if self._shared is not None:
             self._shared.end(self)
 
 
 class Handshakes:
-    """Shared by the TLS connections of a node: the read buffer, and the queue of handshakes.
+    """The read buffer and the queue of handshakes, which all TLS connections of a node share.
 
     While a step is taken, its connection is not read, and its SSLObject and BIOs are the thread's.
 

@@ -65,7 +65,7 @@ class Newcomer(Protocol):
     def is_known(self) -> bool: ...
     def refuse(self, reason: str) -> None: ...
     def expire(self) -> None:
-        """Once it is refused: give up its descriptor without waiting for the peer to read."""
+        """Give up the descriptor of a refused connection without waiting for the peer to read."""
 
 
 class Newcomers:
@@ -181,7 +181,7 @@ def read_overrides(text: str) -> dict[str, int]:
     return {host.strip(): int(limit) for host, _, limit in pairs}
 
 
-#: Of a request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
+#: The largest request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
 OTHER_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 #: What has records in it, or another request.
 LARGE_REQUESTS = frozenset({ApiKey.PRODUCE, ApiKey.ENVELOPE})

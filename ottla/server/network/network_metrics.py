@@ -53,7 +53,7 @@ class Times(NamedTuple):
 
 
 def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family]:
-    """One of the times of Kafka's RequestMetrics."""
+    """Yield one of the times of Kafka's RequestMetrics."""
     name = f"kafka_network_requestmetrics_{name}"
     quantiles = [
         Sample(

@@ -101,7 +101,7 @@ def failure_reply(route: Route, version: int, request: object, error: Exception)
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)
-    # Without the request: it may have passwords, and 100 MB.
+    # The request is not logged: it may have passwords, and 100 MB.
     log.error("Unexpected error handling %s v%d", route.name, version, exc_info=error)
     route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))

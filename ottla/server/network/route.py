@@ -140,7 +140,7 @@ def read_throttle(body: memoryview) -> int:
 
 
 def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:
-    """In place of a decoder, where the handler takes the frame."""
+    """Return the frame as it came: this stands in place of a decoder where the handler takes the frame."""
     return None, end
 
 

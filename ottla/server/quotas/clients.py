@@ -73,11 +73,11 @@ def _candidates(user: str, client_id: str) -> list[tuple[Entity, Share]]:
 
 #: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
 METERS_MAX = 10_000
-#: Of clients that have been looked up, some 10,000.
+#: The memory of clients that have been looked up, some 10,000.
 CLIENTS_BYTES_MAX = 4 * 1024 * 1024
 NS_PER_PERCENT = 10_000_000
-#: Never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a broker's requests
-#: to controllers, such as its heartbeats.
+#: These requests are never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a
+#: broker's requests to controllers, such as its heartbeats.
 EXEMPT = frozenset(
     {
         ApiKey.WRITE_TXN_MARKERS,

@@ -34,7 +34,7 @@ class StateSet:
 
     states: tuple[int, ...]
     before: int
-    #: By the next character.
+    #: The set that follows, by the next character.
     following: dict[str, StateSet] = field(default_factory=dict)
     is_accepting: bool | None = None
 

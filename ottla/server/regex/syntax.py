@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 
 from ottla.server.regex.charset import ANY, CATEGORIES, NOT_NEWLINE, PERL, POSIX, SCRIPTS, CharSet, Part
 
-#: Of a counted repetition, those inside of it multiplied: RE2's kMaxRepeat.
+#: The most times that a counted repetition may repeat, multiplied by those inside of it: RE2's kMaxRepeat.
 TIMES_MAX = 1_000
-#: Of the result in postfix order: twice the characters of the longest expression without repetitions that a group may have.
+#: The most operators and operands of the result in postfix order: twice the characters of the longest expression without repetitions that a
+#: group may have.
 SIZE_MAX = 1 << 16
 
 
@@ -57,7 +58,7 @@ class Flags:
 class OpenGroup:
     """Parentheses that are open, or the whole expression."""
 
-    #: Of the parser when the group began.
+    #: The flags of the parser when the group began.
     flags: Flags
     #: Where it begins in the result.
     start: int

@@ -165,7 +165,7 @@ class JwtBearer(EndpointTokens):
         """Raise ValueError, with the file but nothing of what is in it."""
         if (path := self._values[FINISHED]) is not None:
             return self._read(path).decode("ascii", "replace").strip()
-        # Not at the top: PyJWT and cryptography take 60 ms to import, and are not everywhere.
+        # Imported late: PyJWT and cryptography take 60 ms to import, and are not everywhere.
         import jwt
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

@@ -349,7 +349,7 @@ class Login:
     def _closed(self) -> None:
         self._arm(None)
         self._state, self._exchange = LoginState.FAILED, None
-        # These refer to each other.
+        # Connection and login refer to each other.
         self._connection.login = None
         self._connection.dispatch_to(self._logins.requests, 0)
 

@@ -239,7 +239,7 @@ class OAuthTokens:
                 why = f"{name} is not set, so tokens for any {name.rpartition('.')[2]} would be accepted"
                 raise _wrong(listener, why, f"{name}=..., or {allow}=true", name)
         require(CRYPTOGRAPHY, "checking the signatures of OAUTHBEARER's tokens", JWKS_URL, values[JWKS_URL])
-        # Not at the top: PyJWT and cryptography take 60 ms to import.
+        # Imported late: PyJWT and cryptography take 60 ms to import.
         from ottla.server.sasl.signed_tokens import Expected, KeySet, SignedTokens
 
         source = (
@@ -267,7 +267,7 @@ class OAuthTokens:
         if values[ENDPOINT] is not None:
             if retriever == JWT_BEARER:
                 require(CRYPTOGRAPHY, "signing assertions", RETRIEVER, retriever)
-            # Not at the top: urllib takes 20 ms to import.
+            # Imported late: urllib takes 20 ms to import.
             from ottla.server.sasl.identity_provider import ClientCredentials, JwtBearer
 
             kind = JwtBearer if retriever == JWT_BEARER else ClientCredentials

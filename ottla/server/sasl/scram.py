@@ -160,13 +160,14 @@ def auth_message(client_first_bare: str, server_first: str, client_final_without
     return f"{client_first_bare},{server_first},{client_final_without_proof}".encode()
 
 
-#: Of a decoy where there is no user to be like.
+#: The length of a decoy's salt where there is no user to be like.
 SALT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server has of a password: in the metadata, derived from one, or, without keys, made up for a user that does not exist.
+    """The credential that a server has instead of a password: from the metadata, derived from a password, or, without keys, made up for a
+    user that does not exist.
 
     Whether a name is known must not be visible in the first challenge. The keys are secrets and must never be printed.
     """

@@ -171,7 +171,7 @@ class NodeTls:
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
     def rejection(self, configs: Mapping[str, str]) -> str | None:
-        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        """Return why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
         config = self._config.with_dynamic(configs)
         for side in self._sides:
             properties = self.properties(side.listener, config)
@@ -186,7 +186,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # Those of the files that are tried now: one that is replaced meanwhile is another change.
+            # The states of the files that are tried now: one that is replaced meanwhile is another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)

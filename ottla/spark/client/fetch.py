@@ -148,7 +148,7 @@ class RangeReader:
         return part
 
     def _is_replaced(self) -> bool:
-        """Whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
+        """Return whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
         name = self.place[0]
         try:
             self.cluster.topics([name])

@@ -38,7 +38,7 @@ class ColumnDecoder:
         self._reader, self._typed, differs = schema.prepared()
         self._malformed: Any = {} if pa.types.is_struct(self._typed.read) else None
         own = self._resolved(schema.text) if differs else (self._reader.root, None)
-        #: By id: the writer's schema, and the reader's if it differs; or why there is none.
+        #: For each id the writer's schema, and the reader's if it differs; or why there is none.
         self._writers: dict[int, tuple[Any, Any] | Malformed] = {schema.schema_id: own}
 
     def array(self, column: pa.Array, where: Callable[[int], str]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What is asked of the schema registry: readers' schemas on the driver, once for a query, and writers' on executors, by id."""
+"""Requests to the schema registry: readers' schemas on the driver, once for a query, and writers' on executors, by id."""
 
 from __future__ import annotations
 

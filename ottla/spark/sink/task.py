@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class PreparedTask(WriterCommitMessage):
-    """What a task has done: its transaction is open, if it wrote rows in one.
+    """The result of a task: its transaction is open, if it wrote rows in one.
 
     `is_repair`: the batch was decided, but the task's transaction of then was lost, and this one takes its place.
     """

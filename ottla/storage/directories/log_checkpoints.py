@@ -30,7 +30,7 @@ class Collected(NamedTuple):
 
 
 class LogCheckpoints:
-    """What the checkpoints of the directories say, and their files.
+    """The checkpoints of the log directories, and their files.
 
     The methods named `write_...` write what the open logs say at the moment, on any thread; with `only`, for this log directory, without,
     for all of them. The others raise `StorageFailure` if a file cannot be written; log directories are given to them by their paths.
@@ -48,7 +48,8 @@ class LogCheckpoints:
         self._logs_in, self._on_failed, self._sync_names = logs_in, on_failed, sync_names
         self._contents: dict[str, Offsets] = {}  # the contents of the files, by path
         self._written: set[str] = set()  # files that only this process has written
-        # Workers write the checkpoints; the lock serializes the writes of one file. A disk that hangs keeps those of no other disk.
+        # Workers write the checkpoints; the lock serializes the writes of one file. A disk that hangs does not keep the checkpoints of
+        # other disks waiting.
         self._locks = {(directory.path, name): Lock() for directory in directories for name in NAMES}
         self._collected: dict[tuple[str, str], Collected] = {}  # the last of each checkpoint, by directory and name
         self._complete: set[str] = set()  # directories whose logs are all open and recovered

@@ -284,7 +284,8 @@ class Logs:
             log, config = self.open.get(grown.topic_id, grown.partition), grown.config
             grown.segments.active.file.age()
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
-                # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
+                # Only an append can make a roll due, and the next append asks for room. Most of 10,000 logs get none: a look at all took
+                # 3.4 ms.
                 del self.open.grown[grown]
                 grown.segments.active.file.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:

@@ -1,4 +1,6 @@
-"""What of a log is on the disk: its recovery point, and what a power loss could still take back. And what of it is compacted.
+"""The part of a log that is on the disk: its recovery point, and what a power loss could still take back.
+
+It also keeps up to where the log is compacted.
 
 All below the recovery point is flushed. Three things keep it true beside a flush on another thread, and in the checkpoint:
 
@@ -183,7 +185,7 @@ class Durability:
     # Truncation
 
     def call_before_truncation(self, before_truncation: Callable[[int, int | None], None]) -> None:
-        """It is called with the new log end, and the new log start if there is one, to lower the checkpoints."""
+        """Set the function that is called with the new log end, and the new log start if there is one, to lower the checkpoints."""
         self.before_truncation = before_truncation
 
     def begin_truncation(self, offset: int, start: int, new_start: int | None) -> None:
@@ -228,7 +230,7 @@ class Durability:
         return self.end_gap
 
     def set_gap(self, gap: tuple[int, int]) -> None:
-        """The log's end is the end of this gap."""
+        """Note a gap: the log's end is the end of it."""
         self.end_gap = gap
 
     def _before_gap(self, offset: int) -> int:
@@ -245,7 +247,7 @@ class FlushJob:
     end: int
     truncations: int
     rolls: int
-    #: Those with something to sync; empty if all batches are.
+    #: The segments with something to sync; empty if all batches are synced.
     segments: tuple[Segment, ...]
     #: Base offset and size of the active segment.
     mark: tuple[int, int]
@@ -259,7 +261,7 @@ class FlushJob:
     failure: StorageFailure | None = None
 
     def is_current(self) -> bool:
-        """Whether what was to be synced is still in the log."""
+        """Return whether what was to be synced is still in the log."""
         return self.truncations == self.durability.truncations and not self.durability.partition_dir.closed
 
     def run(self) -> None:
@@ -307,7 +309,7 @@ class FlushJob:
 
 
 class Cleaning:
-    """What the log cleaner knows of a log: up to where it is clean, and why it is skipped (storage/cleaner).
+    """The log cleaner's state of a log: up to where it is clean, and why it is skipped (storage/cleaner).
 
     The log has it, because it moves and is truncated with the log.
     """

@@ -33,7 +33,7 @@ _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
 
 @dataclass(frozen=True, slots=True)
 class LogSpec:
-    """What a log is opened, or created, with."""
+    """The arguments with which a log is opened or created."""
 
     files: Files
     mappings: Mappings
@@ -73,7 +73,7 @@ class PartitionDir:
         """The log directory that contains it: one disk."""
         return self.path.rpartition("/")[0]
 
-    # Whether it can be used
+    # Failures
 
     def check_usable(self) -> None:
         if self.failure is not None:
@@ -91,14 +91,17 @@ class PartitionDir:
         self.on_failure = on_failure
 
     def close(self) -> None:
-        """From now on no thread creates files here."""
+        """Close the directory: from now on no thread creates files here."""
         with self.lock:
             self.closed = True
 
     # Its creation
 
     def call_before_files(self, before_files: Callable[[], None]) -> None:
-        """It is called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name."""
+        """Set the function that is called before the first files are created, on any thread.
+
+        The checkpoints may have offsets of an earlier topic of the name.
+        """
         self.before_files = before_files
 
     def is_not_made(self) -> None:

@@ -57,7 +57,7 @@ class Room:
         self.on_new_active()
 
     def call_on_growth(self, on_growth: Callable[[], None]) -> None:
-        """It is called when an append has asked for room, and once now: the next flush check looks at the log."""
+        """Set the function that is called when an append has asked for room, and once now: the next flush check looks at the log."""
         self.on_growth = on_growth
         on_growth()
 

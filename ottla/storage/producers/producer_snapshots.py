@@ -76,7 +76,7 @@ class ProducerSnapshots:
         self._directory = directory
 
     def follow(self, producers: ProducerStates) -> None:
-        """From now on these are the states of the log."""
+        """Take these as the states of the log from now on."""
         self._producers = producers
 
     def take(self, offset: int, bases: list[int], recovery_point: int, at_once: bool = False) -> None:

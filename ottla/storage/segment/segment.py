@@ -290,7 +290,7 @@ class Segment:
     # Files
 
     def mark_removed(self) -> None:
-        """Its files are renamed or unlinked: a flush that runs meanwhile skips it."""
+        """Mark the segment as removed, because its files are renamed or unlinked: a flush that runs meanwhile skips it."""
         self.removed = True
 
     def create_file(self) -> None:

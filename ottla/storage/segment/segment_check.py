@@ -60,7 +60,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     reached = start
-    # Of a batch after a jump of offsets: its position, the expected offset, and the next offset if its base offset is wrong.
+    # For a batch after a jump of offsets: its position, the expected offset, and the next offset if its base offset is wrong.
     jump: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:

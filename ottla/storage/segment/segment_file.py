@@ -120,7 +120,7 @@ class SegmentFile:
         self.path, self.suffix = path, suffix
 
     def limit_to(self, offset: int) -> None:
-        """No offset in the file is higher than this one."""
+        """Limit the offsets: none in the file is higher than this one."""
         self.limit = offset
 
     # Reading
@@ -217,7 +217,7 @@ class SegmentFile:
             self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def age(self) -> None:
-        """From now on readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
+        """Have readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
         if self.mapped is not None and self.active:
             self.fresh_from = self.size
 

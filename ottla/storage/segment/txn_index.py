@@ -41,7 +41,7 @@ class TransactionIndex:
         self.path = path
 
     def is_missing(self) -> None:
-        """There is no file, so it need not be read: most of 10,000 logs have none."""
+        """Return whether there is no file, which then need not be read: most of 10,000 logs have none."""
         self._entries = []
 
     def entries(self, files: Files) -> list[AbortedTxn]:

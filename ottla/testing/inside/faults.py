@@ -1,4 +1,4 @@
-"""What is wrong with a node, as data. The test's process sends the whole of it with each change, and when the node starts."""
+"""The faults of a node, as data. The test's process sends the whole of it with each change, and when the node starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class RequestFault:
-    """What happens to a client's requests of one API: an error in place of the response, or a delay of it, or both."""
+    """A fault of a client's requests of one API: an error in place of the response, or a delay of it, or both."""
 
     api_key: int
     #: Kafka's error code; None leaves the response as it is.
@@ -21,7 +21,7 @@ class RequestFault:
     tokens: str | None
 
     def strikes(self) -> bool:
-        """Whether the next request is struck. It takes a token: to unlink a file succeeds in one process only."""
+        """Return whether the next request is struck. It takes a token: to unlink a file succeeds in one process only."""
         if self.tokens is None:
             return True
         try:

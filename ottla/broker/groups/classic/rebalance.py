@@ -50,7 +50,7 @@ def sync_key(group_id: str) -> tuple[str, str]:
 
 
 def rebalance_or_complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
-    """After a change of membership: start a rebalance, or complete the running one if all members have joined."""
+    """Start a rebalance, or complete the running one if all members have joined."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)

@@ -275,7 +275,7 @@ class NewGroup(NamedTuple):
 
 
 def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
-    """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
+    """Return a group for a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
     classic = shard.find(ClassicGroup, group_id)
     if classic is None:
         shard.check_place_for(ConsumerGroup, group_id)

@@ -55,7 +55,7 @@ def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRec
 
 
 def is_awaited(shard: GroupMetadataManager, group: ConsumerGroup, expression: str) -> bool:
-    """Whether its members wait for topics: it has none, and has not been matched with all that there are."""
+    """Return whether its members wait for topics: it has none, and has not been matched with all that there are."""
     resolved = group.regexes.get(expression, NO_TOPICS)
     may_have_topics = not resolved.topics and resolved.version < shard.cluster.topics_created()
     return may_have_topics and not group.is_regex_rejected

@@ -131,7 +131,7 @@ def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list[TopicIdPartitions]:
-    """What the member says that it has, without topics that are gone."""
+    """Return the partitions that the member says it has, without topics that are gone."""
     return [
         TopicIdPartitions(topic_id, each.partitions)
         for each in subscribed.owned_partitions
@@ -154,7 +154,7 @@ def assigned(assignment: bytes, topics: TopicsImage) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, topics: TopicsImage, subscription_metadata: bytes) -> bytes:
-    """In the version of the member's subscription."""
+    """Return the assignment, encoded in the version of the member's subscription."""
     versions = info_of(ConsumerProtocolAssignment).versions
     version = min(int.from_bytes(subscription_metadata[:2], "big", signed=True), versions.high)
     value = ConsumerProtocolAssignment(

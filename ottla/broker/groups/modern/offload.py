@@ -1,4 +1,4 @@
-"""What the group coordinator computes on worker threads: large targets, and the topics of regular expressions.
+"""Computations of the group coordinator on worker threads: large targets, and the topics of regular expressions.
 
 A small target takes less time than the way to a thread and back, and its member has it in the response to its own heartbeat. Kafka 4.4
 has any computed there (group.consumer.assignor.offload.enable).
@@ -77,7 +77,7 @@ def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
 
 
 def matching(patterns: Iterable[Pattern], names: Sequence[str]) -> list[list[str] | None]:
-    """For each compiled expression the names that match as a whole; None if it needs more work than it may have."""
+    """Return for each compiled expression the names that match as a whole; None if it needs more work than it may have."""
     return [_matching(pattern, names) for pattern in patterns]
 
 
@@ -129,7 +129,7 @@ class RegexResolver(OneWorker):
 
 
 def _compiled(expressions: Sequence[str]) -> dict[str, Pattern]:
-    """Those of another coordinator's records may be none here: they match nothing."""
+    """Compile the expressions. One from another coordinator's records may be invalid here: it matches nothing."""
     patterns: dict[str, Pattern] = {}
     for expression in expressions:
         try:

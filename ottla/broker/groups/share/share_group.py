@@ -29,7 +29,7 @@ class StatePartitions:
     names: Mapping[bytes, str] = field(default_factory=dict)
 
     def begun(self, partitions: Assignment, names: Mapping[bytes, str]) -> StatePartitions:
-        """These are initialized from now on, or again."""
+        """Note that the initialization of these partitions has begun, for the first time or again."""
         return StatePartitions(
             union(self.initializing, partitions),
             without(self.initialized, partitions),

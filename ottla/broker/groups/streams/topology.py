@@ -101,7 +101,7 @@ class PartitionCounts:
         self._existing = existing
         self._subtopologies = topology.value.subtopologies
         groups = [group for each in self._subtopologies for group in copartition_groups(each)]
-        #: What was decided, also for topics that exist.
+        #: The numbers of partitions that were decided, also for topics that exist.
         self.decided = self._of_repartition_topics()
         self._enforce_copartitioning(groups)
         self.decided |= self._of_changelog_topics()
@@ -247,7 +247,7 @@ class ConfiguredSubtopology(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
     epoch: int
-    #: By their ids, in the order of these; None if the topics contradict the topology.
+    #: The subtopologies by their ids, in the order of the ids; None if the topics contradict the topology.
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
     #: In the responses to members as long as the topology is not ready.
     status: Status | None = None

@@ -73,7 +73,7 @@ def initialize(
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
     _check_topic(shard, key)
     if known is not None and known.state_epoch == data.state_epoch and data.start_offset == UNINITIALIZED_START_OFFSET:
-        # Of a group coordinator that has been deposed since, and whose persister has tried again: members may have acknowledged.
+        # The request is a repeated one of a group coordinator that has been deposed since: members may have acknowledged meanwhile.
         return Outcome(response=SharePartitionResult(key.partition))
     before = NO_STATE._replace(snapshot_epoch=-1, leader_epoch=0) if known is None else known
     state = before._replace(
