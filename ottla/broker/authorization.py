@@ -216,7 +216,7 @@ def on_group(operation: int) -> ActionOf:
 
 
 def on_each_group(operation: int) -> ActionOf:
-    """Elements that are group ids."""
+    """Return a rule for elements that are group ids."""
     return lambda broker, request, element: Action(operation, GROUP, element)
 
 
@@ -226,7 +226,7 @@ def on_transactional_id(operation: int) -> ActionOf:
 
 
 def on_each_transactional_id(operation: int) -> ActionOf:
-    """Elements that are transactional ids."""
+    """Return a rule for elements that are transactional ids."""
     return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, element)
 
 

@@ -49,7 +49,7 @@ class DelayedMetadata:
         self._fenced_ms: dict[int, int] = {}
 
     def just_fenced(self) -> list[int]:
-        """Brokers that responses still list: they were fenced, and had not asked to stop."""
+        """Return the brokers that responses still list although they are fenced: they had not asked to stop."""
         since_ms = self._clock.mono_ms() - LISTED_MS
         return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 

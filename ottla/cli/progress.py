@@ -73,7 +73,7 @@ class ProgressLine:
             self._stream.flush()
 
     def update(self, done: float, now_ms: int, total: float | None = None) -> None:
-        """Take what is done by now, and show it if it is time to."""
+        """Take the work that is done by now, and show it if the last line is old enough."""
         self.done, self.total = done, self.total if total is None else total
         self._pace.add(now_ms, done - self._before)
         if now_ms - self._shown_ms < (ON_TERMINAL_EVERY_MS if self._on_terminal else EVERY_MS):

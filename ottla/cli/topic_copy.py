@@ -30,7 +30,7 @@ from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTx
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Where DescribeConfigs has found a value that was set for the topic itself.
+#: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TIMESTAMP_TYPE = "message.timestamp.type"
 #: A marker that gets one of these was not written, and may be sent again; after others it may have been.

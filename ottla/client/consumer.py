@@ -73,7 +73,7 @@ class BatchConsumer:
         self.reset = reset
         #: Topics that were created again meanwhile, for the caller to say and to clear.
         self.recreated: list[Recreated] = []
-        #: For so long a leader delays a response that would be empty.
+        #: How long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._batch_bytes_max = batch_bytes_max

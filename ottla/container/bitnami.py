@@ -91,7 +91,7 @@ def listed(text: str) -> list[str]:
 
 
 def _listener_protocols(resolution: Resolution) -> dict[str, str]:
-    """Listeners that the protocol map names."""
+    """Return the listeners that the protocol map names."""
     text = resolution.get("listener.security.protocol.map") or ""
     pairs = (entry.partition(":") for entry in text.split(",") if ":" in entry)
     return {name.strip(): protocol.strip().upper() for name, _, protocol in pairs}

@@ -126,7 +126,7 @@ def read_file(data: bytes, where: str) -> dict[str, str]:
 
 
 def write_file(properties: Mapping[str, str]) -> str:
-    """Text that reads back to the same properties."""
+    """Return text from which the same properties are read."""
     import javaproperties
 
     return str(javaproperties.dumps(properties, timestamp=False))

@@ -147,7 +147,7 @@ class ScheduledTasks:
                 return Outcome(fence_records(state, broker_id), None)
 
             if not self._write(decide):
-                # Its epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
+                # The controller's epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
                 if controller.is_active:
                     self._later("sessions", REJECTED_RETRY_MS, self._expire_sessions)
                 return

@@ -95,7 +95,7 @@ def plan(hosts: Sequence[str], rng: Random, data: str, installed: str) -> Planne
 
 
 def _cluster_id(rng: Random) -> str:
-    """One that a command line does not read as an option."""
+    """Return a cluster id that a command line does not read as an option."""
     while (text := uuid_to_str(new_uuid(rng))).startswith("-"):
         pass
     return text

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from ottla.client.errors import Failure
 from ottla.local.directory import ORIGIN
 
-#: In the directory of a cluster: the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a fork's cluster.
+#: The file in the directory of a cluster that has the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a
+#: fork's cluster.
 FILE = "addresses.json"
 #: The starts of a node whose addresses are kept. All nodes register in each start that is of any use, so that the metadata has the newest
 #: few.

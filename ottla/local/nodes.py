@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this only plans, starts and
+The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this module plans, starts and
 ends them. It imports nothing of the server, which a wrong argument must not wait for.
 """
 

@@ -153,7 +153,7 @@ class Beginnings:
         return position._replace(topic_id=topic_id)
 
     def _report(self, place: TopicPartition, position: MirrorPosition, text: str) -> bool:
-        """Say it once for each position. Return whether it was said now."""
+        """Report a loss once for each position. Return whether it was reported now."""
         if (place, position) in self._reported:
             return False
         self._reported.add((place, position))

@@ -27,7 +27,7 @@ SETTINGS_EXCLUDED = frozenset(
         "min.insync.replicas",
     }
 )
-#: Where DescribeConfigs has found a value that was set for the topic itself.
+#: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
 #: How many topics a message names.
@@ -296,7 +296,7 @@ def own_settings(entries: Iterable[DescribeConfigsResourceResult]) -> dict[str, 
 
 
 def _changes(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str | None]:
-    """Return what makes `theirs` to `ours`."""
+    """Return the changes that make `theirs` equal to `ours`."""
     changes: dict[str, str | None] = {name: value for name, value in ours.items() if theirs.get(name) != value}
     return changes | dict.fromkeys(theirs.keys() - ours.keys())
 

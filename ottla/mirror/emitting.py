@@ -64,7 +64,7 @@ class SyncEmitter:
     def __init__(
         self, cluster: ClusterClient, topic: str, target_ids: Callable[[set[str]], Awaitable[dict[str, bytes]]]
     ) -> None:
-        """Take what asks the target which ids it has now for the counterparts of the source's topics."""
+        """Take the function that asks the target for the ids which the counterparts of the source's topics have now."""
         self._emitter = Emitter(cluster, topic)
         self._target_ids = target_ids
         self._choice = SyncWriter()

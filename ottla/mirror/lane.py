@@ -53,7 +53,7 @@ class Surroundings(Protocol):
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
     def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Read these partitions from there."""
+        """Have these partitions read from these positions."""
 
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
@@ -75,7 +75,7 @@ class Surroundings(Protocol):
     def say(self, text: str) -> None: ...
 
     def say_seldom(self, text: str) -> None:
-        """Say what is tried again and again, unless it was said a moment ago."""
+        """Log a failure that is tried again and again, unless it was logged a moment ago."""
 
 
 @dataclass(slots=True)
@@ -127,7 +127,10 @@ class Lane:
             self._changed.set()
 
     def put(self, batches: Batches) -> None:
-        """Take what was read, if it is what comes next. What was read before the lane began again is dropped: it will be read again."""
+        """Take batches, if they are the next ones.
+
+        Batches that were read before the lane began again are dropped: they will be read again.
+        """
         place = batches[:2]
         if not self.is_running or place in self._again or batches.position != self.expected.get(place):
             return
@@ -311,7 +314,7 @@ class Lane:
         """Write records and positions in one transaction. Return the offset of the first record of each batch."""
         await self._producer.begin([*batches, *saved])
         offsets = await self._producer.produce(batches)
-        # After the records, for a producer without transactions: a position never says more than what is there.
+        # The positions come after the records, for a producer without transactions: a position never says more than what is there.
         await self._producer.produce(saved)
         await self._producer.end(commit=True)
         return offsets

@@ -72,7 +72,7 @@ class Brings(NamedTuple):
     selection: Selection | Foreign
 
     def encoded(self) -> dict[str, object]:
-        """Return it as its members say it."""
+        """Return the text by which the members of the mirror say it."""
         included, excluded = list(self.selection.included), list(self.selection.excluded)
         return {"id": self.cluster_id, "alias": self.alias, "names": self.kind, "topics": included, "exclude": excluded}
 

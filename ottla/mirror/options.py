@@ -22,7 +22,7 @@ class MirrorOptions:
     copy_settings: bool = True
     copy_acls: bool = True
     refresh_s: float = 30.0
-    #: Where the pairs of offsets are: "source", "target" or "none".
+    #: The place of the pairs of offsets: "source", "target" or "none".
     offset_syncs: str = "source"
     groups: Selection = field(default_factory=Selection)
     checkpoint_s: float = 60.0

@@ -26,7 +26,7 @@ from ottla.protocol.records.record import Record
 
 #: The name of the connector in Connect's positions.
 CONNECTOR = "MirrorSourceConnector"
-#: In its place for the records that say of a lane that its partitions have begun at their ends (--begin latest).
+#: The name in the key of records which say that the partitions of a lane have begun at their ends (--begin latest).
 BEGUN = "OttlaMirrorBegun"
 #: Takes each record of a topic.
 Replay = Callable[[Record], object]

@@ -31,7 +31,7 @@ class SourceReader(BatchConsumer):
         on_changed: Callable[[TopicPartition], None],
     ) -> None:
         super().__init__(cluster, {}, isolation_level=READ_COMMITTED, partition_bytes_max=PARTITION_BYTES_MAX)
-        #: Where committed records end, as the leaders have said last.
+        #: The ends of committed records, as the leaders have said last.
         self.known_ends: dict[TopicPartition, int] = {}
         self._leaders = Leaders(cluster, (), all_exist=False)
         self._has_room = has_room
@@ -48,7 +48,7 @@ class SourceReader(BatchConsumer):
             self.drop(place)
 
     def begin(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Read these partitions from there."""
+        """Read these partitions from these positions."""
         for place, (position, epoch) in begins.items():
             assert position.topic_id is not None, "a place where a partition begins is one of a topic"
             self.seek(place, position.next_offset)

@@ -195,7 +195,7 @@ class Node:
         configs = BrokerConfigs(config)
         began_ms = clock.mono_ms()
         image = self.metadata.loader.image
-        # On a worker: the quorum must not miss its turns while logs are recovered.
+        # This runs on a worker, because the quorum must not miss its turns while logs are recovered.
         await self.world.workers.run(
             load_logs, logs, lambda topic, _: configs.for_log(image.configs.for_topic(topic)), clock, clock.wall_ms()
         )
@@ -262,7 +262,7 @@ class Node:
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
-        """Directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
+        """Set the directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
         for directory in logs.directories:
             directory.cordoned = self.config.is_cordoned(directory.path)
         lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])

@@ -51,7 +51,7 @@ def _labelled(sample: str, label: str) -> str:
     return f"{name}{{{label}}} {value}"
 
 
-#: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
+#: The time for an answer: less than orchestrators' probes wait with some retries, more than a busy event loop is late.
 ANSWER_TIMEOUT_S = 2.0
 #: A scrape is made in slices on the process's event loop (server/metrics.py); Prometheus itself waits for 10 s.
 SCRAPE_TIMEOUT_S = 5.0

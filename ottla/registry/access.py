@@ -95,7 +95,7 @@ class Access:
         )
 
     def require(self, user: str, operation: str, subject: str) -> None:
-        """Check that the user may do it.
+        """Check that the user may do the operation.
 
         Raises:
             RegistryError: no permission covers it.

@@ -56,7 +56,7 @@ class _Value(NamedTuple):
     payload: bytes
 
 
-#: None: it is not in the wire format.
+#: The outcome of a value; None if it is not in the wire format.
 Answer = DecodedValue | DecodeFailed | None
 
 
@@ -127,7 +127,7 @@ class Decoder:
         pair: list[Answer] = []
         left = iter(records)
         async with aclosing(self.decode_all(wanted)) as answers:
-            # To its end: a process is kept if it was left after all its answers.
+            # The answers are read to their end: a process is kept if it was left after all its answers.
             async for answer in answers:
                 pair.append(answer)
                 if len(pair) == 2:

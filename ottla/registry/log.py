@@ -52,7 +52,7 @@ CONSUMER = -1
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
-#: For so long a topic that was just created may be unknown to the broker that is asked; how often it is asked.
+#: How long a topic that was just created may be unknown to the broker that is asked, and how often it is asked.
 CREATE_MS_MAX, LOOK_AGAIN_S = 30_000, 0.1
 #: Codes by which the partition rejects a leader that another one has followed.
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)

@@ -66,7 +66,7 @@ class AdminServer:
 
     def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
         self.world = world
-        #: In the order in which they last sent a request.
+        #: The connections, in the order in which they last sent a request.
         self.connections: dict[AdminConnection, None] = {}
         self._host = host
         self._wanted_port = port

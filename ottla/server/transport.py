@@ -57,7 +57,7 @@ class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
-    #: None: by the distance of the peer (`send_buffer_bytes`).
+    #: The size of the send buffer; None leaves it to the distance of the peer.
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = -1
 

@@ -60,7 +60,7 @@ def latest(cluster: BlockingCluster, options: ConnectorOptions, places: list[Top
 
 
 def batch_ranges(cluster: BlockingCluster, options: ConnectorOptions) -> list[Range]:
-    """Return what a batch reads, unsplit."""
+    """Return the ranges that a batch reads, unsplit."""
     places = partitions_of(cluster, options)
     starts = offsets_at(cluster, options, places, options.starting, "starting")
     ends = offsets_at(cluster, options, places, options.ending, "ending")

@@ -196,5 +196,5 @@ class RecordStreamReader(DataSourceStreamReader):
 
 
 def _metadata(topic_id: bytes) -> str:
-    """Return what stands beside a committed offset: the id of the topic that it is of."""
+    """Return the metadata of a committed offset: the id of its topic."""
     return f"topic.id={uuid_to_str(topic_id)}"

@@ -93,7 +93,7 @@ class LeaderEpochs:
             return NO_EPOCH, NO_OFFSET
         at = bisect_right(self.entries, (epoch, 2**63))
         if at == 0:
-            # Older than all known epochs: it has no batches here, and ended where the first known epoch starts.
+            # The epoch is older than all known ones: it has no batches here, and ended where the first known epoch starts.
             return epoch, self.entries[0][1]
         return self.entries[at - 1][0], self.entries[at][1]
 

@@ -17,7 +17,7 @@ from ottla.container.kafka_dialect import NOT_PROPERTIES, PREFIX, property_name
 from ottla.local.nodes import HOST
 from ottla.testing.cluster import Cluster
 
-#: Where a node listens, and who it is: the process has its own.
+#: The properties of where a node listens, and who it is: the process has its own.
 PLACES = frozenset(
     {
         *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),

@@ -51,7 +51,7 @@ class Way:
         self.open = asyncio.Event()
         self.open.set()
         self.latency_s = 0.0
-        #: None: as many as come.
+        #: The bytes that pass in a second; None: as many as come.
         self.bytes_per_s: float | None = None
         self._free_at = 0.0
 

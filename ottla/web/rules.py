@@ -29,7 +29,9 @@ class HttpRules:
     def __init__(
         self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
     ) -> None:
-        """Take its names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it through a proxy."""
+        """Take the server's names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it
+        through a proxy.
+        """
         self._hosts = hosts
         self._bodies = bodies
         self._schemes = ("https",) if is_tls else ("http", "https")

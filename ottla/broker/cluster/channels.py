@@ -169,7 +169,7 @@ def says_not_controller(response: Any) -> bool:
 
 #: KafkaPrincipalSerde writes two bytes of version before the message.
 PRINCIPAL_VERSION = 0
-#: In a request's header, after API key and version.
+#: The place of the correlation id in a request's header, after API key and version.
 CORRELATION_ID = slice(4, 8)
 
 

@@ -63,14 +63,14 @@ class BrokerIdentity:
     endpoints: Sequence[RegisteredEndpoint]
     directories: Sequence[bytes]
     rack: str | None = None
-    #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
+    #: The broker epoch in the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
     previous_broker_epoch: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
 
 
 log = logging.getLogger(__name__)
 
-#: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
+#: The delay after a failure, as Kafka's: doubled each time, up to broker.session.timeout.ms / 2 there.
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
 #: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.

@@ -141,7 +141,7 @@ class TopicCreation:
         )
 
     async def _request(self, topics: set[str], client: RequestContext | None) -> None:
-        """Keep waiting for topics that were created: the controller's response may come before the metadata does."""
+        """Request the topics. Those that were created are still waited for: the controller's response may come before the metadata does."""
         created: set[str] = set()
         try:
             request = self._request_for(topics)

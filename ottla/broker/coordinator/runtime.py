@@ -75,7 +75,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         context.load()
 
     def reload(self, partition: int) -> None:
-        """Begin again with the log, to which another than this coordinator has written."""
+        """Load the log again, because another than this coordinator has written to it."""
         context = self._contexts.get(partition)
         if context is not None:
             self._reload(context)

@@ -66,7 +66,7 @@ class FetchPacing:
         self.caught_up()
 
     def caught_up(self) -> None:
-        """Forget what was measured: the client reads what is written, and no backlog."""
+        """Forget what was measured: the client has no backlog any more, and reads what is written now."""
         self._last_ms: int | None = None
         self._first_ms = 0
         self._bytes = 0

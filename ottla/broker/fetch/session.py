@@ -129,7 +129,7 @@ class FetchSession:
         self.replica_id = replica_id
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
-        #: In reading order.
+        #: The active partitions, in reading order.
         self.active: dict[FetchPartition, None] = dict.fromkeys(partitions.values())
         #: Partitions whose topic id this broker did not know when they came.
         self.unnamed: dict[FetchPartition, None] = {}

@@ -60,7 +60,7 @@ def commit(
 def commit_transactional(
     shard: GroupMetadataManager, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
-    """Offsets that stay apart until the producer's marker (KIP-98)."""
+    """Commit offsets that stay apart until the producer's marker (KIP-98)."""
     _validate_commit(shard, request, None)
     records, topics = _committed(shard, now_ms, request, TxnOffsetCommitResponseTopic, NO_TIMESTAMP)
     producer = Producer(request.producer_id, request.producer_epoch)

@@ -125,7 +125,7 @@ class _Writing(NamedTuple):
         self.shard.timers.schedule(("target", self.group.group_id), delay_ms, partial(self._write_some, records))
 
     def _write_some(self, records: Iterator[CoordinatorRecord]) -> Unasked:
-        """Members that came since the computation get their partitions with the next target."""
+        """Write a part of the target. Members that came since the computation get their partitions with the next target."""
         group = self.group
         if self.shard.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
             group.is_assigning = False

@@ -262,7 +262,7 @@ class LeaderFetcher:
         if own_log is None:
             return None
         records = cast("bytes | memoryview", data.records or b"")
-        # The first batch's: it decides whether the append begins with a roll by time.
+        # The first batch decides whether the append begins with a roll by time.
         max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
         return own_log.room.disk_job(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
 

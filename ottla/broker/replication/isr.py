@@ -21,9 +21,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.clock import Clock
 from ottla.storage.log.log import Log
 
-#: Before all times, and monotonic clocks begin anywhere.
+#: A time before all others, because monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
-#: For a question about the broker, whichever of its processes has fetched.
+#: The epoch of a question about the broker, whichever of its processes has fetched.
 ANY_EPOCH = -1
 #: Errors of AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
 OVERTAKEN = frozenset(
@@ -132,7 +132,7 @@ class InSyncReplicas:
         self.is_under_min = len(self.members) < self.min_size
 
     def follow(self, replicas: Collection[int], now_ms: int) -> None:
-        """The others are these now; what is known of one that was there before stays."""
+        """Replace the followers; what is known of one that was there before stays."""
         known = self.followers.copy()
         self.followers.clear()
         for replica in replicas:

@@ -11,7 +11,7 @@ from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 
-#: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
+#: The delay after a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
 CONNECT_RETRY_MS_MIN = 20
 CONNECT_RETRY_MS_MAX = 500
 #: A lost leader may be about to be fenced for this long after its last response; later the fetcher stops waiting for that.

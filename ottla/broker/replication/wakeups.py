@@ -121,7 +121,7 @@ class Batching:
         return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
-        """Wake this fetch when the producers have written again, or after HOLD_MS."""
+        """Hold this fetch until the producers have written again, HOLD_MS at most."""
         if self._timer is None:
             self._timer = self._clock.call_later(HOLD_MS, partial(self._release, in_vain=True))
         self._held[fetch] = None

@@ -185,7 +185,7 @@ class SharePartition:
         flight.drop_finished()
 
     def _take_again(self, taking: Acquisition, base: int, last: int) -> None:
-        """Records that were delivered before, or that no member has acquired since the state was loaded."""
+        """Acquire again records that were delivered before, or that no member has acquired since the state was loaded."""
         flight, settings = self.in_flight, self.settings
         if not flight.available:
             return
@@ -304,7 +304,7 @@ class SharePartition:
         return self._begin([(run, self._released(run)) for run in held])
 
     def time_out(self, now_ms: int) -> Update | None:
-        """Locks that have lasted for their time end."""
+        """End the locks that have lasted for their time."""
         late = [run for run in self.in_flight.runs if _is_held(run) and run.deadline_ms <= now_ms]
         return self._begin([(run, self._released(run)) for run in late])
 

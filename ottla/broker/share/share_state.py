@@ -21,7 +21,7 @@ from ottla.server.network.context import Reply
 
 #: The group has no start offset yet: the leader takes that of share.auto.offset.reset. In an update: as it was.
 UNINITIALIZED_START_OFFSET = -1
-#: In an update of the number of finished deliveries: not known (KIP-1226).
+#: The number of finished deliveries in an update that does not know it (KIP-1226).
 UNKNOWN_COUNT = -1
 
 

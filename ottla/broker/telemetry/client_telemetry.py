@@ -34,7 +34,7 @@ METRICS = "kafka_server_client_metrics"
 #: Advertised only where clients' metrics are collected, as by Apache Kafka, which needs a plugin for that: librdkafka and Java's
 #: clients begin to ask for subscriptions as soon as they see these APIs, and each librdkafka client prints a line about it.
 TELEMETRY_APIS = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
-#: Before each name, so that no client can write a value under the name of one of the broker's own metrics.
+#: The prefix of each name, so that no client can write a value under the name of one of the broker's own metrics.
 PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000

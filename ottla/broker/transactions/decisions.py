@@ -195,7 +195,7 @@ def _transaction_of(
     transaction = shard.find(transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    # Before ids are compared: a producer whose epochs are used up is answered with its next id while the markers are still
+    # This comes before ids are compared: a producer whose epochs are used up is answered with its next id while the markers are still
     # being written, and begins its next transaction with it. In Java clients INVALID_PRODUCER_ID_MAPPING is fatal.
     if transaction.state in PREPARED and (producer_id, producer_epoch) == transaction.producer_after_end:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -247,7 +247,7 @@ def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
     """Distinguish a retry from the end of the next transaction by the epoch."""
     epoch = request.producer_epoch
     if transaction.state in PREPARED and (request.producer_id, epoch) == transaction.producer_after_end:
-        # Before ids are compared: the next transaction may have a new one already.
+        # This comes before ids are compared: the next transaction may have a new one already.
         return END_TXN_V2[transaction.state, request.committed, False]
     over_new_id = (
         request.producer_id == transaction.previous_producer_id

@@ -175,7 +175,7 @@ def _wait_for_brokers(servers: Sequence[tuple[str, int]], wait_s: float) -> None
 def _format(
     first_start: FirstStart, properties: Mapping[str, str], cluster_id: str | None, processes: int | None
 ) -> None:
-    """Format what is empty as `kafka-storage format` does, if users or voters have to be written.
+    """Format the empty directories as `kafka-storage format` does, if users or voters have to be written.
 
     Raises:
         ContainerError: the directories cannot be formatted.

@@ -41,7 +41,7 @@ app = App(
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
 DELETE_COLUMNS = ("topic", "partition", "first_offset", "records")
-#: In one round of requests to the leaders: a topic of thousands shows how far it is.
+#: The partitions of one round of requests to the leaders: a topic of thousands shows how far it is.
 PARTITIONS_AT_ONCE = 100
 INT64_MAX = 2**63 - 1
 

@@ -7,7 +7,7 @@ from ottla.client.errors import Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."
-#: Where the class is not named as the code: FAILED at the end is left out of the others, and EXCEPTION added.
+#: Classes that are not named as their code: FAILED at the end is left out of the others, and EXCEPTION added.
 IRREGULAR = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServer",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecord",

@@ -11,7 +11,7 @@ from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Unusable
 from ottla.client.leaders import TopicPartition
 
-#: In a plan, a directory that the broker chooses.
+#: The word of a plan for a directory that the broker chooses.
 ANY_DIRECTORY = "any"
 
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.streams_group_describe import Assignment, Described
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-#: In the order in which Kafka's tool looks for two of them.
+#: The options of which only one may be given, in the order in which Kafka's tool looks for two of them.
 SCENARIOS = (
     "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current", "shift-by", "from-file",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
-#: In the order of the set that Kafka's tool prints.
+#: The options in the order of the set that Kafka's tool prints.
 SCENARIO_TEXT = ", ".join(f"[{name}]" for name in SCENARIOS)
 
 

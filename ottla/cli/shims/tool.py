@@ -61,7 +61,7 @@ class ToolParser(argparse.ArgumentParser):
             self.add_argument(f"--{name}")
 
     def lists(self, *names: str) -> None:
-        """Options that may be repeated."""
+        """Add options that may be repeated."""
         for name in names:
             self.add_argument(f"--{name}", action="append", default=[])
 

@@ -236,7 +236,7 @@ def unregister_broker(
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     leaving = Leaving() if leaving is None else leaving
-    # Its disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
+    # The broker's disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
     records = unclean_records(state, broker_id, leaving)
     if not leaving.is_done:
         return Outcome(records + _fence_unless_fenced(state, broker_id), None)

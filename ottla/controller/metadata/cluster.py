@@ -67,7 +67,7 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
-    # None: unknown (metadata.version < 30, KIP-1066).
+    # The directories that get no new replicas; None if they are not known (metadata.version < 30, KIP-1066).
     cordoned_directories: tuple[bytes, ...] | None = None
     is_migrating_zk_broker: bool = False
 

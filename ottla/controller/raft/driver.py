@@ -75,7 +75,7 @@ class RaftNode:
         self._log: MetadataLog
         #: Stepping it from outside would break the order of effects.
         self.core: RaftCore
-        #: For others to read only.
+        #: The state of the quorum, which others may only read.
         self.state: QuorumState
         self._delivery: Delivery
         self._flusher: LogFlusher

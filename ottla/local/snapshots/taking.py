@@ -182,7 +182,7 @@ def _bytes_to_copy(source: str) -> int:
 
 
 def reason_of(failure: BaseException, doing: str, after: str) -> Failure | None:
-    """Return what a user is to read, None for what is not expected. `after` says how things are now."""
+    """Return the reason that a user is to read, None for an unexpected failure. `after` says how things are now."""
     if isinstance(failure, Failure):
         return failure
     cause = failure.cause if isinstance(failure, StorageFailure) else failure

@@ -201,7 +201,7 @@ def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Rando
 
 
 def facts(checked: Checked) -> Facts:
-    """Return what was found by name."""
+    """Return the findings by name."""
     owner, metadata, logs, coordinators = checked.ownership, checked.metadata, checked.logs, checked.coordinators
     image, snapshot = metadata.image, metadata.latest_snapshot
     levels = metadata.levels()

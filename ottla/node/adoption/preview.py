@@ -177,7 +177,7 @@ class PrivateMapping:
 
     @property
     def shown(self) -> bool:
-        """Views keep the memory; the file is never cut under them."""
+        """Return False: views keep the memory, and the file is never cut under them."""
         return False
 
     def ensure(self, size: int) -> None:

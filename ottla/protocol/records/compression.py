@@ -76,7 +76,7 @@ class Codec(NamedTuple):
     produce_since: int = 0
     #: How early clients that push telemetry are to choose it (KIP-714); 0: they are not offered it.
     telemetry_rank: int = 0
-    #: Its batches are looked at outside of the check that most batches pass.
+    #: The codec's batches are looked at outside of the check that most batches pass.
     needs_look: bool = False
 
     @property

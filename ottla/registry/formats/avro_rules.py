@@ -32,7 +32,7 @@ class AvroRules:
         self._is_new = is_new
         #: The records whose fields are being checked: no default can be a value of them.
         self._open: set[str] = set()
-        #: For one default: what was found of a type and a part of it. Unions of records would ask again and again.
+        #: The answers for one default, about a type and a part of it. Unions of records would ask again and again.
         self._answers: dict[tuple[int, int], bool] = {}
 
     def check(self, node: Node, space: str = "") -> None:

@@ -1,4 +1,7 @@
-"""A properties file, and the two names of a node's id in it. The wheel of the Spark connector goes without, and without the library that reads it."""
+"""A properties file, and the two names of a node's id in it.
+
+The wheel of the Spark connector has neither this module nor the library that it imports.
+"""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ WITHOUT_BROKER_DEFAULT = frozenset(
 )
 
 
-#: Its broker's default is a list, whose first name counts.
+#: The assignor of a group; the broker's default is a list, whose first name counts.
 ASSIGNOR = "streams.assignor.name"
 ASSIGNORS = "group.streams.assignors"
 RACK_TAGS = "streams.rack.aware.assignment.tags"

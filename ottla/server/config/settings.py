@@ -22,7 +22,7 @@ from ottla.server.config.broker import key_of
 from ottla.server.config.key import ConfigKey, Importance, Type, Values, table
 from ottla.server.config.validators import at_least, one_of
 
-#: With the reason of each. They are set in the same files, and are not described to clients.
+#: The properties that only Ottla has, each with its reason. They are set in the same files, and are not described to clients.
 OWN_CONFIGS = table(
     ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
         "The id of the cluster. In Kafka `kafka-storage format` sets it; here a node formats an empty directory."),

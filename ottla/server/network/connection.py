@@ -357,7 +357,7 @@ class Connection(FrameProtocol):
             self._go_on(Reason.HELD)
 
     def flush(self) -> None:
-        """Hand what is due to the transport."""
+        """Hand the responses that are due to the transport."""
         out, nbytes = self._out, self._out_bytes
         if not out or self.closed:
             return

@@ -192,7 +192,7 @@ class Reply(Generic[T]):
     completed = complete
 
     def follow(self, answer: T | Reply[T]) -> None:
-        """Complete it with the answer, now or when that comes."""
+        """Complete the reply with the answer, now or when that comes."""
         if not isinstance(answer, Reply):
             self.complete(answer)
         elif answer.done:

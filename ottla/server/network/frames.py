@@ -99,7 +99,7 @@ class FrameProtocol(Woken):
         raise NotImplementedError
 
     def served(self) -> None:
-        """All that came in one read has been served: the moment to write."""
+        """Write the responses, because all that came in one read has been served."""
 
     @property
     def is_counted(self) -> bool:

@@ -208,7 +208,10 @@ class Handshakes:
         self._begun: dict[Handshake, None] = {}  # the oldest first
 
     def wait(self, handshake: Handshake) -> None:
-        """Take its next step after those that wait already; each waits once, because its connection is not read meanwhile."""
+        """Let the handshake take its next step after those that wait already.
+
+        Each waits once, because its connection is not read meanwhile.
+        """
         self._waiting.append(handshake)
         if not self._is_working:
             self._is_working = True

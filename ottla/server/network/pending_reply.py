@@ -186,7 +186,7 @@ def meter(
 def metered(
     dispatcher: Serving, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
 ) -> ClientMeters | None:
-    """Count what a request has taken; None: it is not held back by any quota."""
+    """Count what a request has taken; None if no quota holds it back."""
     if route.api_key in EXEMPT:
         return None
     if route.api_key == FETCH:

@@ -60,12 +60,12 @@ class OpenGroup:
 
     #: The flags of the parser when the group began.
     flags: Flags
-    #: Where it begins in the result.
+    #: The place at which it begins in the result.
     start: int
     #: 2 if the next operand is preceded by a "cat".
     operands: int = 0
     has_alternative: bool = False
-    #: Where its last operand begins in the result, which a repetition takes.
+    #: The place in the result at which its last operand begins, which a repetition takes.
     last: int = 0
     #: How often the last operand's counted repetitions repeat, multiplied, and the largest of all operands.
     times: int = 1

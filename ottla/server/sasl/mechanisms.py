@@ -195,7 +195,7 @@ SIGNED_VALIDATORS = (
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-#: Where the tokens of a node or client come from; the default is client credentials.
+#: The property that says where the tokens of a node or client come from; the default is client credentials.
 RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 JWT_BEARER = f"{_PACKAGE}.JwtBearerJwtRetriever"
 RETRIEVERS = (f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.ClientCredentialsJwtRetriever", JWT_BEARER)

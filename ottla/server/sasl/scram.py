@@ -199,7 +199,8 @@ class ScramUsers(NamedTuple):
 
 
 def decoy(like: ScramCredential | None, own_key: bytes, name: str) -> ScramCredential:
-    """Return one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
+    """Return a decoy that looks like the credential of another user. Its salt follows from the user's key, so that it is the same at all
+    nodes.
 
     `own_key` is for a node without users.
     """

@@ -128,7 +128,7 @@ class AvroTree:
             records[name]["fields"].append({"name": MARK, "type": "int", "default": number})
 
     def _value(self, node: Node, default: Node, marks: Mapping[str, int]) -> Any:
-        """Return what Avro's readers give for a default."""
+        """Return the value that Avro's readers give for a default."""
         kind, node = self.kind(node), self.definition(node)
         match kind:
             case "union":

@@ -242,7 +242,7 @@ def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_jo
     size = len(records)
     if not size:
         return 0
-    # The first batch's: it decides whether the append begins with a roll by time.
+    # The first batch decides whether the append begins with a roll by time.
     max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
     job = future.room.disk_job(size, future.log_end_offset, max_timestamp, now_ms)
     if job is not None and not disk_job_done:

@@ -325,7 +325,7 @@ class Cleaning:
         self.cleaned_until = until
 
     def truncated(self, offset: int) -> None:
-        """Records that are appended in the place of truncated ones were never cleaned."""
+        """Lower the clean offset: records that are appended in the place of truncated ones were never cleaned."""
         self.cleaned_until = min(self.cleaned_until, offset)
 
     def skip(self, reason: str) -> None:

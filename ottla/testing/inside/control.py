@@ -21,7 +21,7 @@ from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.inside.faults import NodeFaults, decoded
 from ottla.testing.inside.requests import RequestFaults
 
-#: More than any set of faults takes: they come in one message.
+#: The largest message, which is more than any set of faults takes: they come in one message.
 MESSAGE_BYTES_MAX = 1 << 20
 DONE = b"done"
 

@@ -14,7 +14,7 @@ class RequestFault:
     api_key: int
     #: Kafka's error code; None leaves the response as it is.
     error: int | None
-    #: True: the request is served, and only its response is the error.
+    #: Whether the request is served, so that only its response is the error.
     served: bool
     delay_ms: int
     #: A folder with a file for each request that is to be struck, shared by all nodes; None strikes all requests.

@@ -176,7 +176,7 @@ class Joining(NamedTuple):
             return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         same = member.protocols == self.protocols
         if group.state is COMPLETING_REBALANCE and same:
-            # Its first response got lost.
+            # The first response got lost.
             return Outcome(response=rebalance.joined(group, member_id))
         if group.state is STABLE and same and group.leader != member_id:
             return Outcome(response=rebalance.joined(group, member_id))

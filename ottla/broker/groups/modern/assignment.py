@@ -76,7 +76,7 @@ def structs_of(assignment: Mapping[KeyT, Iterable[int]], struct: Callable[[KeyT,
 
 
 def partitions_of(held: Mapping[KeyT, Iterable[int]]) -> dict[KeyT, frozenset[int]]:
-    """Return what is held without the epochs since which it is."""
+    """Return the partitions that are held, without the epochs since which they are."""
     return {key: frozenset(partitions) for key, partitions in held.items()}
 
 

@@ -65,7 +65,8 @@ class TargetWorker(OneWorker):
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
 BYTES_MAX = 2**15 - 1
-#: About 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names between two `.*` some millions.
+#: The work of a resolution: about 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names
+#: between two `.*` some millions.
 RESOLUTION_WORK_MAX = 20_000_000
 
 
@@ -88,7 +89,7 @@ def _matching(pattern: Pattern, names: Sequence[str]) -> list[str] | None:
         return None
 
 
-#: About 1 ms for an expression as people write them.
+#: How many names are matched in one slice: about 1 ms for an expression as people write them.
 NAMES_AT_A_TIME = 1_000
 
 #: Whether the client of a request may describe a topic.

@@ -175,7 +175,8 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         #: What the assignor was asked for last, by names of configs without their prefix.
         self.assignment_configs: Mapping[str, str] = {}
         self.topology: Topology | None = None
-        # For active, standby and warm-up tasks: subtopology id and partition -> members that hold it, or have to close it still.
+        # The holders of active, standby and warm-up tasks: subtopology id and partition -> members that hold the task, or still have to
+        # close it.
         self._holders: tuple[dict[tuple[str, int], set[str]], ...] = ({}, {}, {})
         # ---- soft
         self.configured: ConfiguredTopology | None = None

@@ -249,7 +249,7 @@ class ConfiguredTopology:
     epoch: int
     #: The subtopologies by their ids, in the order of the ids; None if the topics contradict the topology.
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
-    #: In the responses to members as long as the topology is not ready.
+    #: The status in the responses to members as long as the topology is not ready.
     status: Status | None = None
     missing: Mapping[str, CreatableTopic] = field(default_factory=dict)
 

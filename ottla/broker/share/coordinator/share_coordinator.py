@@ -216,7 +216,7 @@ STATE_APIS = {
         summarize, read_share_group_state_summary.PartitionResult, read_share_group_state_summary.ReadStateSummaryResult
     ),
 }
-#: With the class of the response, by that of the request.
+#: The API and the class of the response, by the class of the request.
 BY_REQUEST = {APIS[key].request: (api, APIS[key].response) for key, api in STATE_APIS.items()}
 
 
