@@ -53,7 +53,10 @@ _LIST = re.compile(r"[,;]")
 
 
 def property_name(variable: str) -> str:
-    """KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others."""
+    """Return the property of a variable.
+
+    KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others.
+    """
     if variable == "KAFKA_CFG_ZOOKEEPER_CLIENTCNXNSOCKET":
         return "zookeeper.clientCnxnSocket"
     dotted = variable.removeprefix(PREFIX).replace("_", ".").lower()
@@ -61,7 +64,10 @@ def property_name(variable: str) -> str:
 
 
 def with_aliases(environment: Environment) -> dict[str, tuple[str, str]]:
-    """KAFKA_CFG_ variable -> (value, variable it was given as). An alias wins over the name it stands for, as there."""
+    """Return for each KAFKA_CFG_ variable its value and the variable it was given as.
+
+    An alias wins over the name it stands for, as there.
+    """
     found = {name: (value, name) for name, value in environment.items() if name.startswith(PREFIX)}
     for alias, name in ALIASES.items():
         if alias in environment:

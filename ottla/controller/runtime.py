@@ -152,7 +152,7 @@ class Controller:
     # The requests' side
     @property
     def state(self) -> ControlState:
-        """KafkaError(NOT_CONTROLLER) on any node but the active controller."""
+        """Return the state. Raises KafkaError(NOT_CONTROLLER) on any node but the active controller."""
         if self._state is None:
             raise self.not_controller()
         return self._state

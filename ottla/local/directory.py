@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.client.errors import Failure, Kind
 
 FILE = "cluster.properties"
-#: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.
+#: The file that names the remedy while the nodes' data is exchanged, when some nodes are of one time and some of another.
 RESTORING = "restore-in-progress"
 #: The file of a fork that names the snapshot that it was made of, and the addresses of its cluster (former_addresses.py).
 ORIGIN = "fork.json"

@@ -102,7 +102,7 @@ def is_alone(config: NodeConfig) -> bool:
 
 
 def own_voter(config: NodeConfig, directory_id: bytes) -> Voter:
-    """This node as the first voter of a quorum in the log (KIP-853)."""
+    """Return this node as the first voter of a quorum in the log (KIP-853)."""
     endpoints = [
         QuorumEndpoint(each.name, registered_host(each), each.advertised_port or each.port)
         for each in config.controller_endpoints

@@ -65,7 +65,7 @@ class Rule(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-#: One row a field; a test compares it with the shipped schemas.
+#: The rule of each field; a test compares it with the shipped schemas.
 RULES = (
     Rule("event_id", str, True, lambda text: 0 < len(text) <= 64),
     Rule("event_time_ms", int, True, lambda ms: 0 <= ms < 1 << 52),

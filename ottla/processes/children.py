@@ -61,7 +61,10 @@ class Pipes(NamedTuple):
 
 @contextmanager
 def pipes_of_node() -> Iterator[Pipes]:
-    """Make the pipes of a node that is started within. Afterwards the parent has its own ends, or none if that raised OSError."""
+    """Make the pipes of a node, which is started inside of the `with`.
+
+    Afterwards the parent has its own ends, or none if the start raised OSError.
+    """
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
     try:

@@ -326,7 +326,7 @@ class Mappings:
                 self._open.popitem(last=False)[1].unmap()
 
     def lift_limit(self) -> None:
-        """From now on no file is unmapped for another one's sake."""
+        """Lift the limit: from now on no file is unmapped for another one's sake."""
         self.limit = sys.maxsize
 
     def closed(self, file: Mapped) -> None:

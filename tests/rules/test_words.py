@@ -68,7 +68,7 @@ THIRD_PERSON = re.compile(
     r"\s*(?:Returns|Raises|Yields|Takes|Reads|Writes|Makes|Checks|Runs|Removes|Sends|Drops|Adds|Ends|Parses|Gives|Begins|"
     r"Replaces|Creates|Decodes|Encodes|Opens|Closes|Calls|Waits|Registers|Appends|Loads|Describes|Stops|Starts|Completes|"
     r"Applies|Handles|Decides|Splits|Moves|Updates|Lowers|Finds|Keeps|Converts|Lets|Changes|Deletes|Asks|Is|Has|Does|"
-    r"Whether|Where|How|Why)\b(?!:)"
+    r"Whether|Where|How|Why|[A-Z]\w*Error)\b(?!:)"
 )
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")

@@ -64,7 +64,7 @@ def topics_of(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
 
 
 def check_topic_names(request: StreamsGroupHeartbeatRequest, internal_topics: Collection[str]) -> None:
-    """KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have."""
+    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have."""
     names = list(topics_of(request))
     internal = [name for name in names if name in internal_topics]
     if internal:

@@ -89,7 +89,7 @@ def sync(
     if group.state is not COMPLETING_REBALANCE:
         _synced(shard, group, member)
         return Outcome(response=_assigned(group, member))
-    # It may be a retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
+    # The request may be a retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
     replies = member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.awaiting_sync = reply
     _synced(shard, group, member)

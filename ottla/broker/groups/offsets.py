@@ -138,7 +138,7 @@ def fetch(
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             offset = known.get(index)
-            # It may have been committed for a topic of the same name that was deleted since.
+            # The offset may have been committed for a topic of the same name that was deleted since.
             if offset is None or (ZERO_UUID not in (topic_id, offset.topic_id) and offset.topic_id != topic_id):
                 partitions.append(_no_offset(index))
             else:

@@ -260,7 +260,7 @@ def _append(
 
 
 def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
-    """KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
+    """Raise KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
     if context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
     for coordinator in (broker.groups, broker.transactions.coordinator, broker.share_coordinator):
@@ -269,7 +269,7 @@ def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, con
 
 
 def _check_codec(records: bytes | memoryview, version: int) -> None:
-    """KafkaError for a batch whose codec a client of this version of Produce may not send."""
+    """Raise KafkaError for a batch whose codec a client of this version of Produce may not send."""
     number = records[ATTRIBUTES_LOW_AT] & CODEC_MASK if len(records) >= HEADER_BYTES else NO_COMPRESSION
     if number < len(CODECS) and version < (codec := CODECS[number]).produce_since:
         message = f"{codec.name} is for Produce from version {codec.produce_since} on (KIP-110)"

@@ -219,7 +219,7 @@ class LogMoves:
         current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
         assert current is not None
         if current.partition_dir.exists and not current.recovery_point and current.log_end_offset:
-            # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
+            # The log has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
         if move.aligned != current.durability.truncations:
             future_logs.align(current, future)

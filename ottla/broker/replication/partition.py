@@ -84,7 +84,7 @@ class Partition:
         self.watchers = Watchers(wakeups, batching)
         #: DeleteRecords that wait for other replicas' log starts (broker/api/delete_records.py).
         self.delayed_deletes: list[DelayedOperation] = []
-        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
+        #: The throttles of this replica as a leader and as a follower, None where it is not throttled (replication/throttle.py).
         self.leader_throttle: Throttle | None = None
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.

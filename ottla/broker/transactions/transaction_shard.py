@@ -107,9 +107,9 @@ class TransactionShard:
         self.unreadable.add(key.transactional_id)
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown.
+        """Return the transaction. Raises KafkaError while its record could not be replayed.
 
-        A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
+        Its producer id and epoch, which fence others, are unknown then. A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
         can read the record. `ottla txn forget` is the remedy of an operator who knows that none will.
         """
         if transactional_id in self.unreadable:

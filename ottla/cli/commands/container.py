@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.container.first_start import FirstStart
 
 PROGRAM = "ottla container"
-#: How often brokers are tried that a registry waits for.
+#: The time between two attempts to reach the brokers that a registry waits for.
 BROKERS_AGAIN_S = 0.5
 #: The brokers of this container, each a process, as `ottla start --processes`.
 PROCESSES = "OTTLA_PROCESSES"

@@ -73,7 +73,7 @@ class RaftNode:
         self._stopped = True  # until it is opened
         self._notes = Notes(config.node_id)
         self._log: MetadataLog
-        #: Stepping it from outside would break the order of effects.
+        #: The core must not be stepped from outside: that would break the order of effects.
         self.core: RaftCore
         #: The state of the quorum, which others may only read.
         self.state: QuorumState

@@ -48,7 +48,7 @@ def initial_role(state: QuorumState, election: ElectionState, now_ms: int) -> Ro
         # records has a leader, so a vote in it has no effect any more.
         return Unattached(state.log.last_epoch, deadline_ms)
     if election.leader_id == state.key.id:
-        # It led this epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
+        # This replica led the epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
         # the same (offset, epoch); if it voted for another candidate, the epoch would have two leaders.
         # Voters that restarted too follow it: it resigns to each of them, as in Kafka, so that they need not miss it first.
         others = set(state.voters.last.ids) - {state.key.id}

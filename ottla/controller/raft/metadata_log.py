@@ -113,7 +113,7 @@ class MetadataLog:
             try:
                 found[snapshot] = self.snapshots.reader(snapshot).load_control()
             except CorruptFile as fault:
-                # It was damaged after it was written. The log may still start before it; `_load` checks that.
+                # The snapshot was damaged after it was written. The log may still start before it; `_load` checks that.
                 logger.error("snapshot %s is not usable: %s", snapshot, fault)
         return found
 

@@ -42,7 +42,7 @@ from ottla.registry.formats.proto_nodes import (
 )
 from ottla.registry.formats.proto_tokens import quoted
 
-#: It gives the full name of a type that is named in a scope.
+#: The function that gives the full name of a type that is named in a scope.
 Resolve = Callable[[tuple[str, ...], str], str]
 
 

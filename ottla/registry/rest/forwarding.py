@@ -133,7 +133,7 @@ class ForwardedQuestion:
             response = connection.getresponse()
             body = response.read(ANSWER_BYTES_MAX)
             if len(body) < int(response.headers.get("content-length") or 0):
-                # It reads as a short body without an error.
+                # The client would take it for a short body without an error.
                 raise ConnectionError("the leader has ended in the middle of its answer")
             offset = response.headers.get(OFFSET, "")
             if self._members is not None:

@@ -165,7 +165,7 @@ class RouteTable:
             route.max_version = min(route.max_version, advertised.highest_version(route.api))
             if route.max_version >= route.min_version:
                 self.rows.append(route)
-        # One longer than the highest key there is; lookups by unknown keys are checked against its length.
+        # The list is one longer than the highest key; lookups by unknown keys are checked against its length.
         self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
         for route in self.rows:
             assert self.by_key[route.api_key] is None, f"two routes for {route.name}"

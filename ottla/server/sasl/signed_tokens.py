@@ -170,7 +170,7 @@ class KeySet:
             await self._wait()
 
     def _say(self, why: str) -> None:
-        """Another reason is said at once, the same one not before it has lasted for a while."""
+        """Log a reason: another one at once, the same one not before it has lasted for a while."""
         now_ms = self._world.clock.mono_ms()
         if why != self._said or now_ms - self._said_ms >= REPEAT_MS:
             self._said, self._said_ms = why, now_ms

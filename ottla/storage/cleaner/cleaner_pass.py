@@ -108,7 +108,7 @@ class PassProgress:
     moved_bytes: int
     written: tuple[int, ...] = ()
     size: int = 0
-    #: Set with the last piece: all below this offset is clean once all groups are swapped in.
+    #: The offset that is set with the last piece: all below this offset is clean once all groups are swapped in.
     clean_until: int | None = None
     records: int = 0
 

@@ -189,7 +189,7 @@ class Durability:
         self.before_truncation = before_truncation
 
     def begin_truncation(self, offset: int, start: int, new_start: int | None) -> None:
-        """From now on no checkpoint exceeds the log's end and start after the truncation.
+        """Begin a truncation: from now on no checkpoint exceeds the log's end and start after it.
 
         The checkpoints are lowered first, because recovery trusts all below the recovery point in the file.
         """

@@ -195,7 +195,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for the former holder of an instance id."""
+        """Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for the former holder of an instance id."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:

@@ -151,7 +151,7 @@ class Joining(NamedTuple):
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member)
-        # It does not know its id yet, so it cannot heartbeat; this limit keeps lost clients from piling up.
+        # The member does not know its id yet, so it cannot heartbeat; this limit keeps lost clients from piling up.
         self._begin_session(member_id, self.shard.config.new_member_join_timeout_ms)
         reason = f"adding new member {member_id}"
         if request.group_instance_id is not None:

@@ -281,7 +281,8 @@ def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
         shard.check_place_for(ConsumerGroup, group_id)
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
     if classic.state is EMPTY:
-        # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
+        # The classic group gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new
+        # group with it.
         return NewGroup(
             ConsumerGroup(group_id),
             [*classic.tombstones()],

@@ -126,7 +126,7 @@ class CustomAssignor(ProtocolError):
 
 
 def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """ProtocolError if it is malformed."""
+    """Return the decoded subscription. Raises ProtocolError if it is malformed."""
     return decode_versioned(ConsumerProtocolSubscription, metadata, newer_too=True)[0]
 
 
@@ -140,7 +140,7 @@ def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list
 
 
 def assigned(assignment: bytes, topics: TopicsImage) -> Assignment:
-    """ProtocolError if it is malformed; CustomAssignor if it has data that would be lost."""
+    """Return the decoded assignment. Raises ProtocolError if it is malformed, CustomAssignor if it has data that would be lost."""
     if not assignment:
         return {}
     value = decode_versioned(ConsumerProtocolAssignment, assignment, newer_too=True)[0]

@@ -71,7 +71,7 @@ RESOLUTION_WORK_MAX = 20_000_000
 
 
 def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
-    """ValueError, with the reason, if it is not valid or too large. `work_max`: as in `extras.compiled`."""
+    """Compile an expression. Raises ValueError, with the reason, if it is not valid or too large. `work_max`: as in `extras.compiled`."""
     if len(expression) > BYTES_MAX or len(expression.encode()) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX} bytes")
     return extras.compiled(expression, work_max)

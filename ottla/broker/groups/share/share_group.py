@@ -52,7 +52,7 @@ class StatePartitions:
         return replace(following, deleting=following.deleting | gone, names=self.names)
 
     def deletion_ended(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The persister has deleted the states of these topics. One of which a member has asked for a new state since stays."""
+        """Drop the topics whose states the persister has deleted. A topic stays if a member has asked for a new state of it since."""
         return self.without_topics(self.deleting.intersection(topic_ids))
 
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:

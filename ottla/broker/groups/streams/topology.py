@@ -259,7 +259,10 @@ class ConfiguredTopology:
 
 
 def configured(topology: Topology, topics: TopicsImage) -> ConfiguredTopology:
-    """KafkaError for a topology that cannot be: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka has that."""
+    """Return the configured topology.
+
+    Raises KafkaError for one that cannot be: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka has that.
+    """
 
     def existing(name: str) -> int | None:
         topic = topics.by_name(name)

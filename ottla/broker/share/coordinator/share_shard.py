@@ -144,7 +144,7 @@ class ShareShard:
         return Outcome()
 
     def check_readable(self, key: SharePartitionKey) -> None:
-        """NOT_COORDINATOR is what a partition that cannot be loaded answers. Initialization and deletion are the remedies."""
+        """Raise KafkaError NOT_COORDINATOR for a partition that cannot be loaded. Initialization and deletion are the remedies."""
         if key in self.unreadable:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
