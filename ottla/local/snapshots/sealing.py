@@ -84,7 +84,10 @@ def addresses_in(image: MetadataImage, voters: VoterSet) -> Known:
 
 
 class UnsyncedFiles(OsFiles):
-    """Files of which none is synced by itself: a snapshot is none before all of it is on the disk, and 1,000 logs have 10,000 syncs."""
+    """Files that are not synced one by one:
+
+    a snapshot counts only when all of it is on the disk, and 1,000 logs would have 10,000 syncs.
+    """
 
     def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
         return _UnsyncedMapping(path, capacity, writable, self._descriptors)

@@ -146,7 +146,7 @@ def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _as_declared(elements: list[Element], messages: Sequence[Any]) -> None:
-    """Put what declares messages, fields that are groups too, into the order of the messages."""
+    """Put the declarations of messages, and fields that are groups, into the order of the messages."""
     places = {row.name: index for index, row in enumerate(messages)}
 
     def place(element: Element) -> int:

@@ -128,7 +128,7 @@ class Printer:
         return [self._types(elements), self._extensions(elements)]
 
     def _in_order(self, elements: Sequence[Element]) -> list[str]:
-        """Return what declares messages in its order: a value names its message by its place among messages and groups."""
+        """Return the declarations of messages in their order: a value names its message by its place among messages and groups."""
         blocks = []
         for row in elements:
             match row:

@@ -266,7 +266,7 @@ class RemovedLog:
     due_ms: int
     #: The log directory of the future log that replaced it.
     replaced_by: LogDir | None
-    #: Held for the rename, never for a sync.
+    #: The lock is held for the rename, never for a sync.
     lock: Lock
     renamed: bool = False
 
