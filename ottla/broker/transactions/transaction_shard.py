@@ -109,8 +109,9 @@ class TransactionShard:
     def find(self, transactional_id: str) -> Transaction | None:
         """Return the transaction. Raises KafkaError while its record could not be replayed.
 
-        Its producer id and epoch, which fence others, are unknown then. A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
-        can read the record. `ottla txn forget` is the remedy of an operator who knows that none will.
+        Its producer id and epoch, which fence others, are unknown then. A new producer id would fence rightly, but a commit
+        that was acknowledged may wait for its markers, and a newer version can read the record. `ottla txn forget` is the
+        remedy of an operator who knows that none will.
         """
         if transactional_id in self.unreadable:
             raise unreadable(f"transactional id {transactional_id}")

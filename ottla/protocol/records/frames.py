@@ -179,7 +179,7 @@ _CHECKSUM_BIT, _CHECKSUM_BYTES = 4, 4
 _BLOCK_HEADER_BYTES = 3
 _LAST_BLOCK_BIT, _BLOCK_KIND_BITS, _REPEATED_BYTE, _BLOCK_SIZE_SHIFT = 1, 6, 2, 3
 _ZSTD_BLOCK_BYTES = 128 * 1024
-# Frames of a hostile client have three bytes each: data with more frames than a batch of 128 MB is left to cramjam.
+# Blocks of a hostile client have three bytes each: data with more blocks than a batch of 128 MB is left to cramjam.
 _ZSTD_BLOCKS_MAX = 1024
 # A thread's decompressor keeps memory for the largest window that it met. Up to level 19 windows have 8 MB, those of level 3 two.
 _ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
