@@ -356,7 +356,7 @@ class Consumer(BatchConsumer):
         """
         rows: list[Consumed] = []
         async for row in self.poll_each():
-            if rows and rows[-1]._replace(records=row.records) == row:  # another batch of the same partition
+            if rows and (*rows[-1][:2], rows[-1].is_append_time) == (*row[:2], row.is_append_time):  # one more batch
                 rows[-1].records.extend(row.records)
             else:
                 rows.append(row)
