@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import LONG
 from tests.needs import needs_packages, skip_because
 
 needs_packages("pyspark")
@@ -45,6 +46,9 @@ def submit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
+@pytest.mark.skipif(
+    not LONG, reason="one more Java takes 15 s: `make chaos` submits it, and `make compat` a job with the connector"
+)
 def test_a_stage_is_submitted_as_a_file(node: Node, tmp_path: Path) -> None:
     config = node.config(tmp_path / "out", "kafka.partitions=1")
     topics.ensure(config)
