@@ -46,10 +46,8 @@ def submit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
-@pytest.mark.skipif(
-    not LONG, reason="one more Java takes 15 s: `make chaos` submits it, and `make compat` a job with the connector"
-)
 def test_a_stage_is_submitted_as_a_file(node: Node, tmp_path: Path) -> None:
+    skip_because(None if LONG else "one more Java takes 15 s: `make chaos` submits it, `make compat` a job")
     config = node.config(tmp_path / "out", "kafka.partitions=1")
     topics.ensure(config)
     node.send(config.kafka.events, 7)
