@@ -14,14 +14,14 @@ class Kind(Enum):
     TIMED_OUT = auto()
     #: What was asked for is wrong in itself: a name, an address, a property, a form.
     WRONG = auto()
-    # These are wrong too, and each has its own remedy.
+    # Kinds of a wrong request that have a remedy of their own.
     NO_ADDRESS = auto()
     NOT_HOST_PORT = auto()
     NOT_ADMIN_LISTENER = auto()
     NO_SUCH_PARTITION = auto()
     NO_SUCH_BROKER = auto()
     STAR_IN_NAME = auto()
-    # These are not.
+    # Failures of the cluster that have a remedy of their own.
     BROKER_GONE = auto()
     NO_BROKER_ANSWERS = auto()
     TOO_FEW_BROKERS = auto()

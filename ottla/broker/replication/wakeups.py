@@ -51,7 +51,7 @@ class Rounds:
 
     #: Produces that wait for their high watermark now.
     waiting: int = 0
-    #: While fetches are held: they are released when so many Produces wait.
+    #: The number of waiting Produces at which held fetches are released.
     target: int = 0
     _crowd: int = 0
     _in_vain: int = 0

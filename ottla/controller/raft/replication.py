@@ -205,8 +205,8 @@ def _wanted_change(state: QuorumState, role: Follower) -> VoterChange | None:
     """Return the change of the voter set that this replica needs, or None (KIP-853)."""
     config, known = state.config, state.voters.last.get(state.key.id)
     if state.voters.kraft_version < DYNAMIC_VOTERS:
-        # Once for each leader, which keeps it in memory only (KafkaRaftClient.shouldSendUpdateVoteRequest), and not at the first
-        # fetch, on which the election of a leader waits.
+        # The update is sent once to each leader, which keeps it in memory only (KafkaRaftClient.shouldSendUpdateVoteRequest), and not at
+        # the first fetch, on which the election of a leader waits.
         wanted = state.is_voter and role.has_fetched and not role.has_described_itself
         return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if wanted else None
     if state.is_voter:

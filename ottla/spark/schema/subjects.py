@@ -31,7 +31,7 @@ class ReaderSchema(NamedTuple):
     fields: tuple[str, ...] = ()
 
     def prepared(self) -> tuple[AvroTree, Typed, bool]:
-        """Return the tree to read with, the column's type, and if the tree differs from that of a writer with the same id.
+        """Return the tree to read with, the column's type, and whether a writer's tree of the same id would be another one.
 
         Raises:
             ConnectorError: the schema is not valid, or Spark has no such type.
