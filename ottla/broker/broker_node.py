@@ -134,7 +134,7 @@ class BrokerNode:
         self.replicas = Replicas(
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
         )
-        self.clock_jumps = ClockJumps(world.session_clock, configs.setting(HOLD))
+        self.clock_jumps = ClockJumps(world.session_clock, configs[HOLD])
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
         self.replicas.listeners.append(self.groups)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
@@ -181,7 +181,7 @@ class BrokerNode:
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
-            telemetry=Telemetry(world.clock, configs.setting("ottla.client.telemetry.always.advertised")),
+            telemetry=Telemetry(world.clock, configs["ottla.client.telemetry.always.advertised"]),
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )

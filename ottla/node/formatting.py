@@ -68,11 +68,11 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
     metadata = config.metadata_log_directory
     directories = list(dict.fromkeys([metadata, *config.log_directories]))
     found = _look(files, directories)
-    cluster_id = _cluster_of(found, config.node_id, config.own["cluster.id"])
+    cluster_id = _cluster_of(found, config.node_id, config["cluster.id"])
     is_new = metadata in found and found[metadata] is None
     if is_new:
         _check_is_first_start(files, metadata, found)
-        if not (config.own["ottla.format.empty.directories"] or may_format(config, cluster_id)):
+        if not (config["ottla.format.empty.directories"] or may_format(config, cluster_id)):
             raise _not_formatted(config, cluster_id, rng)
     directory_id = new_directory_id(rng)
     if is_new and config.is_controller and config.bootstrap_servers and not config.voters and is_alone(config):
@@ -174,7 +174,7 @@ def _not_formatted(config: NodeConfig, cluster_id: str | None, rng: Random) -> N
     voters = (
         "" if config.voters else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,... (`ottla init` makes the list)"
     )
-    nodes = "every node of the cluster" if config.own["cluster.id"] is None else "this node"
+    nodes = "every node of the cluster" if config["cluster.id"] is None else "this node"
     return NotFormatted(
         f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is the first start, "
         f"format {nodes}: {command.format(uuid_to_str(new_uuid(rng)))}{voters}"

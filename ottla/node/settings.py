@@ -78,7 +78,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
 
 
 def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
-    other = config.own[OTHER_KEY]
+    other = config[OTHER_KEY]
     tokens = read(
         DelegationTokenSettings,
         config.__getitem__,
@@ -87,7 +87,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
     )
     return read(
         ControlSettings,
-        lambda name: config.own[name] if name in config.own else config[name],
+        config.__getitem__,
         node_id=config.node_id,
         cluster_id=cluster_id,
         advertised=config.advertised,
@@ -105,7 +105,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 def detoured(world: World, config: NodeConfig) -> World:
     """Return the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
-    text = config.own[PEER_DETOURS]
+    text = config[PEER_DETOURS]
     if not text:
         return world
     try:

@@ -178,7 +178,7 @@ def _check(config: NodeConfig, properties: Mapping[str, str], count: int, where:
 def _check_ports(config: NodeConfig, nodes: Sequence[PlannedProcess], where: Mapping[str, str]) -> None:
     """Each port is one process's; an IPv4 and an IPv6 listener of the same process may share theirs, as in Kafka."""
     taken: dict[int, str] = {}
-    if text := config.own[ADMIN_LISTENER]:
+    if text := config[ADMIN_LISTENER]:
         taken[_admin_port(text)] = ADMIN_LISTENER
     for node in nodes:
         own: dict[int, str] = {}

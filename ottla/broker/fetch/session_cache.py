@@ -59,7 +59,7 @@ class FetchSessionCache:
     @classmethod
     def of(cls, configs: BrokerConfigs, rng: Random) -> FetchSessionCache:
         slots = configs["max.incremental.fetch.session.cache.slots"]
-        return cls(slots, rng, paced=configs.setting("ottla.fetch.pacing.enable"))
+        return cls(slots, rng, paced=configs["ottla.fetch.pacing.enable"])
 
     def __len__(self) -> int:
         return len(self._sessions)

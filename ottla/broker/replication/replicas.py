@@ -99,7 +99,7 @@ class Replicas:
             world, node_id, controller, broker_epoch, lambda: metadata.image.cluster
         )
         self.assignments = DirectoryAssignments(world, node_id, controller, broker_epoch, lambda: metadata.image)
-        self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
+        self.producer_ids = Bound(PRODUCER_IDS, configs[PRODUCER_IDS])
         self._configs = configs
         self._clock = world.clock
         self.wakeups = Wakeups(world.clock)

@@ -60,7 +60,7 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
         reasons.append(
             f"the metadata log is in {found.metadata_directory}, and the file wants it in {config.metadata_log_directory}"
         )
-    cluster_id = config.own["cluster.id"]
+    cluster_id = config["cluster.id"]
     if cluster_id not in (None, found.cluster_id):
         reasons.append(f"the file is of cluster {cluster_id}, and the directories are of cluster {found.cluster_id}")
     given = [name for name, has in ((BROKER, config.is_broker), (CONTROLLER, config.is_controller)) if has]

@@ -72,16 +72,12 @@ class NodeConfig:
         check_roles(self)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        """Return a property's value, of Kafka's and of Ottla's own.
 
-    def __getattr__(self, name: str) -> Any:
-        """Return `config["num.partitions"]` for `config.num_partitions`; no name of Kafka's contains an underscore."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self.values[name.replace("_", ".")]
-        except KeyError:
-            raise AttributeError(f"there is no configuration {name.replace('_', '.')}") from None
+        Raises:
+            KeyError: there is no such property.
+        """
+        return self.own[name] if name in self.own else self.values[name]
 
     @property
     def set_names(self) -> frozenset[str]:
@@ -102,6 +98,11 @@ class NodeConfig:
                 if key is not None:
                     found[key.name] = key.parse(text)
         return found
+
+    @property
+    def node_id(self) -> int:
+        value: int = self.values["node.id"]
+        return value
 
     @property
     def is_broker(self) -> bool:

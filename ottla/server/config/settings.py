@@ -6,7 +6,7 @@ Settings of one component are a dataclass whose fields name their properties: ea
     class TransactionConfig:
         transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
 
-    read(TransactionConfig, configs.setting)
+    read(TransactionConfig, configs.__getitem__)
 
 Type, default and rule of a property stand in its table: those of Kafka in broker.py, those of Ottla here.
 """
