@@ -1,0 +1,232 @@
+"""Stories: the last decisions about a group, a partition or a transactional id, each with its cause, kept in memory in bounded bytes.
+
+The model is `story(key)` of dask's scheduler. A decision is told where it is made, mostly by the call that also logs it (`Teller`), so that
+log and story say the same. What happens all the time, such as commits of offsets, is one entry that grows (`Stories.grow`): it would push
+everything else out. Nothing is formatted until a story is asked for, or an invariant breaks (`Stories.print`).
+
+A story is a help for people: it is neither replicated nor on a disk, ends with the process, and nothing decides by it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+log = logging.getLogger(__name__)
+
+#: Entries of one story.
+ENTRIES_MAX = 50
+#: Bytes of all stories of one kind; the one that was told longest ago goes first.
+STORIES_BYTES_MAX = 4 * 1024 * 1024
+#: Of a text among the facts, in characters: names that clients choose may have 32 KB.
+FACT_LENGTH_MAX = 200
+#: How many entries at the end of a story grow: a transaction's course is three of them.
+GROWING_MAX = 4
+#: Bytes of an entry besides its texts and of a story besides its key. Measured by tests/server/test_story.py.
+ENTRY_BYTES, STORY_BYTES = 400, 900
+
+K = TypeVar("K", bound=Hashable)
+Fact: TypeAlias = str | int | float | None
+
+
+class Cause(NamedTuple):
+    """What a decision follows from: the API of a request, an event, or the key of a timer; and the client, if there is one."""
+
+    what: object
+    client_id: str = ""
+    host: str = ""
+
+    def text(self) -> str:
+        if not isinstance(self.what, str):  # the key of a timer: its kind, and what it is for
+            return f"timer {self.what[0]}" if isinstance(self.what, tuple) and self.what else str(self.what)
+        return self.what
+
+
+NO_CAUSE = Cause("")
+
+
+class Asker(NamedTuple):
+    """The client that a request comes from, for its `Cause`."""
+
+    client_id: str = ""
+    host: str = ""
+
+
+UNNAMED = Asker()
+
+
+class Told(NamedTuple):
+    """One entry of a story, for who asks. Times are wall-clock time in ms."""
+
+    time_ms: int
+    #: Of one that has grown: when it happened first, and how often.
+    first_ms: int
+    times: int
+    cause: str
+    client_id: str
+    host: str
+    text: str
+
+
+class _Entry:
+    __slots__ = ("bytes", "cause", "count", "facts", "first_ms", "grows", "last_ms", "text")
+
+    def __init__(self, now_ms: int, cause: Cause, text: str, facts: tuple[Fact, ...], count: int, grows: bool) -> None:
+        self.first_ms = self.last_ms = now_ms
+        self.cause, self.text, self.facts = cause, text, facts
+        self.count, self.grows = count, grows
+        self.bytes = _bytes_of(cause, facts)
+
+    def told(self) -> Told:
+        cause = self.cause
+        try:
+            text = self.text % self.facts
+        except (TypeError, ValueError):
+            text = f"{self.text} {self.facts}"
+        return Told(self.last_ms, self.first_ms, self.count, cause.text(), cause.client_id, cause.host, text)
+
+
+def _bytes_of(cause: Cause, facts: tuple[Fact, ...]) -> int:
+    texts = sum(len(fact) * 4 for fact in facts if isinstance(fact, str))  # a character has 4 bytes at most
+    return ENTRY_BYTES + 16 * len(facts) + texts + 4 * (len(cause.client_id) + len(cause.host))
+
+
+def _fact(value: object) -> Fact:
+    """The value as it is now, without the object that changes later, and short."""
+    if isinstance(value, str):
+        return value if len(value) <= FACT_LENGTH_MAX else value[:FACT_LENGTH_MAX] + "..."
+    if value is None or type(value) is int or type(value) is float:
+        return value
+    return _fact(str(value))
+
+
+def _short(cause: Cause) -> Cause:
+    if len(cause.client_id) <= FACT_LENGTH_MAX and isinstance(cause.what, str):
+        return cause
+    what = cause.what if isinstance(cause.what, str) else cause.text()
+    return Cause(what, str(_fact(cause.client_id)), str(_fact(cause.host)))
+
+
+class _Story:
+    __slots__ = ("bytes", "entries")
+
+    def __init__(self, key: Hashable) -> None:
+        self.entries: list[_Entry] = []
+        self.bytes = STORY_BYTES + 4 * len(str(key))
+
+
+class Stories(Generic[K]):
+    """The stories of one kind, by their keys. `noun` names the kind; `wall_ms` is the clock.
+
+    `cause` is that of the decision under way: who begins a decision sets it, and nothing awaits until its end.
+    """
+
+    def __init__(self, noun: str, wall_ms: Callable[[], int], bytes_max: int = STORIES_BYTES_MAX) -> None:
+        self.noun = noun
+        self.cause = NO_CAUSE
+        #: How many bytes all stories take, by an estimate that is never too low.
+        self.bytes = 0
+        self._wall_ms = wall_ms
+        self._bytes_max = bytes_max
+        #: The one that was told last is the last.
+        self._stories: OrderedDict[K, _Story] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._stories)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._stories
+
+    def teller(self, key: K, logger: logging.Logger, cause: Cause | None = None) -> Teller[K]:
+        """A logger whose lines are also told to the story of the key."""
+        return Teller(self, key, logger, cause)
+
+    def tell(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
+        """Add an entry; `text` with its `facts` is what `logging` takes."""
+        cause = _short(self.cause if cause is None else cause)
+        self._add(key, _Entry(self._wall_ms(), cause, text, tuple(map(_fact, facts)), 1, grows=False))
+
+    def grow(self, key: K, text: str, facts: tuple[object, ...] = (), count: int = 1) -> None:
+        """Tell what happens all the time. The newest one replaces the cause and the facts of the same text. A hot path."""
+        story = self._stories.get(key)
+        if story is not None:
+            entries = story.entries
+            for index in range(len(entries) - 1, max(len(entries) - 1 - GROWING_MAX, -1), -1):
+                entry = entries[index]
+                if not entry.grows:
+                    break
+                if entry.text is text:
+                    entry.last_ms = self._wall_ms()
+                    entry.count += count
+                    if facts:
+                        self._renew(story, entry, facts)
+                    self._stories.move_to_end(key)
+                    return
+        cause = _short(self.cause)
+        self._add(key, _Entry(self._wall_ms(), cause, text, tuple(map(_fact, facts)), count, grows=True))
+
+    def _renew(self, story: _Story, entry: _Entry, facts: tuple[object, ...]) -> None:
+        entry.cause, entry.facts = _short(self.cause), tuple(map(_fact, facts))
+        before, entry.bytes = entry.bytes, _bytes_of(entry.cause, entry.facts)
+        story.bytes += entry.bytes - before
+        self.bytes += entry.bytes - before
+        self._evict()
+
+    def _add(self, key: K, entry: _Entry) -> None:
+        story = self._stories.get(key)
+        if story is None:
+            story = self._stories[key] = _Story(key)
+            self.bytes += story.bytes
+        else:
+            self._stories.move_to_end(key)
+        gone = story.entries.pop(0).bytes if len(story.entries) >= ENTRIES_MAX else 0
+        story.entries.append(entry)
+        story.bytes += entry.bytes - gone
+        self.bytes += entry.bytes - gone
+        self._evict()
+
+    def _evict(self) -> None:
+        while self.bytes > self._bytes_max:
+            self.bytes -= self._stories.popitem(last=False)[1].bytes
+
+    def of(self, key: K) -> list[Told]:
+        """The story of the key, the oldest entry first; empty if nothing was told, or it had to go."""
+        story = self._stories.get(key)
+        return [] if story is None else [entry.told() for entry in story.entries]
+
+    def print(self, key: K) -> None:
+        """Log the story: an invariant about the key does not hold."""
+        told = self.of(key)
+        log.error("The story of %s %s: %d entries", self.noun, _fact(str(key)), len(told))
+        for each in told:
+            log.error("  %s", line_of(each))
+
+
+def line_of(told: Told) -> str:
+    """An entry as a line of the log: its time in ms, its cause, and what was decided."""
+    grown = f"{told.times} times since {told.first_ms}, the last one: " if told.times > 1 else ""
+    asker = "".join((f" of {told.client_id}" if told.client_id else "", f" at {told.host}" if told.host else ""))
+    return f"{told.time_ms} {told.cause or '-'}{asker}: {grown}{told.text}"
+
+
+class Teller(NamedTuple, Generic[K]):
+    """Logs a line, and tells it to the story of a key: one text for both."""
+
+    stories: Stories[K]
+    key: K
+    logger: logging.Logger
+    cause: Cause | None = None
+
+    def info(self, text: str, *facts: object) -> None:
+        self.logger.info(text, *facts, stacklevel=2)
+        self.stories.tell(self.key, text, facts, self.cause)
+
+    def warning(self, text: str, *facts: object) -> None:
+        self.logger.warning(text, *facts, stacklevel=2)
+        self.stories.tell(self.key, text, facts, self.cause)
+
+    def error(self, text: str, *facts: object) -> None:
+        self.logger.error(text, *facts, stacklevel=2)
+        self.stories.tell(self.key, text, facts, self.cause)
