@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -31,30 +31,32 @@ K = TypeVar("K", bound=Hashable)
 Fact: TypeAlias = str | int | float | None
 
 
-class Cause(NamedTuple):
-    """What a decision follows from: the API of a request, an event, or the key of a timer; and the client, if there is one."""
+class Asking(Protocol):
+    """The client that a request comes from."""
 
-    what: object
-    client_id: str = ""
-    host: str = ""
-
-    def text(self) -> str:
-        if not isinstance(self.what, str):  # the key of a timer: its kind, and what it is for
-            return f"timer {self.what[0]}" if isinstance(self.what, tuple) and self.what else str(self.what)
-        return self.what
-
-
-NO_CAUSE = Cause("")
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def host(self) -> str: ...
 
 
 class Asker(NamedTuple):
-    """The client that a request comes from, for its `Cause`."""
+    """A client by its name and host alone."""
 
     client_id: str = ""
     host: str = ""
 
 
-UNNAMED = Asker()
+NOBODY = Asker()
+#: What a decision follows from: the API of a request, the name of an event, or the key of a timer; and who asked. A plain tuple, because
+#: each heartbeat makes one.
+Cause: TypeAlias = tuple[object, Asking]
+NO_CAUSE: Cause = ("", NOBODY)
+
+
+def because(what: object) -> Cause:
+    """Return the cause of what no client asked for."""
+    return what, NOBODY
 
 
 class Told(NamedTuple):
@@ -70,29 +72,6 @@ class Told(NamedTuple):
     text: str
 
 
-class _Entry:
-    __slots__ = ("bytes", "cause", "count", "facts", "first_ms", "grows", "last_ms", "text")
-
-    def __init__(self, now_ms: int, cause: Cause, text: str, facts: tuple[Fact, ...], count: int, grows: bool) -> None:
-        self.first_ms = self.last_ms = now_ms
-        self.cause, self.text, self.facts = cause, text, facts
-        self.count, self.grows = count, grows
-        self.bytes = _bytes_of(cause, facts)
-
-    def told(self) -> Told:
-        cause = self.cause
-        try:
-            text = self.text % self.facts
-        except (TypeError, ValueError):
-            text = f"{self.text} {self.facts}"
-        return Told(self.last_ms, self.first_ms, self.count, cause.text(), cause.client_id, cause.host, text)
-
-
-def _bytes_of(cause: Cause, facts: tuple[Fact, ...]) -> int:
-    texts = sum(len(fact) * 4 for fact in facts if isinstance(fact, str))  # a character has 4 bytes at most
-    return ENTRY_BYTES + 16 * len(facts) + texts + 4 * (len(cause.client_id) + len(cause.host))
-
-
 def _fact(value: object) -> Fact:
     """The value as it is now, without the object that changes later, and short."""
     if isinstance(value, str):
@@ -102,11 +81,40 @@ def _fact(value: object) -> Fact:
     return _fact(str(value))
 
 
-def _short(cause: Cause) -> Cause:
-    if len(cause.client_id) <= FACT_LENGTH_MAX and isinstance(cause.what, str):
-        return cause
-    what = cause.what if isinstance(cause.what, str) else cause.text()
-    return Cause(what, str(_fact(cause.client_id)), str(_fact(cause.host)))
+def _text(value: object) -> str:
+    return str(_fact(value))
+
+
+def _what(what: object) -> str:
+    """A timer is named by the kind in its key; whom it is for is in the text."""
+    return f"timer {what[0]}" if isinstance(what, tuple) and what else _text(what)
+
+
+class _Entry:
+    __slots__ = ("bytes", "client_id", "facts", "first_ms", "grows", "host", "last_ms", "text", "times", "what")
+
+    def __init__(self, now_ms: int, text: str, times: int, grows: bool) -> None:
+        self.first_ms = self.last_ms = now_ms
+        self.text, self.times, self.grows = text, times, grows
+        self.bytes = 0
+
+    def set(self, cause: Cause, facts: tuple[object, ...]) -> int:
+        """Take over the newest cause and facts; returns by how many bytes the entry has grown."""
+        what, asker = cause
+        self.what, self.client_id, self.host = _what(what), _text(asker.client_id), _text(asker.host)
+        self.facts = tuple(map(_fact, facts))
+        texts = (self.what, self.client_id, self.host, *self.facts)
+        before = self.bytes
+        # A character has 4 bytes at most.
+        self.bytes = ENTRY_BYTES + 16 * len(facts) + 4 * sum(len(each) for each in texts if isinstance(each, str))
+        return self.bytes - before
+
+    def told(self) -> Told:
+        try:
+            text = self.text % self.facts
+        except (TypeError, ValueError):
+            text = f"{self.text} {self.facts}"
+        return Told(self.last_ms, self.first_ms, self.times, self.what, self.client_id, self.host, text)
 
 
 class _Story:
@@ -145,34 +153,41 @@ class Stories(Generic[K]):
 
     def tell(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
         """Add an entry; `text` with its `facts` is what `logging` takes."""
-        cause = _short(self.cause if cause is None else cause)
-        self._add(key, _Entry(self._wall_ms(), cause, text, tuple(map(_fact, facts)), 1, grows=False))
+        entry = _Entry(self._wall_ms(), text, 1, grows=False)
+        entry.set(self.cause if cause is None else cause, facts)
+        self._add(key, entry)
 
-    def grow(self, key: K, text: str, facts: tuple[object, ...] = (), count: int = 1) -> None:
-        """Tell what happens all the time. The newest one replaces the cause and the facts of the same text. A hot path."""
+    def grow(self, key: K, text: str, facts: tuple[object, ...] = (), times: int = 1) -> None:
+        """Tell what happens all the time: the newest one counts, and replaces the cause and the facts of the same text. A hot path."""
+        entry = self._growing(key, text)
+        if entry is None:
+            entry = _Entry(self._wall_ms(), text, times, grows=True)
+            entry.set(self.cause, facts)
+            self._add(key, entry)
+            return
+        entry.last_ms = self._wall_ms()
+        entry.times += times
+        if facts:
+            story, more = self._stories[key], entry.set(self.cause, facts)
+            story.bytes += more
+            self.bytes += more
+            self._evict()
+
+    def _growing(self, key: K, text: str) -> _Entry | None:
+        """The entry of this text, if only others that grow came after it."""
         story = self._stories.get(key)
-        if story is not None:
-            entries = story.entries
-            for index in range(len(entries) - 1, max(len(entries) - 1 - GROWING_MAX, -1), -1):
-                entry = entries[index]
-                if not entry.grows:
-                    break
-                if entry.text is text:
-                    entry.last_ms = self._wall_ms()
-                    entry.count += count
-                    if facts:
-                        self._renew(story, entry, facts)
-                    self._stories.move_to_end(key)
-                    return
-        cause = _short(self.cause)
-        self._add(key, _Entry(self._wall_ms(), cause, text, tuple(map(_fact, facts)), count, grows=True))
-
-    def _renew(self, story: _Story, entry: _Entry, facts: tuple[object, ...]) -> None:
-        entry.cause, entry.facts = _short(self.cause), tuple(map(_fact, facts))
-        before, entry.bytes = entry.bytes, _bytes_of(entry.cause, entry.facts)
-        story.bytes += entry.bytes - before
-        self.bytes += entry.bytes - before
-        self._evict()
+        if story is None:
+            return None
+        self._stories.move_to_end(key)
+        last = story.entries[-1]
+        if last.text is text:
+            return last if last.grows else None
+        for entry in reversed(story.entries[-GROWING_MAX:]):
+            if not entry.grows:
+                return None
+            if entry.text is text:
+                return entry
+        return None
 
     def _add(self, key: K, entry: _Entry) -> None:
         story = self._stories.get(key)

@@ -43,21 +43,26 @@ G = TypeVar("G", bound=AnyModernGroup)
 GroupT = TypeVar("GroupT", bound=Described)
 
 
-def asker_of(context: RequestContext) -> Asker:
-    """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
+def host_of(context: RequestContext) -> str:
+    """The client's host as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
     host = context.connection.peer_host
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
-    return Asker(context.client_id or "", f"/{host}")
+    return f"/{host}"
+
+
+def asker_of(context: RequestContext) -> Asker:
+    """The client, for the story of what it asks for."""
+    return Asker(context.client_id or "", host_of(context))
 
 
 def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
-    """The client that becomes, or is, a member."""
+    """The client that is, or becomes, a member."""
 
     def may_describe(topic: str) -> bool:
         return broker.authorizer.allows(context, DESCRIBE, TOPIC, topic)
 
-    return Client(context.api_version, *asker_of(context), may_describe)
+    return Client(context.api_version, context.client_id or "", host_of(context), may_describe)
 
 
 def check_consumer_groups(broker: BrokerComponents) -> None:

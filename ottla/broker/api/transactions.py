@@ -43,7 +43,6 @@ from ottla.server.authorization.operations import (
     WRITE,
 )
 from ottla.server.network.context import Answer, Reply, RequestContext, gather, then
-from ottla.server.story import Cause
 
 #: The versions that know PRODUCER_FENCED (KIP-588).
 PRODUCER_FENCED_SINCE = {
@@ -181,7 +180,7 @@ def _add(
         return then(coordinator.verify_partitions(transactional_id, *producer, asked), result)
     # Clients add before v4; what brokers add is for clients of version 2.
     version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
-    cause = Cause("AddPartitionsToTxn", *asker_of(context))
+    cause = ("AddPartitionsToTxn", asker_of(context))
     added = coordinator.add_partitions(transactional_id, *producer, asked, version, cause)
     return then(added, lambda error: result(dict.fromkeys(partitions, error)))
 
@@ -196,7 +195,7 @@ def add_offsets_to_txn(
         request.producer_epoch,
         frozenset([(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))]),
         client_transaction_version=0,
-        cause=Cause("AddOffsetsToTxn", *asker_of(context)),
+        cause=("AddOffsetsToTxn", asker_of(context)),
     )
     return then(added, lambda error: AddOffsetsToTxnResponse(error_code=as_known(context, error)))
 

@@ -23,7 +23,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import Answer, Reply
-from ottla.server.story import Cause
+from ottla.server.story import Cause, because
 from ottla.server.tasks import isolated
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 #: The cause of what a coordinator decides when it has loaded a partition.
-LOADED = Cause("loaded")
+LOADED = because("loaded")
 
 
 class CoordinatorState(Enum):
@@ -224,7 +224,7 @@ class CoordinatorContext(Generic[ShardT]):
         except Exception:
             # Any error, because a timer has no caller: raised into the event loop it would also end the sweep that runs the timers.
             log.exception("%s-%d: a timer or an event failed", *self.tp)
-            self.topic.stories.print_of_timer(cause.what)
+            self.topic.stories.print_of_timer(cause[0])
 
     def when_seen_is_committed(self, response: T, on_error: OnError[T]) -> Answer[T]:
         """Return the response itself if all records that it could have seen are committed, else a reply."""
@@ -389,7 +389,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _due_timers(self) -> Iterator[None]:
         while self.state is CoordinatorState.ACTIVE and (due := self.timers.pop_due()) is not None:
             key, callback = due
-            self.perform_unasked(Cause(key), callback)
+            self.perform_unasked(because(key), callback)
             yield
 
     def _timers_done(self, error: Exception | None) -> None:

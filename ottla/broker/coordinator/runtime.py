@@ -26,7 +26,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.server.clock import Clock
 from ottla.server.network.context import Answer, Reply
-from ottla.server.story import Cause
+from ottla.server.story import Cause, because
 
 ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
@@ -238,4 +238,4 @@ class CoordinatorRuntime(Generic[ShardT]):
 
 def _event(decide: Callable[..., object]) -> Cause:
     """The cause of a decision without a request is named as the function that makes it."""
-    return Cause(getattr(decide, "__name__", "event"))
+    return because(getattr(decide, "__name__", "event"))

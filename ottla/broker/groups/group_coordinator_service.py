@@ -54,7 +54,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.server.clock import Clock
 from ottla.server.network.context import Answer, Reply, then
-from ottla.server.story import UNNAMED, Asker, Cause
+from ottla.server.story import NOBODY, Asker, Cause, because
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
@@ -63,7 +63,7 @@ P = ParamSpec("P")
 TOPIC = "__consumer_offsets"
 
 #: Of the commits, which are told as one entry that grows: who commits is who is a member.
-OFFSET_COMMIT, TXN_OFFSET_COMMIT = Cause("OffsetCommit"), Cause("TxnOffsetCommit")
+OFFSET_COMMIT, TXN_OFFSET_COMMIT = because("OffsetCommit"), because("TxnOffsetCommit")
 
 # OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
@@ -186,15 +186,15 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         reply = Reply(JOIN_ERROR)
-        cause = Cause("JoinGroup", client.client_id, client.host)
+        cause = "JoinGroup", client
         self._write_later(request.group_id, cause, membership.join, reply, request, client, reply)
         return reply
 
-    def sync(self, request: SyncGroupRequest, asker: Asker = UNNAMED) -> Answer[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, asker: Asker = NOBODY) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         reply = Reply(SYNC_ERROR)
-        self._write_later(request.group_id, Cause("SyncGroup", *asker), membership.sync, reply, request, reply)
+        self._write_later(request.group_id, ("SyncGroup", asker), membership.sync, reply, request, reply)
         return reply
 
     def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
@@ -202,21 +202,21 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self._read(request.group_id, membership.heartbeat, _heartbeat_error, request)
 
-    def leave(self, request: LeaveGroupRequest, asker: Asker = UNNAMED) -> Answer[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, asker: Asker = NOBODY) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, Cause("LeaveGroup", *asker), membership.leave, LEAVE_ERROR, request)
+        return self.write(request.group_id, ("LeaveGroup", asker), membership.leave, LEAVE_ERROR, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        cause = Cause("ConsumerGroupHeartbeat", client.client_id, client.host)
+        cause = "ConsumerGroupHeartbeat", client
         return self.write(
             request.group_id, cause, consumer_heartbeat.heartbeat, CONSUMER_HEARTBEAT_ERROR, request, client
         )
 
     def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsResult]:
-        cause = Cause("StreamsGroupHeartbeat", client.client_id, client.host)
+        cause = "StreamsGroupHeartbeat", client
         return self.write(
             request.group_id, cause, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client
         )
@@ -248,11 +248,11 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
         return self._read(request.group_id, offsets.fetch, on_error, request, require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, asker: Asker = UNNAMED) -> Answer[OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest, asker: Asker = NOBODY) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self.write(
-            request.group_id, Cause("OffsetDelete", *asker), offsets.delete, coded(OffsetDeleteResponse), request
+            request.group_id, ("OffsetDelete", asker), offsets.delete, coded(OffsetDeleteResponse), request
         )
 
     # ---- many groups at once
@@ -289,7 +289,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         return then(described, lambda groups: invalid + groups)
 
     def delete_groups(
-        self, group_ids: Sequence[str], asker: Asker = UNNAMED
+        self, group_ids: Sequence[str], asker: Asker = NOBODY
     ) -> Answer[builtins.list[DeletableGroupResult]]:
         """Delete groups that have no states at share coordinators, or none any more."""
 
@@ -299,7 +299,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         def decide(
             shard: GroupMetadataManager, now_ms: int, part: builtins.list[str]
         ) -> Outcome[builtins.list[DeletableGroupResult]]:
-            shard.stories.begin(part[0], Cause("DeleteGroups", *asker))
+            shard.stories.begin(part[0], ("DeleteGroups", asker))
             return delete_groups(shard, now_ms, part)
 
         return self._each(self.runtime.write, decide, group_ids, failed)

@@ -72,7 +72,7 @@ class GroupStories(CoordinatorStories):
         key, value = records[0]
         if value is not None and key.__class__ is OffsetCommitKey:
             # A commit's records are of one group. They are the hot path: there is no work for each.
-            self.grow(key.group, COMMITTED, count=len(records))
+            self.grow(key.group, COMMITTED, (), len(records))
             return
         for key, value in records:
             of_value, of_tombstone = FACTS.get(key.__class__, UNKNOWN)

@@ -43,12 +43,12 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.context import Answer, Reply, gather, then
-from ottla.server.story import UNNAMED, Asker, Cause
+from ottla.server.story import NOBODY, Asker, because
 
 log = logging.getLogger(__name__)
 
 #: The cause of the decision after the share coordinators have answered.
-PERSISTED = Cause("share coordinators")
+PERSISTED = because("share coordinators")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class ShareGroupCoordinator:
     # ---- members
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
-        cause = Cause("ShareGroupHeartbeat", client.client_id, client.host)
+        cause = "ShareGroupHeartbeat", client
         return self.groups.write(
             request.group_id, cause, share_heartbeat.heartbeat, HEARTBEAT_ERROR, request, client, self._initialize
         )
@@ -128,7 +128,7 @@ class ShareGroupCoordinator:
 
         first = self.groups.write(
             request.group_id,
-            Cause("AlterShareGroupOffsets"),
+            because("AlterShareGroupOffsets"),
             share_offsets.alter,
             lambda error: share_offsets.Altered(on_error(error)),
             request,
@@ -152,7 +152,7 @@ class ShareGroupCoordinator:
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
         first = self.groups.write(
             group_id,
-            Cause("DeleteShareGroupOffsets"),
+            because("DeleteShareGroupOffsets"),
             share_offsets.delete,
             lambda error: share_offsets.Deleted(error=error),
             group_id,
@@ -177,7 +177,7 @@ class ShareGroupCoordinator:
 
     # ---- DeleteGroups
 
-    def delete_groups(self, group_ids: Sequence[str], asker: Asker = UNNAMED) -> Answer[list[DeletableGroupResult]]:
+    def delete_groups(self, group_ids: Sequence[str], asker: Asker = NOBODY) -> Answer[list[DeletableGroupResult]]:
         """Groups of any kind end with their offsets. A share group is deleted after its states, because it alone knows of them."""
 
         def begun(found: list[share_offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
@@ -204,7 +204,7 @@ class ShareGroupCoordinator:
 
     def _begin_deletion(self, group_id: str) -> Answer[share_offsets.Deleted]:
         """What is wrong is found again by the deletion itself."""
-        self.groups.stories.begin(group_id, Cause("DeleteGroups"))
+        self.groups.stories.begin(group_id, because("DeleteGroups"))
         return self.groups.runtime.write(
             self.groups.partition_for(group_id),
             share_offsets.begin_deletion,

@@ -19,12 +19,12 @@ from typing import Any, Protocol
 from ottla.broker.replication.state_changes import METADATA, ids, must, story
 from ottla.protocol.errors import ErrorCode
 from ottla.server.clock import Clock
-from ottla.server.story import Cause
+from ottla.server.story import because
 from ottla.storage.log.log import Log
 
 #: Why the story of a partition says that its ISR changes.
-CAUGHT_UP, LAGGING = Cause("a follower's fetch"), Cause("replica.lag.time.max.ms")
-ALTER_PARTITION = Cause("AlterPartition")
+CAUGHT_UP, LAGGING = because("a follower's fetch"), because("replica.lag.time.max.ms")
+ALTER_PARTITION = because("AlterPartition")
 #: Before all times, and monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
 #: For a question about the broker, whichever of its processes has fetched.

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from ottla.server.story import Cause, Stories, Teller
+from ottla.server.story import Cause, Stories, Teller, because
 from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
 
 #: Causes of what the stories of partitions have: the controller's decision, and the log of the leader.
-METADATA, LEADERS_LOG = Cause("metadata"), Cause("the leader's log")
-DIRECTORY = Cause("log directory")
+METADATA, LEADERS_LOG = because("metadata"), because("the leader's log")
+DIRECTORY = because("log directory")
 
 
 class Told(Protocol):

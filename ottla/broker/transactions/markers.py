@@ -32,7 +32,7 @@ from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTx
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle, TimerWheel
 from ottla.server.network.context import then
-from ottla.server.story import Cause
+from ottla.server.story import because
 from ottla.server.tasks import Spawn
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Origin
@@ -62,7 +62,7 @@ GROUP_ERRORS = {
 }
 
 #: The cause of what partitions' leaders answer.
-MARKERS = Cause("WriteTxnMarkers")
+MARKERS = because("WriteTxnMarkers")
 
 WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]], None]
 

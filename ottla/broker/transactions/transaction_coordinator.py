@@ -41,7 +41,7 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest, L
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.server.network.context import Answer, Reply, gather, then
 from ottla.server.regex.automaton import TooMuchWork
-from ottla.server.story import NO_CAUSE, UNNAMED, Asker, Cause
+from ottla.server.story import NO_CAUSE, NOBODY, Asker, Cause, because
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ TOPIC = TRANSACTION_STATE_TOPIC
 
 T = TypeVar("T")
 
-TIMED_OUT = Cause("transaction.timeout.ms")
+TIMED_OUT = because("transaction.timeout.ms")
 # The log of the transaction's own partition rejects writes at present.
 RETRY_COMPLETION_MS = 100
 # EndTxn v5 is how a client says that it knows version 2.
@@ -109,9 +109,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # ---- producers
 
-    def init_producer_id(
-        self, request: InitProducerIdRequest, asker: Asker = UNNAMED
-    ) -> Answer[InitProducerIdResponse]:
+    def init_producer_id(self, request: InitProducerIdRequest, asker: Asker = NOBODY) -> Answer[InitProducerIdResponse]:
         transactional_id = request.transactional_id
         if not transactional_id:
             return _init_error(KafkaError(ErrorCode.INVALID_REQUEST))
@@ -123,7 +121,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return _init_error(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return self._write_with_producer_id(
             transactional_id,
-            Cause("InitProducerId", *asker),
+            ("InitProducerId", asker),
             (request.producer_id, request.producer_epoch),
             lambda shard, now_ms, producer_id: decisions.init_producer_id(shard, now_ms, request, producer_id),
             _init_error,
@@ -167,13 +165,13 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             asked,
         )
 
-    def end(self, request: EndTxnRequest, api_version: int, asker: Asker = UNNAMED) -> Answer[EndTxnResponse]:
+    def end(self, request: EndTxnRequest, api_version: int, asker: Asker = NOBODY) -> Answer[EndTxnResponse]:
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
         return self._write_with_producer_id(
             request.transactional_id,
-            Cause("EndTxn", *asker),
+            ("EndTxn", asker),
             (request.producer_id, request.producer_epoch),
             lambda shard, now_ms, producer_id: decisions.end(
                 shard, now_ms, request, client_transaction_version, producer_id
