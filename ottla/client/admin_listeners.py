@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Collection
 from typing import NamedTuple
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from ottla.client.cluster_error import ClusterError
@@ -19,6 +19,8 @@ from ottla.server.address import NoAddress, parse_address
 ADMIN_LISTENER = "ottla.admin.listener"
 #: More of a scrape is not read: whatever answers there may never end.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
+#: Of the text of an error.
+LINE_BYTES_MAX = 1024
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -59,6 +61,9 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
         with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
             text: bytes = answer.read(SCRAPE_BYTES_MAX)
             return text.decode(errors="replace")
+    except HTTPError as error:
+        said = error.read(LINE_BYTES_MAX).decode(errors="replace").strip().partition("\n")[0]
+        raise ClusterError(f"{address} answers {error.code}: {said or error.reason}", None, Kind.WRONG) from None
     except (URLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise ClusterError(

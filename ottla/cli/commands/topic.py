@@ -10,8 +10,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import (
+    ADMIN,
     CONNECTION,
     LISTING,
+    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -24,11 +26,13 @@ from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
+from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import failure
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import Failure, did_you_mean
+from ottla.client.stories import story_of_partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -121,10 +125,22 @@ async def create(
 
 @app.command
 async def describe(
-    name: str, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+    name: str,
+    /,
+    *,
+    story: StoryFlag = False,
+    partition: Annotated[int, Parameter(help="Of --story: the partition.")] = 0,
+    admin: Admin = ADMIN,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets."""
+    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets. Or the story of one: leaders, ISR, truncations."""
     async with connect(connection) as cluster:
+        if story:
+            await show_story(
+                cluster, admin, lambda listeners: story_of_partition(listeners, name, partition), listing.output
+            )
+            return
         topic = await cluster.topic(name)
         led = [part.partition_index for part in topic.partitions if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
