@@ -59,6 +59,11 @@ def because(what: object) -> Cause:
     return what, NOBODY
 
 
+def by_timer(key: Hashable) -> Cause:
+    """Return the cause of what a timer sets off. Its key is a name, or a tuple of a name and of whom it is for."""
+    return (key if isinstance(key, tuple) else (key,)), NOBODY
+
+
 class Told(NamedTuple):
     """One entry of a story, for who asks. Times are wall-clock time in ms."""
 

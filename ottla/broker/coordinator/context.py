@@ -23,7 +23,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import Answer, Reply
-from ottla.server.story import Cause, because
+from ottla.server.story import Cause, because, by_timer
 from ottla.server.tasks import isolated
 
 log = logging.getLogger(__name__)
@@ -389,7 +389,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _due_timers(self) -> Iterator[None]:
         while self.state is CoordinatorState.ACTIVE and (due := self.timers.pop_due()) is not None:
             key, callback = due
-            self.perform_unasked(because(key), callback)
+            self.perform_unasked(by_timer(key), callback)
             yield
 
     def _timers_done(self, error: Exception | None) -> None:
