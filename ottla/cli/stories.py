@@ -43,14 +43,14 @@ async def show_story(
     cluster: ClusterClient, admin: Admin, ask: Callable[[Mapping[int, str]], Awaitable[Story]], output: str
 ) -> None:
     """Show the story that `ask` gets of the admin listeners; fails if none of them answers."""
-    story = await ask(await listeners_of(cluster, admin))
-    for node, fault in story.failures.items():
-        if story.entries or len(story.failures) < len(cluster.brokers):
-            note(f"node {node}: {fault.text()}")
-    if story.failures and not story.entries:
+    listeners = await listeners_of(cluster, admin)
+    story = await ask(listeners)
+    if len(story.failures) == len(listeners):
         raise next(iter(story.failures.values()))
+    for node, fault in story.failures.items():
+        note(f"node {node}: {fault.text()}")
     if not story.entries:
-        note("no node remembers a decision about it: a story ends with the process of its node")
+        note("no node that answers remembers a decision about it: a story ends with the process of its node")
     rows = [
         {
             "time": time_text(entry.time_ms),

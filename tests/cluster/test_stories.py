@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
+from tests.cluster.coordinators import group_coordinator, group_id_at, transactional_id_at
 from tests.cluster.shared import STEADY, make_topics
 from tests.ottla.conftest import Finished, run_here
 
@@ -56,23 +57,8 @@ def assigned(*consumers: Consumer) -> bool:
     return sum(len(each.assignment()) for each in consumers) == 1
 
 
-def group_at(cluster: Cluster, prefix: str) -> str:
-    """A group whose coordinator tells its story."""
-    for number in range(50):
-        name = f"{prefix}-{number}"
-        if ottla(cluster, "group", "describe", name).code == 0 and coordinator(cluster, name) != SILENT:
-            return name
-    raise AssertionError("all groups are coordinated by the silent node")
-
-
-def coordinator(cluster: Cluster, group: str) -> int:
-    from tests.cluster.coordinators import group_coordinator
-
-    return group_coordinator(cluster, group)
-
-
 def test_a_group_that_rebalances_names_who_joined_and_why(cluster: Cluster) -> None:
-    group = group_at(cluster, "shop")
+    group = group_id_at(cluster, 1, "shop")
     first = consumer(cluster, group, "till-1")
     try:
         eventually(lambda: assigned(first), "the first member's partition", 60)
@@ -87,7 +73,7 @@ def test_a_group_that_rebalances_names_who_joined_and_why(cluster: Cluster) -> N
         first.close()
     rows = story(cluster, "group", "describe", group)
     lines = [f"{row['cause']}: {row['decision']}" for row in rows]
-    assert {row["node"] for row in rows} == {coordinator(cluster, group)}
+    assert {row["node"] for row in rows} == {group_coordinator(cluster, group)}
     joined = [row for row in rows if row["client"] == "till-2 /127.0.0.1"]
     assert any(
         "Preparing to rebalance" in str(row["decision"]) and "adding new member till-2" in str(row["decision"])
@@ -121,8 +107,10 @@ def test_a_partition_whose_leader_dies_has_the_next_leader_and_the_one_before(cl
 
 
 def test_a_fenced_producer_is_told_with_the_one_that_fenced_it(cluster: Cluster) -> None:
+    name = transactional_id_at(cluster, 1, "billing")
+
     def producer(client_id: str) -> Producer:
-        settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": "billing-0", "client.id": client_id}
+        settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "client.id": client_id}
         made = Producer({**settings, "log_level": 0})
         made.init_transactions(60)
         return made
@@ -134,16 +122,12 @@ def test_a_fenced_producer_is_told_with_the_one_that_fenced_it(cluster: Cluster)
     producer("biller-b")
     with pytest.raises(KafkaException):
         first.commit_transaction(30)
-    done = ottla(cluster, "txn", "describe", "billing-0")
-    rows = [json.loads(line) for line in done.out.splitlines()]
-    if not rows:  # its coordinator is the silent node
-        assert f"node {SILENT}: 127.0.0.1" in done.err + done.out
-        return
+    rows = story(cluster, "txn", "describe", name)
     told = [(row["client"], row["cause"], row["decision"]) for row in rows]
     by_second = [
         decision for client, cause, decision in told if client == "biller-b /127.0.0.1" and cause == "InitProducerId"
     ]
-    assert any("Fencing the producer of transactionalId billing-0" in decision for decision in by_second)
+    assert any(f"Fencing the producer of transactionalId {name}" in decision for decision in by_second)
     assert any(client == "biller-a /127.0.0.1" and "was answered" in decision for client, _, decision in told)
 
 
