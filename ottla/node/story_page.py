@@ -13,9 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from ottla.server.admin import Answer, HttpRequest
+from ottla.server.admin import JSON_LINES, Answer, HttpRequest, is_local
 from ottla.server.config.key import Values
-from ottla.server.hosts import is_loopback, is_of_this_network
 from ottla.server.story import Stories, Told
 
 STORY = "ottla.admin.story"
@@ -23,7 +22,6 @@ STORY = "ottla.admin.story"
 ANSWER_BYTES_MAX = 256 * 1024
 #: Of a name, in characters: Kafka's strings have no more bytes.
 NAME_LENGTH_MAX = 32_767
-JSON_LINES = "application/x-ndjson; charset=utf-8"
 USAGE = b"/story?group=NAME, /story?topic=NAME&partition=N or /story?transactional_id=ID\n"
 
 
@@ -61,7 +59,7 @@ class StoryPage:
     def answer(self, request: HttpRequest) -> Answer:
         if self._who == "off":
             return Answer(403, f"stories are switched off: {STORY}=local or all in the node's file\n".encode())
-        if self._who == "local" and not self._is_local(request):
+        if self._who == "local" and not is_local(request, self._host):
             return Answer(403, f"stories are for this machine alone: {STORY}=all in the node's file\n".encode())
         try:
             pairs = parse_qsl(
@@ -75,12 +73,6 @@ class StoryPage:
         stories = self._stories()
         told = [] if stories is None else stories.of(asked)
         return Answer(400, USAGE) if told is None else Answer(200, lines(self._node_id, told), JSON_LINES)
-
-    def _is_local(self, request: HttpRequest) -> bool:
-        """From this machine, and not by a web page whose name points here (server/hosts.py)."""
-        return is_loopback(request.peer.removeprefix("::ffff:")) and (
-            request.host is None or is_of_this_network(request.host, self._host)
-        )
 
 
 def lines(node_id: int, story: list[Told]) -> bytes:

@@ -33,6 +33,7 @@ REASONS = {
     500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 TEXT = "text/plain; charset=utf-8"
+JSON_LINES = "application/x-ndjson; charset=utf-8"
 
 
 class Check(NamedTuple):
@@ -79,7 +80,7 @@ class AdminServer:
         self._pages = dict(pages or {})
         #: In the order in which they last sent a request.
         self.connections: dict[AdminConnection, None] = {}
-        self._host = host
+        self.host = host
         self._wanted_port = port
         self._registry = registry
         self._live = live
@@ -93,7 +94,7 @@ class AdminServer:
         return self._server.port
 
     async def start(self) -> None:
-        host = of_every_family(self._host)
+        host = of_every_family(self.host)
         self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
         await self._server.begin()
         addresses = ", ".join(self._server.addresses)
@@ -107,7 +108,7 @@ class AdminServer:
 
     def knows(self, host: str | None) -> bool:
         """False for the name of another site, which a page points at a listener that only this machine reaches. A probe may have no Host."""
-        return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)
+        return host is None or not is_loopback(self.host) or is_of_this_network(host, self.host)
 
     async def answer(self, path: str) -> Answer:
         if path == "/healthz":
@@ -264,6 +265,12 @@ class HttpRequest(NamedTuple):
 
 
 Page: TypeAlias = Callable[[HttpRequest], Answer]
+
+
+def is_local(request: HttpRequest, host: str) -> bool:
+    """Return whether the client is on this machine, and no web page whose name points at the listener's `host` (server/hosts.py)."""
+    is_known_here = request.host is None or is_of_this_network(request.host, host)
+    return is_known_here and is_loopback(request.peer.removeprefix("::ffff:"))
 
 
 def read_request(head: bytes) -> HttpRequest | Answer:
