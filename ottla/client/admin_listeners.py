@@ -104,11 +104,20 @@ def samples_of(text: str) -> list[AdminSample]:
     return [AdminSample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
+async def page_of(address: str, page: str, timeout_s: float) -> str:
+    """Return a page of an admin listener, read on a thread.
+
+    Raises:
+        ClusterError: it does not answer, or with an error.
+    """
+    return await asyncio.to_thread(read_admin, address, page, timeout_s)
+
+
 async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[AdminSample]:
     """Return the samples of some metrics of an admin listener.
 
     Raises:
         ClusterError: it does not answer.
     """
-    text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
+    text = await page_of(address, "/metrics", timeout_s)
     return [AdminSample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

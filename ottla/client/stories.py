@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from ottla.client.admin_listeners import read_admin
+from ottla.client.admin_listeners import page_of
 from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Failure, Kind
 
@@ -75,11 +75,11 @@ async def _story(listeners: Mapping[int, str], asked: Mapping[str, str]) -> Stor
 
 async def _ask(address: str, page: str) -> list[StoryEntry] | Failure:
     try:
-        text = await asyncio.to_thread(read_admin, address, page, TIMEOUT_S)
+        text = await page_of(address, page, TIMEOUT_S)
         return [_entry(line) for line in text.splitlines()]
     except Failure as fault:
         return fault
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return ClusterError(f"{address} answers with no story", "an older node has none", Kind.WRONG)
 
 

@@ -98,7 +98,7 @@ class NodeChecks:
         self._broker = broker
 
     def stories(self) -> NodeStories | None:
-        """What the broker tells; None until there is one, and on a controller."""
+        """The stories of the broker; None until there is one, and on a controller."""
         broker = self._broker
         if broker is None:
             return None

@@ -1,4 +1,4 @@
-"""`/story` of the admin listener: the last decisions about a group, a partition or a transactional id, as JSON lines (`server/story.py`).
+"""The page `/story` of the admin listener: the last decisions about a group, a partition or a transactional id, as JSON lines (`server/story.py`).
 
     /story?group=NAME    /story?topic=NAME&partition=N    /story?transactional_id=ID
 
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from ottla.server.admin import JSON_LINES, Answer, HttpRequest, is_local
 from ottla.server.config.key import Values
-from ottla.server.story import Stories, Told
+from ottla.server.story import Stories, StoryLine
 
 STORY = "ottla.admin.story"
 #: Of an answer; older entries are left out of a longer one.
@@ -32,7 +32,7 @@ class NodeStories(NamedTuple):
     transactional_ids: Stories[str]
     partitions: Stories[tuple[str, int]]
 
-    def of(self, asked: dict[str, str]) -> list[Told] | None:
+    def of(self, asked: dict[str, str]) -> list[StoryLine] | None:
         """The story that a query asks for; None if it asks for none or for several."""
         match asked:
             case {"group": group} if len(asked) == 1:
@@ -50,7 +50,7 @@ class StoryPage:
     def __init__(
         self, node_id: int, own: Values, is_authorized: bool, host: str, stories: Callable[[], NodeStories | None]
     ) -> None:
-        """`is_authorized`: not everybody may describe everything here; `host` is that of the listener."""
+        """Takes in `is_authorized` whether not everybody may describe everything here, and in `host` that of the listener."""
         self._stories = stories
         self._node_id = node_id
         self._who: str = own[STORY] or ("off" if is_authorized else "local")
@@ -71,16 +71,16 @@ class StoryPage:
         if len(asked) < len(pairs) or any(len(value) > NAME_LENGTH_MAX for value in asked.values()):
             return Answer(400, USAGE)
         stories = self._stories()
-        told = [] if stories is None else stories.of(asked)
-        return Answer(400, USAGE) if told is None else Answer(200, lines(self._node_id, told), JSON_LINES)
+        found = [] if stories is None else stories.of(asked)
+        return Answer(400, USAGE) if found is None else Answer(200, lines(self._node_id, found), JSON_LINES)
 
 
-def lines(node_id: int, story: list[Told]) -> bytes:
+def lines(node_id: int, story: list[StoryLine]) -> bytes:
     """A line of JSON for each entry, the oldest first."""
     found: list[bytes] = []
     size = 0
-    for told in reversed(story):
-        entry: dict[str, Any] = {"node": node_id, **told._asdict()}
+    for each in reversed(story):
+        entry: dict[str, Any] = {"node": node_id, **each._asdict()}
         line = json.dumps(entry).encode() + b"\n"
         size += len(line)
         if size > ANSWER_BYTES_MAX:

@@ -101,8 +101,8 @@ class MachineAdmin(AdminServer):
         page = f"/story?{request.query}"
         found = await asyncio.gather(*(_ask(each, page, ANSWER_TIMEOUT_S) for each in self._processes))
         answers = [each for each in found if each is not None]
-        if told := [each.text for each in answers if each.status == 200]:
-            return Answer(200, "".join(told).encode(), JSON_LINES)
+        if stories := [each.text for each in answers if each.status == 200]:
+            return Answer(200, "".join(stories).encode(), JSON_LINES)
         status, text = answers[0] if answers else (503, "no process answers\n")
         return Answer(status, text.encode())
 

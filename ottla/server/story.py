@@ -1,6 +1,6 @@
 """Stories: the last decisions about a group, a partition or a transactional id, each with its cause, kept in memory in bounded bytes.
 
-The model is `story(key)` of dask's scheduler. A decision is told where it is made, mostly by the call that also logs it (`Teller`), so that
+The model is `story(key)` of dask's scheduler. A decision is added where it is made, mostly by the call that also logs it (`StoryLogger`), so that
 log and story say the same. What happens all the time, such as commits of offsets, is one entry that grows (`Stories.grow`): it would push
 everything else out. Nothing is formatted until a story is asked for, or an invariant breaks (`Stories.print`).
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 #: Entries of one story.
 ENTRIES_MAX = 50
-#: Bytes of all stories of one kind; the one that was told longest ago goes first.
+#: Bytes of all stories of one kind; the one that was added to longest ago goes first.
 STORIES_BYTES_MAX = 4 * 1024 * 1024
 #: Of a text among the facts, in characters: names that clients choose may have 32 KB.
 FACT_LENGTH_MAX = 200
@@ -47,24 +47,24 @@ class Asker(NamedTuple):
     host: str = ""
 
 
-NOBODY = Asker()
+UNNAMED = Asker()
 #: What a decision follows from: the API of a request, the name of an event, or the key of a timer; and who asked. A plain tuple, because
 #: each heartbeat makes one.
 Cause: TypeAlias = tuple[object, Asking]
-NO_CAUSE: Cause = ("", NOBODY)
+NO_CAUSE: Cause = ("", UNNAMED)
 
 
 def because(what: object) -> Cause:
     """Return the cause of what no client asked for."""
-    return what, NOBODY
+    return what, UNNAMED
 
 
 def by_timer(key: Hashable) -> Cause:
     """Return the cause of what a timer sets off. Its key is a name, or a tuple of a name and of whom it is for."""
-    return (key if isinstance(key, tuple) else (key,)), NOBODY
+    return (key if isinstance(key, tuple) else (key,)), UNNAMED
 
 
-class Told(NamedTuple):
+class StoryLine(NamedTuple):
     """One entry of a story, for who asks. Times are wall-clock time in ms."""
 
     time_ms: int
@@ -114,12 +114,12 @@ class _Entry:
         self.bytes = ENTRY_BYTES + 16 * len(facts) + 4 * sum(len(each) for each in texts if isinstance(each, str))
         return self.bytes - before
 
-    def told(self) -> Told:
+    def line(self) -> StoryLine:
         try:
             text = self.text % self.facts
         except (TypeError, ValueError):
             text = f"{self.text} {self.facts}"
-        return Told(self.last_ms, self.first_ms, self.times, self.what, self.client_id, self.host, text)
+        return StoryLine(self.last_ms, self.first_ms, self.times, self.what, self.client_id, self.host, text)
 
 
 class _Story:
@@ -143,7 +143,7 @@ class Stories(Generic[K]):
         self.bytes = 0
         self._wall_ms = wall_ms
         self._bytes_max = bytes_max
-        #: The one that was told last is the last.
+        #: The one that was added to last is the last.
         self._stories: OrderedDict[K, _Story] = OrderedDict()
 
     def __len__(self) -> int:
@@ -152,18 +152,18 @@ class Stories(Generic[K]):
     def __contains__(self, key: object) -> bool:
         return key in self._stories
 
-    def teller(self, key: K, logger: logging.Logger, cause: Cause | None = None) -> Teller[K]:
-        """A logger whose lines are also told to the story of the key."""
-        return Teller(self, key, logger, cause)
+    def logger_of(self, key: K, logger: logging.Logger, cause: Cause | None = None) -> StoryLogger[K]:
+        """A logger whose lines are also entries of the key's story."""
+        return StoryLogger(self, key, logger, cause)
 
-    def tell(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
+    def add(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
         """Add an entry; `text` with its `facts` is what `logging` takes."""
         entry = _Entry(self._wall_ms(), text, 1, grows=False)
         entry.set(self.cause if cause is None else cause, facts)
         self._add(key, entry)
 
     def grow(self, key: K, text: str, facts: tuple[object, ...] = (), times: int = 1) -> None:
-        """Tell what happens all the time: the newest one counts, and replaces the cause and the facts of the same text. A hot path."""
+        """Add what happens all the time: the newest one counts, and replaces the cause and the facts of the same text. A hot path."""
         entry = self._growing(key, text)
         if entry is None:
             entry = _Entry(self._wall_ms(), text, times, grows=True)
@@ -211,28 +211,28 @@ class Stories(Generic[K]):
         while self.bytes > self._bytes_max:
             self.bytes -= self._stories.popitem(last=False)[1].bytes
 
-    def of(self, key: K) -> list[Told]:
-        """The story of the key, the oldest entry first; empty if nothing was told, or it had to go."""
+    def of(self, key: K) -> list[StoryLine]:
+        """The story of the key, the oldest entry first; empty if nothing was added, or it had to go."""
         story = self._stories.get(key)
-        return [] if story is None else [entry.told() for entry in story.entries]
+        return [] if story is None else [entry.line() for entry in story.entries]
 
     def print(self, key: K) -> None:
         """Log the story: an invariant about the key does not hold."""
-        told = self.of(key)
-        log.error("The story of %s %s: %d entries", self.noun, _fact(str(key)), len(told))
-        for each in told:
+        line = self.of(key)
+        log.error("The story of %s %s: %d entries", self.noun, _fact(str(key)), len(line))
+        for each in line:
             log.error("  %s", line_of(each))
 
 
-def line_of(told: Told) -> str:
+def line_of(line: StoryLine) -> str:
     """An entry as a line of the log: its time in ms, its cause, and what was decided."""
-    grown = f"{told.times} times since {told.first_ms}, the last one: " if told.times > 1 else ""
-    asker = "".join((f" of {told.client_id}" if told.client_id else "", f" at {told.host}" if told.host else ""))
-    return f"{told.time_ms} {told.cause or '-'}{asker}: {grown}{told.text}"
+    grown = f"{line.times} times since {line.first_ms}, the last one: " if line.times > 1 else ""
+    asker = "".join((f" of {line.client_id}" if line.client_id else "", f" at {line.host}" if line.host else ""))
+    return f"{line.time_ms} {line.cause or '-'}{asker}: {grown}{line.text}"
 
 
-class Teller(NamedTuple, Generic[K]):
-    """Logs a line, and tells it to the story of a key: one text for both."""
+class StoryLogger(NamedTuple, Generic[K]):
+    """Logs a line, and adds it to the story of a key: one text for both."""
 
     stories: Stories[K]
     key: K
@@ -241,12 +241,12 @@ class Teller(NamedTuple, Generic[K]):
 
     def info(self, text: str, *facts: object) -> None:
         self.logger.info(text, *facts, stacklevel=2)
-        self.stories.tell(self.key, text, facts, self.cause)
+        self.stories.add(self.key, text, facts, self.cause)
 
     def warning(self, text: str, *facts: object) -> None:
         self.logger.warning(text, *facts, stacklevel=2)
-        self.stories.tell(self.key, text, facts, self.cause)
+        self.stories.add(self.key, text, facts, self.cause)
 
     def error(self, text: str, *facts: object) -> None:
         self.logger.error(text, *facts, stacklevel=2)
-        self.stories.tell(self.key, text, facts, self.cause)
+        self.stories.add(self.key, text, facts, self.cause)

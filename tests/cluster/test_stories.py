@@ -96,9 +96,9 @@ def test_a_partition_whose_leader_dies_has_the_next_leader_and_the_one_before(cl
             "a leader",
             60,
         )
-        told = f"Previous leader {leader}"
+        lines = f"Previous leader {leader}"
         eventually(
-            lambda: any(told in str(row["decision"]) for row in story(cluster, "topic", "describe", TOPIC)), told, 60
+            lambda: any(lines in str(row["decision"]) for row in story(cluster, "topic", "describe", TOPIC)), lines, 60
         )
         done = ottla(cluster, "topic", "describe", TOPIC, "--partition", "0")
         assert f"node {leader}: no answer" in done.err
@@ -106,7 +106,7 @@ def test_a_partition_whose_leader_dies_has_the_next_leader_and_the_one_before(cl
         cluster.start(leader)
 
 
-def test_a_fenced_producer_is_told_with_the_one_that_fenced_it(cluster: Cluster) -> None:
+def test_a_fenced_producer_is_shown_with_the_one_that_fenced_it(cluster: Cluster) -> None:
     name = transactional_id_at(cluster, 1, "billing")
 
     def producer(client_id: str) -> Producer:
@@ -123,15 +123,15 @@ def test_a_fenced_producer_is_told_with_the_one_that_fenced_it(cluster: Cluster)
     with pytest.raises(KafkaException):
         first.commit_transaction(30)
     rows = story(cluster, "txn", "describe", name)
-    told = [(row["client"], row["cause"], row["decision"]) for row in rows]
+    lines = [(row["client"], row["cause"], row["decision"]) for row in rows]
     by_second = [
-        decision for client, cause, decision in told if client == "biller-b /127.0.0.1" and cause == "InitProducerId"
+        decision for client, cause, decision in lines if client == "biller-b /127.0.0.1" and cause == "InitProducerId"
     ]
     assert any(f"Fencing the producer of transactionalId {name}" in decision for decision in by_second)
-    assert any(client == "biller-a /127.0.0.1" and "was answered" in decision for client, _, decision in told)
+    assert any(client == "biller-a /127.0.0.1" and "was answered" in decision for client, _, decision in lines)
 
 
-def test_a_node_whose_file_says_so_tells_no_story(cluster: Cluster) -> None:
+def test_a_node_whose_file_says_so_has_no_stories(cluster: Cluster) -> None:
     done = ottla(cluster, "group", "describe", "none-of-these")
     assert done.code == 0 and f"node {SILENT}: " in done.err and "ottla.admin.story" in done.err
     with pytest.raises(HTTPError, match="403"):

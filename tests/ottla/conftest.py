@@ -34,7 +34,7 @@ class Cli:
     """Runs `ottla` against one cluster."""
 
     bootstrap: str
-    #: Of the node's admin listener; 0: not known.
+    #: The port of the node's admin listener; 0 of a cluster that was given.
     admin_port: int = 0
     names: Iterator[int] = field(default_factory=itertools.count)
 

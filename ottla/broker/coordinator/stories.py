@@ -1,6 +1,6 @@
 """The stories of one coordinator's groups or transactional ids: what was decided about each, and why (`server/story.py`).
 
-Soft decisions, such as the beginning of a rebalance, are told where they are made. What was appended is told by the context, in one
+Soft decisions, such as the beginning of a rebalance, are added where they are made. What was appended is added by the context, in one
 place, with the few facts of each type of record that matter.
 """
 
@@ -13,18 +13,18 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.server.story import Cause, Stories
 
 
-class RecordFacts(NamedTuple):
-    """How a record of one type is told."""
+class RecordAccount(NamedTuple):
+    """What a story has of a record of one type."""
 
     text: str
     #: Of key and value.
     facts: Callable[[Any, Any], tuple[object, ...]]
-    #: Whether many of them belong to one course of events, which is told as one entry.
+    #: Whether many of them belong to one course of events, which is one entry.
     is_frequent: bool = False
 
 
 class CoordinatorStories(Stories[str]):
-    """The stories of a coordinator whose records have nothing to tell.
+    """The stories of a coordinator whose records have no place in stories.
 
     `subject` is whom the request under way is about, as `cause` is why.
     """
@@ -45,13 +45,13 @@ class CoordinatorStories(Stories[str]):
         return None
 
     def appended(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Tell the records of a decision that are in the log now."""
+        """Add the records of a decision that are in the log now."""
 
-    def tell_record(self, subject: str, facts: RecordFacts, key: Any, value: Any) -> None:
+    def add_record(self, subject: str, facts: RecordAccount, key: Any, value: Any) -> None:
         if facts.is_frequent:
             self.grow(subject, facts.text, facts.facts(key, value))
         else:
-            self.tell(subject, facts.text, facts.facts(key, value))
+            self.add(subject, facts.text, facts.facts(key, value))
 
     def rejected(self, records: Sequence[CoordinatorRecord], error: Exception) -> None:
         """The log has rejected the records: nothing of the decision holds."""

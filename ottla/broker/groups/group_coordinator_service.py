@@ -54,7 +54,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.server.clock import Clock
 from ottla.server.network.context import Answer, Reply, then
-from ottla.server.story import NOBODY, Asker, Cause, because
+from ottla.server.story import UNNAMED, Asker, Cause, because
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
@@ -62,7 +62,7 @@ P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
 
-#: Of the commits, which are told as one entry that grows: who commits is who is a member.
+#: The causes of commits, which are one entry that grows: who commits is who is a member.
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = because("OffsetCommit"), because("TxnOffsetCommit")
 
 # OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
@@ -190,7 +190,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         self._write_later(request.group_id, cause, membership.join, reply, request, client, reply)
         return reply
 
-    def sync(self, request: SyncGroupRequest, asker: Asker = NOBODY) -> Answer[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, asker: Asker = UNNAMED) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         reply = Reply(SYNC_ERROR)
@@ -202,7 +202,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self._read(request.group_id, membership.heartbeat, _heartbeat_error, request)
 
-    def leave(self, request: LeaveGroupRequest, asker: Asker = NOBODY) -> Answer[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, asker: Asker = UNNAMED) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self.write(request.group_id, ("LeaveGroup", asker), membership.leave, LEAVE_ERROR, request)
@@ -248,7 +248,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
         return self._read(request.group_id, offsets.fetch, on_error, request, require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, asker: Asker = NOBODY) -> Answer[OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest, asker: Asker = UNNAMED) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self.write(
@@ -289,7 +289,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         return then(described, lambda groups: invalid + groups)
 
     def delete_groups(
-        self, group_ids: Sequence[str], asker: Asker = NOBODY
+        self, group_ids: Sequence[str], asker: Asker = UNNAMED
     ) -> Answer[builtins.list[DeletableGroupResult]]:
         """Delete groups that have no states at share coordinators, or none any more."""
 

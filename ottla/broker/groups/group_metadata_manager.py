@@ -24,7 +24,7 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
-from ottla.server.story import Teller
+from ottla.server.story import StoryLogger
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ class GroupMetadataManager:
     _is_loaded: bool = False
     kinds: ClassVar[GroupKinds]
 
-    def story(self, group_id: str, log: logging.Logger) -> Teller[str]:
+    def story(self, group_id: str, log: logging.Logger) -> StoryLogger[str]:
         """A logger for what is decided about the group."""
-        return self.stories.teller(group_id, log)
+        return self.stories.logger_of(group_id, log)
 
     # ---- hard state
 

@@ -9,34 +9,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.coordinator.stories import CoordinatorStories, RecordFacts
+from ottla.broker.coordinator.stories import CoordinatorStories, RecordAccount
 from ottla.broker.groups.group import group_of
 from ottla.broker.groups.modern.modern_group import MemberState
 from ottla.protocol.internal_topics import group_records as records_of
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, OffsetCommitKey
 
 COMMITTED = "Offsets were committed"
-OFFSET_REMOVED = RecordFacts(
+OFFSET_REMOVED = RecordAccount(
     "The committed offset of %s-%d was removed", lambda key, value: (key.topic, key.partition), is_frequent=True
 )
-GROUP_REMOVED = RecordFacts("The group was removed from the log", lambda key, value: ())
-OTHER = RecordFacts("%s was written", lambda key, value: (type(key).__name__.removesuffix("Key"),), is_frequent=True)
-OTHER_REMOVED = RecordFacts(
+GROUP_REMOVED = RecordAccount("The group was removed from the log", lambda key, value: ())
+OTHER = RecordAccount("%s was written", lambda key, value: (type(key).__name__.removesuffix("Key"),), is_frequent=True)
+OTHER_REMOVED = RecordAccount(
     "%s was removed", lambda key, value: (type(key).__name__.removesuffix("Key"),), is_frequent=True
 )
 
-GENERATION = RecordFacts(
+GENERATION = RecordAccount(
     "Generation %d was written: %d members, protocol %s, leader %s",
     lambda key, value: (value.generation, len(value.members), value.protocol, value.leader),
 )
-EPOCH = RecordFacts("The group is at epoch %d", lambda key, value: (value.epoch,))
-MEMBER = RecordFacts(
+EPOCH = RecordAccount("The group is at epoch %d", lambda key, value: (value.epoch,))
+MEMBER = RecordAccount(
     "Member %s is of client %s at %s", lambda key, value: (key.member_id, value.client_id, value.client_host)
 )
-MEMBER_REMOVED = RecordFacts("Member %s was removed", lambda key, value: (key.member_id,))
-TARGET_EPOCH = RecordFacts("The target is that of epoch %d", lambda key, value: (value.assignment_epoch,))
-TARGET = RecordFacts("Member %s has a new target", lambda key, value: (key.member_id,), is_frequent=True)
-STEP = RecordFacts(
+MEMBER_REMOVED = RecordAccount("Member %s was removed", lambda key, value: (key.member_id,))
+TARGET_EPOCH = RecordAccount("The target is that of epoch %d", lambda key, value: (value.assignment_epoch,))
+TARGET = RecordAccount("Member %s has a new target", lambda key, value: (key.member_id,), is_frequent=True)
+STEP = RecordAccount(
     "Member %s is at epoch %d, %s",
     lambda key, value: (key.member_id, value.member_epoch, MemberState(value.state).name),
     is_frequent=True,
@@ -49,8 +49,8 @@ MODERN = {
     "TargetAssignmentMemberKey": (TARGET, OTHER_REMOVED),
     "CurrentMemberAssignmentKey": (STEP, OTHER_REMOVED),
 }
-#: By the class of the key: how a value, and how a tombstone is told.
-FACTS: dict[type[object], tuple[RecordFacts, RecordFacts]] = {
+#: By the class of the key: what there is of a value, and of a tombstone.
+FACTS: dict[type[object], tuple[RecordAccount, RecordAccount]] = {
     GroupMetadataKey: (GENERATION, GROUP_REMOVED),
     OffsetCommitKey: (OTHER, OFFSET_REMOVED),
 } | {
@@ -76,4 +76,4 @@ class GroupStories(CoordinatorStories):
             return
         for key, value in records:
             of_value, of_tombstone = FACTS.get(key.__class__, UNKNOWN)
-            self.tell_record(group_of(key), of_tombstone if value is None else of_value, key, value)
+            self.add_record(group_of(key), of_tombstone if value is None else of_value, key, value)

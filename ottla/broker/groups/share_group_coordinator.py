@@ -43,7 +43,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.context import Answer, Reply, gather, then
-from ottla.server.story import NOBODY, Asker, because
+from ottla.server.story import UNNAMED, Asker, because
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class ShareGroupCoordinator:
 
     # ---- DeleteGroups
 
-    def delete_groups(self, group_ids: Sequence[str], asker: Asker = NOBODY) -> Answer[list[DeletableGroupResult]]:
+    def delete_groups(self, group_ids: Sequence[str], asker: Asker = UNNAMED) -> Answer[list[DeletableGroupResult]]:
         """Groups of any kind end with their offsets. A share group is deleted after its states, because it alone knows of them."""
 
         def begun(found: list[share_offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:

@@ -354,7 +354,7 @@ class Replicas:
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
                 self.fetchers.unfollow(partition)
-                partition.stories.tell(
+                partition.stories.add(
                     (partition.topic, partition.index), DIRECTORY_FAILED, (directory.path,), DIRECTORY
                 )
                 partition.go_offline()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from ottla.server.story import Cause, Stories, Teller, because
+from ottla.server.story import Cause, Stories, StoryLogger, because
 from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ METADATA, LEADERS_LOG = because("metadata"), because("the leader's log")
 DIRECTORY = because("log directory")
 
 
-class Told(Protocol):
+class Storied(Protocol):
     """A partition with a story."""
 
     topic: str
@@ -28,12 +28,12 @@ class Told(Protocol):
     stories: Stories[tuple[str, int]]
 
 
-def story(partition: Told, cause: Cause, logger: logging.Logger = log) -> Teller[tuple[str, int]]:
+def story(partition: Storied, cause: Cause, logger: logging.Logger = log) -> StoryLogger[tuple[str, int]]:
     """A logger for what happens to the replica, and why."""
-    return partition.stories.teller((partition.topic, partition.index), logger, cause)
+    return partition.stories.logger_of((partition.topic, partition.index), logger, cause)
 
 
-def must(partition: Told, holds: bool, otherwise: str) -> None:
+def must(partition: Storied, holds: bool, otherwise: str) -> None:
     """Raises AssertionError, and logs the story of the partition, if an invariant does not hold."""
     if not holds:
         partition.stories.print((partition.topic, partition.index))
@@ -41,7 +41,7 @@ def must(partition: Told, holds: bool, otherwise: str) -> None:
 
 
 def leader(
-    partition: Told, leader_epoch: int, partition_epoch: int, offsets: Log, isr: frozenset[int], previous: int
+    partition: Storied, leader_epoch: int, partition_epoch: int, offsets: Log, isr: frozenset[int], previous: int
 ) -> None:
     story(partition, METADATA).info(
         "Leader %s starts at leader epoch %d from offset %d with partition epoch %d, high watermark %d, ISR %s."
@@ -57,7 +57,7 @@ def leader(
 
 
 def follower(
-    partition: Told, leader_epoch: int, partition_epoch: int, offsets: Log, leader_id: int, previous: int
+    partition: Storied, leader_epoch: int, partition_epoch: int, offsets: Log, leader_id: int, previous: int
 ) -> None:
     story(partition, METADATA).info(
         "Follower %s starts at leader epoch %d from offset %d with partition epoch %d and high watermark %d."
@@ -72,7 +72,7 @@ def follower(
     )
 
 
-def truncating(partition: Told, offset: int, offsets: Log) -> None:
+def truncating(partition: Storied, offset: int, offsets: Log) -> None:
     """Log a truncation. It is below the high watermark only after an unclean election: a clean leader has all records below it (invariant 10)."""
     if offset < offsets.high_watermark:
         story(partition, LEADERS_LOG).warning(

@@ -96,7 +96,7 @@ class MarkerSending:
         self._routes = routes
         self._coordinator_epoch = coordinator_epoch
         self._refused = refused
-        self._story = stories.teller(transaction.transactional_id, log, MARKERS)
+        self._story = stories.logger_of(transaction.transactional_id, log, MARKERS)
         self._done: Callable[[], None] | None = done
         self._in_flight: set[TopicPartition] = set()
         self._retry: TimerHandle | None = None

@@ -41,7 +41,7 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest, L
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.server.network.context import Answer, Reply, gather, then
 from ottla.server.regex.automaton import TooMuchWork
-from ottla.server.story import NO_CAUSE, NOBODY, Asker, Cause, because
+from ottla.server.story import NO_CAUSE, UNNAMED, Asker, Cause, because
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # ---- producers
 
-    def init_producer_id(self, request: InitProducerIdRequest, asker: Asker = NOBODY) -> Answer[InitProducerIdResponse]:
+    def init_producer_id(
+        self, request: InitProducerIdRequest, asker: Asker = UNNAMED
+    ) -> Answer[InitProducerIdResponse]:
         transactional_id = request.transactional_id
         if not transactional_id:
             return _init_error(KafkaError(ErrorCode.INVALID_REQUEST))
@@ -142,7 +144,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return self.runtime.write(
             self.partition_for(transactional_id),
             decisions.add,
-            self._telling(transactional_id, cause, (producer_id, producer_epoch), error_code),
+            self._with_story(transactional_id, cause, (producer_id, producer_epoch), error_code),
             transactional_id,
             producer_id,
             producer_epoch,
@@ -165,7 +167,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             asked,
         )
 
-    def end(self, request: EndTxnRequest, api_version: int, asker: Asker = NOBODY) -> Answer[EndTxnResponse]:
+    def end(self, request: EndTxnRequest, api_version: int, asker: Asker = UNNAMED) -> Answer[EndTxnResponse]:
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
@@ -188,7 +190,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         on_error: OnError[T],
     ) -> Answer[T]:
         """Decide; when that takes a producer id, get one and decide again. `producer` is the id and the epoch that the request has."""
-        on_error = self._telling(transactional_id, cause, producer, on_error)
+        on_error = self._with_story(transactional_id, cause, producer, on_error)
 
         def write(producer_id: int | None) -> Answer[T]:
             self.stories.begin(transactional_id, cause)
@@ -210,10 +212,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         return then(taken, received)
 
-    def _telling(
+    def _with_story(
         self, transactional_id: str, cause: Cause, producer: tuple[int, int], on_error: OnError[T]
     ) -> OnError[T]:
-        """`on_error`, which also tells the story that the request was rejected: that is how a producer learns that it is fenced."""
+        """Make `on_error` also add to the story that the request was rejected: that is how a producer learns that it is fenced."""
 
         def rejected(error: KafkaError) -> T:
             self.stories.begin(transactional_id, cause)
@@ -256,7 +258,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self.refused_markers += 1
 
     def abort(self, transaction: Transaction) -> None:
-        self.stories.teller(transaction.transactional_id, log, TIMED_OUT).info(
+        self.stories.logger_of(transaction.transactional_id, log, TIMED_OUT).info(
             "Rollback of ongoing transaction for transactionalId %s due to timeout (%d ms)",
             transaction.transactional_id,
             transaction.timeout_ms,

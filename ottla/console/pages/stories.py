@@ -1,4 +1,4 @@
-"""Stories on the pages of groups, partitions and transactions: what was decided last, and why, as the brokers' admin listeners tell it.
+"""Stories on the pages of groups, partitions and transactions: what was decided last, and why, as the brokers' admin listeners show it.
 
 They have the names and hosts of clients, as the page of a group does. A broker with an authorizer gives none unless its file says so.
 """

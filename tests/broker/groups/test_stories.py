@@ -17,7 +17,7 @@ from tests.broker.groups.test_log_lines import joined, stable
 
 def story(harness: GroupCoordinatorHarness, group: str = "g") -> list[str]:
     """The lines of the story without their times."""
-    return [f"{told.cause} {told.client_id}: {told.text}" for told in harness.coordinator.stories.of(group)]
+    return [f"{line.cause} {line.client_id}: {line.text}" for line in harness.coordinator.stories.of(group)]
 
 
 def test_a_group_that_two_members_join_and_one_leaves() -> None:
@@ -58,9 +58,9 @@ def test_a_thousand_commits_leave_the_reasons_in_the_story() -> None:
     before = story(harness)
     for offset in range(1_000):
         a.commit(offsets={("t", 0): offset})
-    told = harness.coordinator.stories.of("g")
-    assert story(harness)[:-1] == before and len(told) < ENTRIES_MAX
-    assert (told[-1].text, told[-1].times) == (COMMITTED, 1_000)
+    line = harness.coordinator.stories.of("g")
+    assert story(harness)[:-1] == before and len(line) < ENTRIES_MAX
+    assert (line[-1].text, line[-1].times) == (COMMITTED, 1_000)
 
 
 def test_records_that_the_log_rejects_are_said_not_to_be_there() -> None:

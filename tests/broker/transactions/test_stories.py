@@ -13,7 +13,7 @@ from tests.broker.transactions.harness import TransactionalProducer, Transaction
 
 def story(harness: TransactionCoordinatorHarness) -> list[str]:
     """The lines of the story without their times."""
-    return [f"{told.cause} {told.client_id}: {told.text}" for told in harness.coordinator.stories.of("x")]
+    return [f"{line.cause} {line.client_id}: {line.text}" for line in harness.coordinator.stories.of("x")]
 
 
 def test_a_producer_that_is_fenced_finds_who_fenced_it() -> None:
@@ -43,7 +43,7 @@ def test_a_thousand_transactions_leave_the_beginning_in_the_story() -> None:
     for _ in range(1_000):
         producer.add("t-0")
         producer.end(commit=True)
-    assert [(told.text.split(":")[0], told.times) for told in harness.coordinator.stories.of("x")] == [
+    assert [(line.text.split(":")[0], line.times) for line in harness.coordinator.stories.of("x")] == [
         ("The transaction is in state Empty", 1),
         ("The transaction is in state Ongoing", 1_000),
         ("The transaction is in state PrepareCommit", 1_000),

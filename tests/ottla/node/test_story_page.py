@@ -32,9 +32,9 @@ class PageHarness:
 def test_each_kind_of_story_is_found_by_its_name() -> None:
     page = PageHarness()
     page.stories.groups.cause = "JoinGroup", Asker("app", "/10.0.0.3")
-    page.stories.groups.tell("günther & söhne", "joins")
-    page.stories.transactional_ids.tell("t", "begins")
-    page.stories.partitions.tell(("orders", 3), "leads")
+    page.stories.groups.add("günther & söhne", "joins")
+    page.stories.transactional_ids.add("t", "begins")
+    page.stories.partitions.add(("orders", 3), "leads")
     status, text = page.get(f"group={quote('günther & söhne', safe='')}")
     assert status == 200 and json.loads(text) == {
         "node": 1, "time_ms": 7, "first_ms": 7, "times": 1, "cause": "JoinGroup", "client_id": "app", "host": "/10.0.0.3", "text": "joins",
@@ -70,7 +70,7 @@ def test_another_query_is_answered_with_what_there_is(query: str) -> None:
 def test_a_long_story_is_answered_with_its_newest_entries() -> None:
     page = PageHarness()
     for number in range(ENTRIES_MAX):
-        page.stories.groups.tell("g", f"{number}: " + "%s " * 40, tuple("\N{SNOWMAN}" * 200 for _ in range(40)))
+        page.stories.groups.add("g", f"{number}: " + "%s " * 40, tuple("\N{SNOWMAN}" * 200 for _ in range(40)))
     status, text = page.get("group=g")
     assert status == 200 and len(text) <= ANSWER_BYTES_MAX
     assert json.loads(text.splitlines()[-1])["text"].startswith(f"{ENTRIES_MAX - 1}: ")
@@ -79,7 +79,7 @@ def test_a_long_story_is_answered_with_its_newest_entries() -> None:
 
 def test_names_with_line_ends_stay_on_one_line() -> None:
     page = PageHarness()
-    page.stories.groups.tell("g", "Member %s joins", ("a\r\nb\x1b[2J",))
+    page.stories.groups.add("g", "Member %s joins", ("a\r\nb\x1b[2J",))
     assert len(page.get("group=g")[1].splitlines()) == 1
 
 
@@ -104,7 +104,7 @@ def test_who_gets_a_story_is_said_by_the_nodes_file(
     who: str | None, is_authorized: bool, peer: str, host: str | None, status: int
 ) -> None:
     page = PageHarness(who, is_authorized=is_authorized, host="0.0.0.0")
-    page.stories.groups.tell("g", "joins")
+    page.stories.groups.add("g", "joins")
     found, text = page.get("group=g", peer, host)
     assert found == status and (status == 200) == ("joins" in text)
 

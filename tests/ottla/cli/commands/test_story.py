@@ -16,8 +16,6 @@ from tests.ottla.conftest import Cli
 
 @pytest.fixture
 def admin(cli: Cli) -> str:
-    if not cli.admin_port:
-        pytest.skip("the cluster that was given has no admin listener")
     return f"--admin-port={cli.admin_port}"
 
 
