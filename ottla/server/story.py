@@ -1,8 +1,8 @@
 """Stories: the last decisions about a group, a partition or a transactional id, each with its cause, kept in memory in bounded bytes.
 
-The model is `story(key)` of dask's scheduler. A decision is added where it is made, mostly by the call that also logs it (`StoryLogger`), so that
-log and story say the same. What happens all the time, such as commits of offsets, is one entry that grows (`Stories.grow`): it would push
-everything else out. Nothing is formatted until a story is asked for, or an invariant breaks (`Stories.print`).
+The model is `story(key)` of dask's scheduler. A decision is added where it is made, mostly by the call that also logs it
+(`StoryLogger`), so that log and story say the same. What happens all the time, such as commits of offsets, is one entry that grows
+(`Stories.grow`): it would push everything else out. Nothing is formatted until a story is asked for, or an invariant breaks (`Stories.print`).
 
 A story is a help for people: it is neither replicated nor on a disk, ends with the process, and nothing decides by it.
 """
@@ -26,6 +26,9 @@ FACT_LENGTH_MAX = 200
 GROWING_MAX = 4
 #: Bytes of an entry besides its texts and of a story besides its key. Measured by tests/server/test_story.py.
 ENTRY_BYTES, STORY_BYTES = 400, 900
+
+#: A story of 50 lines is logged that often at most.
+PRINT_EVERY_MS = 60_000
 
 K = TypeVar("K", bound=Hashable)
 Fact: TypeAlias = str | int | float | None
@@ -145,6 +148,7 @@ class Stories(Generic[K]):
         self._bytes_max = bytes_max
         #: The one that was added to last is the last.
         self._stories: OrderedDict[K, _Story] = OrderedDict()
+        self._printed: tuple[K, int] | None = None
 
     def __len__(self) -> int:
         return len(self._stories)
@@ -217,11 +221,15 @@ class Stories(Generic[K]):
         return [] if story is None else [entry.line() for entry in story.entries]
 
     def print(self, key: K) -> None:
-        """Log the story: an invariant about the key does not hold."""
-        line = self.of(key)
-        log.error("The story of %s %s: %d entries", self.noun, _fact(str(key)), len(line))
-        for each in line:
-            log.error("  %s", line_of(each))
+        """Log the story: an invariant about the key does not hold. One that fails again and again is logged once a minute."""
+        now_ms = self._wall_ms()
+        if self._printed is not None and self._printed[0] == key and 0 <= now_ms - self._printed[1] < PRINT_EVERY_MS:
+            return
+        self._printed = key, now_ms
+        lines = self.of(key)
+        log.error("The story of %s %s: %d entries", self.noun, _fact(str(key)), len(lines))
+        for line in lines:
+            log.error("  %s", line_of(line))
 
 
 def line_of(line: StoryLine) -> str:

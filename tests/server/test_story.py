@@ -12,6 +12,7 @@ from ottla.server.story import (
     ENTRY_BYTES,
     FACT_LENGTH_MAX,
     GROWING_MAX,
+    PRINT_EVERY_MS,
     STORIES_BYTES_MAX,
     STORY_BYTES,
     Asker,
@@ -158,8 +159,12 @@ def test_a_printed_story_has_a_line_for_each_entry(caplog: pytest.LogCaptureFixt
     harness.stories.grow("g", "commits")
     now_ms = harness.clock.wall_ms()
     harness.stories.print("g")
+    harness.stories.print("g")  # a moment later
     assert [record.getMessage() for record in caplog.records] == [
         "The story of group g: 2 entries",
         f"  {now_ms} JoinGroup of app at /h: joins",
         f"  {now_ms} JoinGroup of app at /h: 2 times since {now_ms}, the last one: commits",
     ]
+    harness.clock.advance(PRINT_EVERY_MS)
+    harness.stories.print("g")
+    assert len(caplog.records) == 6

@@ -176,8 +176,11 @@ class CoordinatorRuntime(Generic[ShardT]):
     ) -> None:
         """Let the shard decide on an event; KafkaError when it is not loaded or the log rejects the records."""
         context = self._active(partition)
-        self.stories.cause = _event(decide)
-        context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+        try:
+            context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+        except AssertionError:
+            self.stories.print_subject()
+            raise
 
     def read(
         self,

@@ -96,6 +96,7 @@ class ShareGroupCoordinator:
         failed = errors_of(outcomes)
         if failed:
             log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
+        self.groups.stories.begin(group_id, PERSISTED)
         # A coordinator that is deposed meanwhile leaves them to the next one, which initializes them again.
         with suppress(KafkaError):
             self.groups.runtime.write_unasked(

@@ -19,7 +19,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions import decisions
-from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
+from ottla.broker.transactions.markers import MARKERS, MarkerRoutes, MarkerSending
 from ottla.broker.transactions.transaction import (
     BY_NAME,
     EPOCH_BUMP_SINCE,
@@ -240,6 +240,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             """
             if self._sendings.get(transactional_id) is not sending:
                 return
+            self.stories.begin(transactional_id, MARKERS)
             try:
                 self.runtime.write_unasked(partition, decisions.complete, transaction)
             except KafkaError:

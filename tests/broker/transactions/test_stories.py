@@ -30,7 +30,7 @@ def test_a_producer_that_is_fenced_finds_who_fenced_it() -> None:
         " : The transaction is in state Ongoing: producerId 100, epoch 0, 1 partitions",
         "InitProducerId second: Fencing the producer of transactionalId x (producerId 100, epoch 0), whose transaction is ongoing",
         "InitProducerId second: The transaction is in state PrepareAbort: producerId 100, epoch 1, 1 partitions",
-        "complete : The transaction is in state CompleteAbort: producerId 100, epoch 1, 0 partitions",
+        "WriteTxnMarkers : The transaction is in state CompleteAbort: producerId 100, epoch 1, 0 partitions",
         "InitProducerId second: The transaction is in state Empty: producerId 100, epoch 2, 0 partitions",
         "EndTxn : The producer with producerId 100 and epoch 0 was answered PRODUCER_FENCED",
     ]
