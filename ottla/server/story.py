@@ -132,6 +132,15 @@ class _Story:
         self.entries: list[_Entry] = []
         self.bytes = STORY_BYTES + 4 * len(str(key))
 
+    def growing(self, text: str) -> _Entry | None:
+        """The entry of this text, if only others that grow came after it."""
+        for entry in reversed(self.entries[-GROWING_MAX:]):
+            if not entry.grows:
+                return None
+            if entry.text is text:
+                return entry
+        return None
+
 
 class Stories(Generic[K]):
     """The stories of one kind, by their keys. `noun` names the kind; `wall_ms` is the clock.
@@ -168,35 +177,23 @@ class Stories(Generic[K]):
 
     def grow(self, key: K, text: str, facts: tuple[object, ...] = (), times: int = 1) -> None:
         """Add what happens all the time: the newest one counts, and replaces the cause and the facts of the same text. A hot path."""
-        entry = self._growing(key, text)
-        if entry is None:
+        story = self._stories.get(key)
+        entry = None if story is None else story.entries[-1]
+        if story is not None and entry is not None and entry.text is not text:
+            entry = story.growing(text)
+        if story is None or entry is None or not entry.grows:
             entry = _Entry(self._wall_ms(), text, times, grows=True)
             entry.set(self.cause, facts)
             self._add(key, entry)
             return
+        self._stories.move_to_end(key)
         entry.last_ms = self._wall_ms()
         entry.times += times
         if facts:
-            story, more = self._stories[key], entry.set(self.cause, facts)
+            more = entry.set(self.cause, facts)
             story.bytes += more
             self.bytes += more
             self._evict()
-
-    def _growing(self, key: K, text: str) -> _Entry | None:
-        """The entry of this text, if only others that grow came after it."""
-        story = self._stories.get(key)
-        if story is None:
-            return None
-        self._stories.move_to_end(key)
-        last = story.entries[-1]
-        if last.text is text:
-            return last if last.grows else None
-        for entry in reversed(story.entries[-GROWING_MAX:]):
-            if not entry.grows:
-                return None
-            if entry.text is text:
-                return entry
-        return None
 
     def _add(self, key: K, entry: _Entry) -> None:
         story = self._stories.get(key)
