@@ -12,9 +12,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.client.acls import create_acl
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs
-from ottla.client.quotas import alter_quotas
+from ottla.client.logins import NewPassword, alter_quotas, alter_scram_user
 from ottla.client.topics import BROKER_DEFAULT, add_partitions, create_topic
-from ottla.client.users import NewPassword, alter_scram_user
 from ottla.server.authorization.acl import AccessControlEntry
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from ottla.cli.application import Admin
 from ottla.cli.top_view import WANTED, GroupLook, NodeLook, TopicLook, TopLook
 from ottla.client.admin_listeners import AdminSample, scrape
-from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster_state import describe_log_dirs
 from ottla.client.errors import Failure
 from ottla.client.groups import OFFSET_FETCH_VERSION
 from ottla.client.leaders import NO_LEADER, TopicPartition

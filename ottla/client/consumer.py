@@ -354,13 +354,19 @@ class Consumer(BatchConsumer):
             ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
             KafkaError: a batch is malformed; the records before it were returned, and the position is at it.
         """
-        return [row async for row in self.poll_each()]
+        rows: list[Consumed] = []
+        async for row in self.poll_each():
+            if rows and (*rows[-1][:2], rows[-1].is_append_time) == (*row[:2], row.is_append_time):  # one more batch
+                rows[-1].records.extend(row.records)
+            else:
+                rows.append(row)
+        return rows
 
     async def poll_each(self) -> AsyncIterator[Consumed]:
         """Give out the records of the next response batch by batch: one is decoded at a time. Who leaves early loses the others.
 
         Raises:
-            CommandFailed, KafkaError: as `poll`.
+            ClusterError, KafkaError: as `poll`.
         """
         for fetched in await self.poll_batches():
             async for row in self._decoded(fetched):

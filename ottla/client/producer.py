@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.client.brokers import directory_problems
 from ottla.client.cluster import (
     ATTEMPT_MS_MAX,
     RETRY_BACKOFF_MS,
@@ -20,6 +19,7 @@ from ottla.client.cluster import (
     NoConnection,
 )
 from ottla.client.cluster_error import ClusterError, check, code_of, failure
+from ottla.client.cluster_state import directory_problems
 from ottla.client.errors import Kind
 from ottla.client.leaders import Leaders
 from ottla.protocol.errors import ErrorCode

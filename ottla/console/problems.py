@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import NoConnection
+from ottla.client.cluster_state import FULL_BYTES
 from ottla.client.errors import Failure
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import ConsoleSnapshot

@@ -13,13 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from ottla.client import configs
-from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import describe_cluster, describe_log_dirs, describe_quorum
 from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
-from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
-from ottla.client.quorum import describe_quorum
 from ottla.client.topics import LATEST
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of

@@ -124,7 +124,7 @@ def http_server(application: App, settings: Settings) -> HttpServer:
     """Return the server of an instance, behind the rules for requests of other sites.
 
     Raises:
-        CommandFailed: its certificate cannot be used.
+        Failure: its certificate cannot be used.
     """
     try:
         return HttpServer(

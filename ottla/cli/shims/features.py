@@ -9,14 +9,14 @@ from typing import NamedTuple, NoReturn
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
-from ottla.client.features import (
+from ottla.client.cluster_state import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     describe_features,
     update_features,
 )
+from ottla.client.errors import Failure
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,

@@ -10,9 +10,8 @@ from contextlib import suppress
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import Quorum, add_voter, describe_cluster, describe_quorum_nodes, remove_voter
 from ottla.client.errors import Failure
-from ottla.client.health import describe_cluster
-from ottla.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID
