@@ -98,7 +98,11 @@ def test_a_partition_whose_leader_dies_has_the_next_leader_and_the_one_before(cl
         )
         lines = f"Previous leader {leader}"
         eventually(
-            lambda: any(lines in str(row["decision"]) for row in story(cluster, "topic", "describe", TOPIC)), lines, 60
+            lambda: any(
+                lines in str(row["decision"]) for row in story(cluster, "topic", "describe", TOPIC, "--partition", "0")
+            ),
+            lines,
+            60,
         )
         done = ottla(cluster, "topic", "describe", TOPIC, "--partition", "0")
         assert f"node {leader}: no answer" in done.err

@@ -129,7 +129,7 @@ async def describe(
     /,
     *,
     story: StoryFlag = False,
-    partition: Annotated[int, Parameter(help="Of --story: the partition.")] = 0,
+    partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
     admin: Admin = ADMIN,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
@@ -137,12 +137,14 @@ async def describe(
     """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets. Or the story of one: leaders, ISR, truncations."""
     async with connect(connection) as cluster:
         if story:
-            await show_story(
-                cluster, admin, lambda listeners: story_of_partition(listeners, name, partition), listing.output
-            )
+            if partition is None:
+                raise CommandFailed("--story is of one partition", "add --partition N", USAGE)
+            ask = partial(story_of_partition, topic=name, partition=partition)
+            await show_story(cluster, admin, ask, listing.output)
             return
         topic = await cluster.topic(name)
-        led = [part.partition_index for part in topic.partitions if part.leader_id >= 0]
+        wanted = [part for part in topic.partitions if partition in (None, part.partition_index)]
+        led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
     rows = [
@@ -156,8 +158,10 @@ async def describe(
             "offline_replicas": part.offline_replicas,
             **_offsets(first.get(part.partition_index), following.get(part.partition_index)),
         }
-        for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+        for part in sorted(wanted, key=lambda part: part.partition_index)
     ]
+    if not rows:
+        raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
     print_rows(rows, PARTITION_COLUMNS, listing.output)
 
 

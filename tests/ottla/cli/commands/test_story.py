@@ -55,6 +55,15 @@ def test_the_story_of_a_group_has_its_member_and_of_a_partition_its_leader(cli: 
     assert "DECISION" in cli.ok("group", "describe", group, "--story", admin)
 
 
+def test_a_topic_has_no_story_and_its_partitions_have_one(cli: Cli, admin: str) -> None:
+    topic = cli.topic(partitions=2)
+    done = cli("topic", "describe", topic, "--story", admin)
+    assert done.code == USAGE and "add --partition N" in done.err
+    assert [row["partition"] for row in cli.rows("topic", "describe", topic, "--partition", "1")] == [1]
+    done = cli("topic", "describe", topic, "--partition", "2")
+    assert done.code == USAGE and f"topic {topic} has no partition 2" in done.err
+
+
 def test_what_no_node_remembers_is_said_so(cli: Cli, admin: str) -> None:
     done = cli("txn", "describe", "never-begun", "--story", admin)
     assert (done.code, done.err.count("no node that answers remembers")) == (0, 1)
