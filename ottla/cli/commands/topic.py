@@ -160,7 +160,7 @@ async def describe(
         }
         for part in sorted(wanted, key=lambda part: part.partition_index)
     ]
-    if not rows:
+    if partition is not None and not rows:
         raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
     print_rows(rows, PARTITION_COLUMNS, listing.output)
 
