@@ -32,7 +32,13 @@ from ottla.broker.api import (
     write_txn_markers,
 )
 from ottla.broker.api._own_configs import forward_checked
-from ottla.broker.api.groups import check_consumer_groups, check_share_groups, client_of, describe_modern_groups
+from ottla.broker.api.groups import (
+    asker_of,
+    check_consumer_groups,
+    check_share_groups,
+    client_of,
+    describe_modern_groups,
+)
 from ottla.broker.api_row import IN_HANDLER, OPEN, Answered, Forwarded
 from ottla.broker.authorization import (
     Each,
@@ -131,7 +137,7 @@ def _delete_groups(
     broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
 ) -> Answer[DeleteGroupsResponse]:
     """A group named twice is deleted, and answered, once."""
-    deleted = broker.share_groups.delete_groups(list(dict.fromkeys(request.groups_names)))
+    deleted = broker.share_groups.delete_groups(list(dict.fromkeys(request.groups_names)), asker_of(context))
     return then(deleted, lambda results: DeleteGroupsResponse(results=results))
 
 

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Collection
 from typing import NamedTuple
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from ottla.client.cluster_error import ClusterError
@@ -19,6 +19,8 @@ from ottla.server.address import NoAddress, parse_address
 ADMIN_LISTENER = "ottla.admin.listener"
 #: More of a scrape is not read: whatever answers there may never end.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
+#: Of the text of an error.
+LINE_BYTES_MAX = 1024
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -59,6 +61,9 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
         with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
             text: bytes = answer.read(SCRAPE_BYTES_MAX)
             return text.decode(errors="replace")
+    except HTTPError as error:
+        said = error.read(LINE_BYTES_MAX).decode(errors="replace").strip().partition("\n")[0]
+        raise ClusterError(f"{address} answers {error.code}: {said or error.reason}", None, Kind.WRONG) from None
     except (URLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise ClusterError(
@@ -99,11 +104,20 @@ def samples_of(text: str) -> list[AdminSample]:
     return [AdminSample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
+async def page_of(address: str, page: str, timeout_s: float) -> str:
+    """Return a page of an admin listener, read on a thread.
+
+    Raises:
+        ClusterError: it does not answer, or with an error.
+    """
+    return await asyncio.to_thread(read_admin, address, page, timeout_s)
+
+
 async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[AdminSample]:
     """Return the samples of some metrics of an admin listener.
 
     Raises:
         ClusterError: it does not answer.
     """
-    text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
+    text = await page_of(address, "/metrics", timeout_s)
     return [AdminSample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

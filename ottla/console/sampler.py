@@ -186,7 +186,7 @@ class Sampler:
         self.lags, self.topic_lags = lags, topic_lags
 
     async def _sample_numbers(self, snapshot: ConsoleSnapshot) -> None:
-        listeners = {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
+        listeners = self._listeners(snapshot)
         found = dict(zip(listeners, await asyncio.gather(*map(scrape, listeners.values())), strict=True))
         self.numbers = {node: row for node, row in found.items() if isinstance(row, Numbers)}
         self.no_numbers = {node: str(row) for node, row in found.items() if isinstance(row, Failure)}
@@ -204,6 +204,13 @@ class Sampler:
     @property
     def asks_admin_listeners(self) -> bool:
         return bool(self._admin) or self._admin_port is not None
+
+    def listeners(self) -> dict[int, str]:
+        """Return the addresses of the admin listeners that are known."""
+        return {} if self.snapshot is None else self._listeners(self.snapshot)
+
+    def _listeners(self, snapshot: ConsoleSnapshot) -> dict[int, str]:
+        return {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
 
     def _admin_of(self, snapshot: ConsoleSnapshot, node: int) -> str | None:
         if node in self._admin or self._admin_port is None:

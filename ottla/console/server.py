@@ -19,7 +19,17 @@ from ottla.client.errors import Failure, Kind
 from ottla.console.access import ConsoleAccess
 from ottla.console.guard import Guard
 from ottla.console.options import ConsoleOptions
-from ottla.console.pages import access, credentials, groups, overview, reassignments, records, topics, transactions
+from ottla.console.pages import (
+    access,
+    credentials,
+    groups,
+    overview,
+    reassignments,
+    records,
+    stories,
+    topics,
+    transactions,
+)
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 from ottla.server.listening import bound_sockets, of_every_family
@@ -63,6 +73,7 @@ async def application(options: ConsoleOptions) -> AsyncIterator[App]:
                 *topics.ROUTES,
                 *groups.ROUTES,
                 *transactions.ROUTES,
+                *stories.ROUTES,
                 *access.ROUTES,
                 *credentials.ROUTES,
                 *reassignments.ROUTES,

@@ -1,4 +1,4 @@
-"""Administration of a node: the admin listener, the checks that it answers, and every source of metrics of the node."""
+"""Administration of a node: the admin listener, the checks and stories that it answers, and every source of metrics of the node."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
+from ottla.node.story_page import NodeStories, StoryPage
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics
 from ottla.server.config.key import ConfigError
@@ -96,6 +97,13 @@ class NodeChecks:
     def broker_is_made(self, broker: BrokerNode) -> None:
         self._broker = broker
 
+    def stories(self) -> NodeStories | None:
+        """The stories of the broker; None until there is one, and on a controller."""
+        broker = self._broker
+        if broker is None:
+            return None
+        return NodeStories(broker.groups.stories, broker.transactions.coordinator.stories, broker.replicas.stories)
+
     def live(self) -> Iterator[Check]:
         """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
         yield Check("event loop", True)
@@ -152,7 +160,11 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
         addresses.append(("127.0.0.1", metrics_port))
     if addresses:
         metrics.add(LoopMetrics(world.clock, config.is_controller))
-    return [AdminServer(world, host, port, metrics, checks.live, checks.ready) for host, port in addresses]
+    servers = []
+    for host, port in addresses:
+        story = StoryPage(config.node_id, config.own, bool(config["authorizer.class.name"]), host, checks.stories)
+        servers.append(AdminServer(world, host, port, metrics, checks.live, checks.ready, {"/story": story.answer}))
+    return servers
 
 
 def build_info(release: str) -> Family:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ottla.server.admin import AdminServer, Answer, Check, verdict
+from ottla.server.admin import JSON_LINES, AdminServer, Answer, Check, HttpRequest, is_local, verdict
 from ottla.server.metrics import CONTENT_TYPE, Registry
 from ottla.server.world import World
 
@@ -91,6 +91,20 @@ class MachineAdmin(AdminServer):
         if path == "/metrics":
             return Answer(200, await self._merged(), CONTENT_TYPE)
         return await super().answer(path)
+
+    async def respond(self, request: HttpRequest) -> Answer:
+        """The stories of all processes are for this machine alone: to them, each request that is passed on comes from here."""
+        if request.path != "/story":
+            return await super().respond(request)
+        if not is_local(request, self.host):
+            return Answer(403, b"stories of a machine's processes are for this machine alone\n")
+        page = f"/story?{request.query}"
+        found = await asyncio.gather(*(_ask(each, page, ANSWER_TIMEOUT_S) for each in self._processes))
+        answers = [each for each in found if each is not None]
+        if stories := [each.text for each in answers if each.status == 200]:
+            return Answer(200, "".join(stories).encode(), JSON_LINES)
+        status, text = answers[0] if answers else (503, "no process answers\n")
+        return Answer(status, text.encode())
 
     async def _merged(self) -> bytes:
         """Metrics of the processes that answer; `ottla_process_up` says which do not."""

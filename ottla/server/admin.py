@@ -1,4 +1,4 @@
-"""The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for orchestrators and Prometheus.
+"""The admin listener: `/healthz`, `/readyz` and `/metrics` over plain HTTP, for orchestrators and Prometheus; and a node's other pages.
 
 It runs on the node's own event loop, so that a response proves that the loop is not blocked. A scrape is made in slices
 (metrics.py), one at a time, and its result is shared by all requests that arrived meanwhile. It is not a web server: it
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias, cast
 
 from ottla.server.address import parse_address
 from ottla.server.clock import TimerHandle
@@ -29,10 +29,11 @@ CONNECTIONS_MAX = 64
 #: Prometheus keeps its connection from scrape to scrape, by default a minute apart.
 IDLE_TIMEOUT_MS = 90_000
 REASONS = {
-    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 TEXT = "text/plain; charset=utf-8"
+JSON_LINES = "application/x-ndjson; charset=utf-8"
 
 
 class Check(NamedTuple):
@@ -64,11 +65,22 @@ def verdict(checks: Iterable[Check]) -> Answer:
 class AdminServer:
     """The admin server of a node: start, stop, and the bound port."""
 
-    def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: str,
+        port: int,
+        registry: Registry,
+        live: Checks,
+        ready: Checks,
+        pages: Mapping[str, Page] | None = None,
+    ) -> None:
+        """Takes in `pages` those of the node besides the three that each server has, by their paths."""
         self.world = world
+        self._pages = dict(pages or {})
         #: The connections, in the order in which they last sent a request.
         self.connections: dict[AdminConnection, None] = {}
-        self._host = host
+        self.host = host
         self._wanted_port = port
         self._registry = registry
         self._live = live
@@ -82,7 +94,7 @@ class AdminServer:
         return self._server.port
 
     async def start(self) -> None:
-        host = of_every_family(self._host)
+        host = of_every_family(self.host)
         self._server = await self.world.network.listen(host, self._wanted_port, lambda: AdminConnection(self))
         await self._server.begin()
         addresses = ", ".join(self._server.addresses)
@@ -98,7 +110,7 @@ class AdminServer:
         """Return whether the Host is this listener's; False for the name of another site, which a page points at a listener that only this
         machine reaches. A probe may have no Host.
         """
-        return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)
+        return host is None or not is_loopback(self.host) or is_of_this_network(host, self.host)
 
     async def answer(self, path: str) -> Answer:
         if path == "/healthz":
@@ -107,9 +119,14 @@ class AdminServer:
             return verdict(self._ready())
         if path == "/metrics":
             return Answer(200, await self._metrics(), CONTENT_TYPE)
+        paths = ["/healthz", "/readyz", "/metrics", *self._pages]
         if path == "/":
-            return Answer(200, b"/healthz\n/readyz\n/metrics\n")
-        return Answer(404, b"there are /healthz, /readyz and /metrics\n")
+            return Answer(200, "".join(f"{each}\n" for each in paths).encode())
+        return Answer(404, f"there are {', '.join(paths[:-1])} and {paths[-1]}\n".encode())
+
+    async def respond(self, request: HttpRequest) -> Answer:
+        page = self._pages.get(request.path)
+        return await self.answer(request.path) if page is None else page(request)
 
     async def _metrics(self) -> bytes:
         if self._scraping is None or self._scraping.done():
@@ -128,6 +145,7 @@ class AdminConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._idle: TimerHandle | None = None
         self._unread = False  # an answer, or a part of it
+        self._peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
@@ -136,6 +154,7 @@ class AdminConnection(asyncio.Protocol):
             # The newest may be the orchestrator's probe, so the one goes that has waited longest.
             next((each for each in connections if each.is_idle), next(iter(connections))).abort()
         self._transport = transport
+        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
         transport.set_write_buffer_limits(0)
         connections[self] = None
         self._wait()
@@ -198,6 +217,8 @@ class AdminConnection(asyncio.Protocol):
         head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         request = read_request(head)
+        if isinstance(request, HttpRequest):
+            request = request._replace(peer=self._peer)
         if isinstance(request, HttpRequest) and not self._server.knows(request.host):
             request = Answer(400, b"this listener is not known by that name\n")
         if isinstance(request, Answer):
@@ -207,7 +228,7 @@ class AdminConnection(asyncio.Protocol):
 
     async def _serve(self, request: HttpRequest) -> None:
         try:
-            answer = await self._server.answer(request.path)
+            answer = await self._server.respond(request)
         except Exception:
             log.exception("The admin listener failed to answer %s", request.path)
             answer = Answer(500, b"see the node's log\n")
@@ -239,6 +260,19 @@ class HttpRequest(NamedTuple):
     head: bool
     keep: bool
     host: str | None = None
+    #: What stands after the "?", as it was sent.
+    query: str = ""
+    #: The address of the client.
+    peer: str = ""
+
+
+Page: TypeAlias = Callable[[HttpRequest], Answer]
+
+
+def is_local(request: HttpRequest, host: str) -> bool:
+    """Return whether the client is on this machine, and no web page whose name points at the listener's `host` (server/hosts.py)."""
+    is_known_here = request.host is None or is_of_this_network(request.host, host)
+    return is_known_here and is_loopback(request.peer.removeprefix("::ffff:"))
 
 
 def read_request(head: bytes) -> HttpRequest | Answer:
@@ -256,7 +290,8 @@ def read_request(head: bytes) -> HttpRequest | Answer:
         return Answer(400, b"no body is expected\n")
     connection = headers.get("connection", "")
     keep = connection != "close" if words[2] == "HTTP/1.1" else connection == "keep-alive"
-    return HttpRequest(words[1].partition("?")[0], words[0] == "HEAD", keep, headers.get("host"))
+    path, _, query = words[1].partition("?")
+    return HttpRequest(path, words[0] == "HEAD", keep, headers.get("host"), query)
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -19,9 +19,11 @@ from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupCounts
+from ottla.broker.groups.group_stories import GroupStories
 from ottla.broker.transactions import transaction_coordinator as describe_transactions
 from ottla.broker.transactions.transaction import TransactionRecordCodec
 from ottla.broker.transactions.transaction_shard import TransactionConfig, TransactionShard
+from ottla.broker.transactions.transaction_stories import TransactionStories
 from ottla.controller.decisions.features import bootstrap_records
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.metadata.encoding import encode_metadata
@@ -127,7 +129,14 @@ class Shard(NamedTuple):
 def groups(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
     shard = GroupCoordinatorShard(
-        timers, GroupCoordinatorConfig(), lambda: NOW_MS, lambda: "x", cluster_of(), GroupCounts(), lambda: NOW_MS
+        timers,
+        GroupCoordinatorConfig(),
+        lambda: NOW_MS,
+        lambda: "x",
+        cluster_of(),
+        GroupCounts(),
+        lambda: NOW_MS,
+        GroupStories("group", lambda: NOW_MS),
     )
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
@@ -148,6 +157,8 @@ def groups(data: bytes) -> None:
 
 class Coordinating:
     """What a shard sets off is not done here."""
+
+    stories = TransactionStories("transactional id", lambda: NOW_MS)
 
     def transaction_version(self) -> int:
         return 2

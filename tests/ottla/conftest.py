@@ -34,6 +34,8 @@ class Cli:
     """Runs `ottla` against one cluster."""
 
     bootstrap: str
+    #: The port of the node's admin listener; 0 of a cluster that was given.
+    admin_port: int = 0
     names: Iterator[int] = field(default_factory=itertools.count)
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> Finished:
@@ -111,7 +113,8 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         line = node.stdout.readline()
         assert line, f"ottla dev ended with {node.wait()}"
         try:
-            yield Cli(json.loads(line)["bootstrap"])
+            status = json.loads(line)
+            yield Cli(status["bootstrap"], status["nodes"][0]["admin"])
         finally:
             node.send_signal(signal.SIGINT)
             assert node.wait(STOP_SECONDS_MAX) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.api.groups import asker_of
 from ottla.broker.authorization import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
@@ -192,5 +193,5 @@ def offset_delete(
         return response
 
     request.topics = kept
-    answer = broker.groups.delete_offsets(request)
+    answer = broker.groups.delete_offsets(request, asker_of(context))
     return then(answer, merge) if failed else answer

@@ -25,6 +25,7 @@ from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, 
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, DESCRIBE, GROUP, TOPIC
 from ottla.server.network.context import Answer, RequestContext, then
+from ottla.server.story import Asker
 
 
 class DescribeRequest(Protocol):
@@ -42,16 +43,26 @@ G = TypeVar("G", bound=AnyModernGroup)
 GroupT = TypeVar("GroupT", bound=Described)
 
 
-def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
-    """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
+def host_of(context: RequestContext) -> str:
+    """The client's host as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
     host = context.connection.peer_host
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
+    return f"/{host}"
+
+
+def asker_of(context: RequestContext) -> Asker:
+    """The client, for the story of what it asks for."""
+    return Asker(context.client_id or "", host_of(context))
+
+
+def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
+    """The client that is, or becomes, a member."""
 
     def may_describe(topic: str) -> bool:
         return broker.authorizer.allows(context, DESCRIBE, TOPIC, topic)
 
-    return Client(context.api_version, context.client_id or "", f"/{host}", may_describe)
+    return Client(context.api_version, context.client_id or "", host_of(context), may_describe)
 
 
 def check_consumer_groups(broker: BrokerComponents) -> None:
@@ -148,7 +159,7 @@ def sync_group(
     """
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return broker.groups.sync(request)
+    return broker.groups.sync(request, asker_of(context))
 
 
 def leave_group(
@@ -156,9 +167,9 @@ def leave_group(
 ) -> Answer[LeaveGroupResponse]:
     """LeaveGroup (13): members go. v0-2 one, its error at the top · v3 many, also by instance id (KIP-345) · v5 reasons."""
     if context.api_version >= 3:
-        return broker.groups.leave(request)
+        return broker.groups.leave(request, asker_of(context))
     request.members = [MemberIdentity(request.member_id)]
-    return then(broker.groups.leave(request), _of_one_member)
+    return then(broker.groups.leave(request, asker_of(context)), _of_one_member)
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

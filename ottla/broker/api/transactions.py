@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
+from ottla.broker.api.groups import asker_of
 from ottla.broker.authorization import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.broker.coordinator.partition_log import TopicPartition
@@ -90,7 +91,10 @@ def init_producer_id(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "producer_id and producer_epoch go together")
     if request.transactional_id is None:
         return _idempotent(broker)
-    return then(broker.transactions.coordinator.init_producer_id(request), partial(_with_known_error, context))
+    return then(
+        broker.transactions.coordinator.init_producer_id(request, asker_of(context)),
+        partial(_with_known_error, context),
+    )
 
 
 def _require_producer(broker: BrokerComponents, request: InitProducerIdRequest, context: RequestContext) -> None:
@@ -176,7 +180,8 @@ def _add(
         return then(coordinator.verify_partitions(transactional_id, *producer, asked), result)
     # Clients add before v4; what brokers add is for clients of version 2.
     version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
-    added = coordinator.add_partitions(transactional_id, *producer, asked, version)
+    cause = ("AddPartitionsToTxn", asker_of(context))
+    added = coordinator.add_partitions(transactional_id, *producer, asked, version, cause)
     return then(added, lambda error: result(dict.fromkeys(partitions, error)))
 
 
@@ -190,6 +195,7 @@ def add_offsets_to_txn(
         request.producer_epoch,
         frozenset([(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))]),
         client_transaction_version=0,
+        cause=("AddOffsetsToTxn", asker_of(context)),
     )
     return then(added, lambda error: AddOffsetsToTxnResponse(error_code=as_known(context, error)))
 
@@ -199,7 +205,10 @@ def end_txn(broker: BrokerComponents, request: EndTxnRequest, context: RequestCo
 
     v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the response says to which (KIP-890).
     """
-    return then(broker.transactions.coordinator.end(request, context.api_version), partial(_with_known_error, context))
+    return then(
+        broker.transactions.coordinator.end(request, context.api_version, asker_of(context)),
+        partial(_with_known_error, context),
+    )
 
 
 def describe_transactions(

@@ -16,12 +16,14 @@ from typing import Generic, TypeVar
 from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Response, Unasked, client_error
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.shard import Loader, RecordCodec, Shard
+from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import Answer, Reply
+from ottla.server.story import Cause, because, by_timer
 from ottla.server.tasks import isolated
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,10 @@ REPLIES_A_TURN = 64
 
 ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
+
+
+#: The cause of what a coordinator decides when it has loaded a partition.
+LOADED = because("loaded")
 
 
 class CoordinatorState(Enum):
@@ -83,6 +89,7 @@ class InternalTopic(Generic[ShardT]):
     commit_timeout_ms: int
     turns: ShardTurns
     load_times: LoadTimes
+    stories: CoordinatorStories
 
 
 class CoordinatorContext(Generic[ShardT]):
@@ -143,7 +150,7 @@ class CoordinatorContext(Generic[ShardT]):
             last_offset,
         )
         self._become(CoordinatorState.ACTIVE)
-        self.perform_unasked(lambda: self.shard.on_loaded(self.topic.clock.wall_ms()))
+        self.perform_unasked(LOADED, lambda: self.shard.on_loaded(self.topic.clock.wall_ms()))
 
     def close(self) -> None:
         """Fail everything that waits; NOT_COORDINATOR makes clients look for the new one."""
@@ -182,6 +189,7 @@ class CoordinatorContext(Generic[ShardT]):
                     try:
                         self._append(outcome)
                     except KafkaError as rejection:
+                        self.topic.stories.rejected(outcome.records, rejection)
                         error = client_error(rejection)
                         if outcome.rejected is not None:
                             following, error = outcome.rejected(error), None
@@ -203,11 +211,12 @@ class CoordinatorContext(Generic[ShardT]):
             raise error
         return response
 
-    def perform_unasked(self, decide: Callable[[], Unasked]) -> None:
-        """Perform the decision of a timer or an event. An error ends this one only, since there is no request to answer with it.
+    def perform_unasked(self, cause: Cause, decide: Callable[[], Unasked]) -> None:
+        """Perform the decision of a timer or an event, its cause. An error ends this one only, since there is no request to answer with it.
 
         The other sessions and rebalances of the shard depend on their timers.
         """
+        self.topic.stories.cause = cause
         try:
             self.perform(decide())
         except KafkaError as error:
@@ -215,6 +224,7 @@ class CoordinatorContext(Generic[ShardT]):
         except Exception:
             # Any error, because a timer has no caller: raised into the event loop it would also end the sweep that runs the timers.
             log.exception("%s-%d: a timer or an event failed", *self.tp)
+            self.topic.stories.print_of_timer(cause[0])
 
     def when_seen_is_committed(self, response: T, on_error: OnError[T]) -> Answer[T]:
         """Return the response itself if all records that it could have seen are committed, else a reply."""
@@ -332,8 +342,10 @@ class CoordinatorContext(Generic[ShardT]):
             except Exception:
                 # Any error of a replay leaves the state without an appended record (invariant: state = replay of the log).
                 self._memory_is_wrong()
+                topic.stories.print_of(part)
                 raise
             self.last_written = last
+            topic.stories.appended(part)
 
     def end_transaction(self, producer: Producer, marker: EndTxnMarker, transaction_version: int) -> None:
         """Append a transaction's marker and replay it."""
@@ -381,8 +393,9 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic.turns.timers.add(self._due_timers(), self._timers_done)
 
     def _due_timers(self) -> Iterator[None]:
-        while self.state is CoordinatorState.ACTIVE and (callback := self.timers.pop_due()) is not None:
-            self.perform_unasked(callback)
+        while self.state is CoordinatorState.ACTIVE and (due := self.timers.pop_due()) is not None:
+            key, callback = due
+            self.perform_unasked(by_timer(key), callback)
             yield
 
     def _timers_done(self, error: Exception | None) -> None:

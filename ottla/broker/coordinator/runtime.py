@@ -19,12 +19,14 @@ from ottla.broker.coordinator.context import CoordinatorContext, CoordinatorStat
 from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Unasked, client_error, error_code
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.shard import RecordCodec, Shard
+from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.server.clock import Clock
 from ottla.server.network.context import Answer, Reply
+from ottla.server.story import Cause, because
 
 ShardT = TypeVar("ShardT", bound=Shard)
 T = TypeVar("T")
@@ -46,13 +48,23 @@ class CoordinatorRuntime(Generic[ShardT]):
         shard_factory: Callable[[Timers], ShardT],
         commit_timeout_ms: int,
         turns: ShardTurns | None = None,
+        stories: CoordinatorStories | None = None,
     ) -> None:
         self.clock = clock
+        self.stories = CoordinatorStories(topic, clock.wall_ms) if stories is None else stories
         self.turns = ShardTurns(clock) if turns is None else turns
         self.load_times = LoadTimes()
         self.topic = topic
         self._topic = InternalTopic(
-            topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.turns, self.load_times
+            topic,
+            partition_log,
+            clock,
+            codec,
+            shard_factory,
+            commit_timeout_ms,
+            self.turns,
+            self.load_times,
+            self.stories,
         )
         self._contexts: dict[int, CoordinatorContext[ShardT]] = {}
 
@@ -135,6 +147,9 @@ class CoordinatorRuntime(Generic[ShardT]):
             return context.when_seen_is_committed(response, on_error)
         except KafkaError as error:
             return on_error(client_error(error))
+        except AssertionError:
+            self.stories.print_subject()
+            raise
 
     def write_later(
         self,
@@ -152,13 +167,20 @@ class CoordinatorRuntime(Generic[ShardT]):
                 context.complete(reply, response)
         except KafkaError as error:
             reply.complete(client_error(error))
+        except AssertionError:
+            self.stories.print_subject()
+            raise
 
     def write_unasked(
         self, partition: int, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Let the shard decide on an event; KafkaError when it is not loaded or the log rejects the records."""
         context = self._active(partition)
-        context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+        try:
+            context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
+        except AssertionError:
+            self.stories.print_subject()
+            raise
 
     def read(
         self,
@@ -203,9 +225,10 @@ class CoordinatorRuntime(Generic[ShardT]):
         self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Run a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
+        cause = _event(decide)
         for context in list(self._contexts.values()):
             if context.state is CoordinatorState.ACTIVE:
-                context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))
+                context.perform_unasked(cause, partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))
 
     def _active(self, partition: int) -> CoordinatorContext[ShardT]:
         context = self._contexts.get(partition)
@@ -214,3 +237,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         if context.state is CoordinatorState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return context
+
+
+def _event(decide: Callable[..., object]) -> Cause:
+    """The cause of a decision without a request is named as the function that makes it."""
+    return because(getattr(decide, "__name__", "event"))

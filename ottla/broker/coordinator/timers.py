@@ -84,8 +84,8 @@ class Timers:
         """Return the time of the next call of `pop_due`, which is never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self) -> Callable[[], Unasked] | None:
-        """Remove a due timer and return its callback; None if no timer is due."""
+    def pop_due(self) -> tuple[Hashable, Callable[[], Unasked]] | None:
+        """Remove a due timer and return its key and callback; None if no timer is due."""
         now_ms = self._now_ms()
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
@@ -95,7 +95,7 @@ class Timers:
                 continue
             if timer.deadline_ms <= now_ms:
                 del self._timers[key]
-                return timer.callback
+                return key, timer.callback
             timer.queued_ms = timer.deadline_ms
             self._push(timer.deadline_ms, key)
         return None

@@ -24,6 +24,7 @@ from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard, delete_groups
 from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
+from ottla.broker.groups.group_stories import GroupStories
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.share import share_offsets
 from ottla.broker.groups.streams import streams_heartbeat
@@ -53,12 +54,16 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.server.clock import Clock
 from ottla.server.network.context import Answer, Reply, then
+from ottla.server.story import UNNAMED, Asker, Cause, because
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
 P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
+
+#: The causes of commits, which are one entry that grows: who commits is who is a member.
+OFFSET_COMMIT, TXN_OFFSET_COMMIT = because("OffsetCommit"), because("TxnOffsetCommit")
 
 # OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
@@ -85,16 +90,18 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
         self.topics_created_at = -1
         self.counts = GroupCounts()
+        self.stories = GroupStories("group", clock.wall_ms)
         runtime = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
             GroupRecordCodec(),
             lambda timers: GroupCoordinatorShard(
-                timers, config, clock.wall_ms, new_uuid, cluster, self.counts, expiry_ms or clock.wall_ms
+                timers, config, clock.wall_ms, new_uuid, cluster, self.counts, expiry_ms or clock.wall_ms, self.stories
             ),
             config.offsets_commit_timeout_ms,
             turns,
+            self.stories,
         )
         super().__init__(runtime, partition_count)
 
@@ -120,12 +127,14 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def write(
         self,
         group_id: str,
+        cause: Cause,
         decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
         on_error: OnError[T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer[T]:
         def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
+            shard.stories.begin(group_id, cause)
             shard.check_readable(group_id)
             return decide(shard, now_ms, *args, **kwargs)
 
@@ -134,12 +143,14 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def _write_later(
         self,
         group_id: str,
+        cause: Cause,
         decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
         reply: Reply[T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
         def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
+            shard.stories.begin(group_id, cause)
             shard.check_readable(group_id)
             return decide(shard, now_ms, *args, **kwargs)
 
@@ -155,7 +166,11 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     ) -> Answer[T]:
         def look_if_readable(shard: GroupMetadataManager) -> T:
             shard.check_readable(group_id)
-            return look(shard, *args, **kwargs)
+            try:
+                return look(shard, *args, **kwargs)
+            except AssertionError:
+                shard.stories.print(group_id)
+                raise
 
         return self.runtime.read(self.partition_for(group_id), look_if_readable, on_error)
 
@@ -171,14 +186,15 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         reply = Reply(JOIN_ERROR)
-        self._write_later(request.group_id, membership.join, reply, request, client, reply)
+        cause = "JoinGroup", client
+        self._write_later(request.group_id, cause, membership.join, reply, request, client, reply)
         return reply
 
-    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, asker: Asker = UNNAMED) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         reply = Reply(SYNC_ERROR)
-        self._write_later(request.group_id, membership.sync, reply, request, reply)
+        self._write_later(request.group_id, ("SyncGroup", asker), membership.sync, reply, request, reply)
         return reply
 
     def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
@@ -186,18 +202,24 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         return self._read(request.group_id, membership.heartbeat, _heartbeat_error, request)
 
-    def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, asker: Asker = UNNAMED) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, membership.leave, LEAVE_ERROR, request)
+        return self.write(request.group_id, ("LeaveGroup", asker), membership.leave, LEAVE_ERROR, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        return self.write(request.group_id, consumer_heartbeat.heartbeat, CONSUMER_HEARTBEAT_ERROR, request, client)
+        cause = "ConsumerGroupHeartbeat", client
+        return self.write(
+            request.group_id, cause, consumer_heartbeat.heartbeat, CONSUMER_HEARTBEAT_ERROR, request, client
+        )
 
     def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsResult]:
-        return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
+        cause = "StreamsGroupHeartbeat", client
+        return self.write(
+            request.group_id, cause, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client
+        )
 
     # ---- offsets
 
@@ -207,12 +229,13 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error.code))
 
-        return self.write(request.group_id, offsets.commit, on_error, request, api_version)
+        return self.write(request.group_id, OFFSET_COMMIT, offsets.commit, on_error, request, api_version)
 
     def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
         """Commit offsets in a transaction. The caller has verified that the transaction includes the group's partition (KIP-890)."""
         return self.write(
             request.group_id,
+            TXN_OFFSET_COMMIT,
             offsets.commit_transactional,
             lambda error: txn_commit_error(request, error.code),
             request,
@@ -225,10 +248,12 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
         return self._read(request.group_id, offsets.fetch, on_error, request, require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest, asker: Asker = UNNAMED) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, offsets.delete, coded(OffsetDeleteResponse), request)
+        return self.write(
+            request.group_id, ("OffsetDelete", asker), offsets.delete, coded(OffsetDeleteResponse), request
+        )
 
     # ---- many groups at once
 
@@ -266,13 +291,21 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         described = self._each(self.runtime.read, description.of, filter(None, group_ids), failed)
         return then(described, lambda groups: invalid + groups)
 
-    def delete_groups(self, group_ids: Sequence[str]) -> Answer[builtins.list[DeletableGroupResult]]:
+    def delete_groups(
+        self, group_ids: Sequence[str], asker: Asker = UNNAMED
+    ) -> Answer[builtins.list[DeletableGroupResult]]:
         """Delete groups that have no states at share coordinators, or none any more."""
 
         def failed(error: KafkaError, group_id: str) -> DeletableGroupResult:
             return DeletableGroupResult(group_id, error.code)
 
-        return self._each(self.runtime.write, delete_groups, group_ids, failed)
+        def decide(
+            shard: GroupMetadataManager, now_ms: int, part: builtins.list[str]
+        ) -> Outcome[builtins.list[DeletableGroupResult]]:
+            shard.stories.begin(part[0], ("DeleteGroups", asker))
+            return delete_groups(shard, now_ms, part)
+
+        return self._each(self.runtime.write, decide, group_ids, failed)
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.

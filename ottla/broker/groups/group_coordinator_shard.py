@@ -117,9 +117,11 @@ def expire(shard: GroupMetadataManager, now_ms: int) -> Unasked:
         is_over = _expire_offsets(shard, group, now_ms, records)
         if len(records) > before:
             shard.counts.offset_expirations += len(records) - before
-            log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
+            shard.story(group_id, log).info("Removed %d expired offsets of group %s", len(records) - before, group_id)
         if is_over and group.is_empty:
-            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
+            shard.story(group_id, log).info(
+                "Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation
+            )
             records.extend(group.tombstones())
         return 1 + shard.offsets.count(group_id)
 

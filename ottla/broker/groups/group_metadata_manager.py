@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome, unreadable
+from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.group import Group, GroupKey, GroupType, group_of
@@ -22,6 +24,7 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from ottla.server.story import StoryLogger
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ class GroupMetadataManager:
     cluster: ClusterView
     counts: GroupCounts
     expiry_ms: Callable[[], int]
+    stories: CoordinatorStories
     #: Groups of every kind: an id is that of one group.
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
@@ -99,6 +103,10 @@ class GroupMetadataManager:
     unreadable: dict[str, dict[str, GroupKey]] = field(default_factory=dict)
     _is_loaded: bool = False
     kinds: ClassVar[GroupKinds]
+
+    def story(self, group_id: str, log: logging.Logger) -> StoryLogger[str]:
+        """A logger for what is decided about the group."""
+        return self.stories.logger_of(group_id, log)
 
     # ---- hard state
 

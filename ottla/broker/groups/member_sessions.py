@@ -80,7 +80,7 @@ def fenced(kind: GroupType, epoch: int, current_epoch: int, also: str = "") -> K
 def bump_epoch(shard: GroupMetadataManager, group: AnyModernGroup, record: CoordinatorRecord) -> CoordinatorRecord:
     """Count and log the group's next epoch, whose record this is."""
     shard.counts.rebalances[group.type] += 1
-    log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
+    shard.story(group.group_id, log).info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
     return record
 
 
@@ -118,7 +118,9 @@ def _end(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str, epo
 
 
 def fence(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember, why: str) -> Unasked:
-    log.info("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member.member_id, why)
+    shard.story(group.group_id, log).info(
+        "[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member.member_id, why
+    )
 
     def rejected(error: KafkaError) -> Unasked:
         """The member stays because the append failed, so its session starts again."""

@@ -127,7 +127,7 @@ def _synced(shard: GroupMetadataManager, group: ClassicGroup, member: ClassicGro
 
 def _assign(shard: GroupMetadataManager, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
     """Return the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
-    log.info(
+    shard.story(group.group_id, log).info(
         "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
         request.member_id,
         group.group_id,
@@ -207,7 +207,7 @@ def _leave_one(
         if member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_members:
-        _say(group, member_id, identity)
+        _say(shard, group, member_id, identity)
         group.remove(member_id)
         shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
         return ErrorCode.NONE
@@ -216,7 +216,7 @@ def _leave_one(
             group.validate_member(member_id, identity.group_instance_id)
         except KafkaError as error:
             return error.code
-    _say(group, member_id, identity)
+    _say(shard, group, member_id, identity)
     shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
     member = group.members[member_id]
     # Only an administrator can make a member leave that waits for the assignment; Kafka never sends the response.
@@ -225,8 +225,8 @@ def _leave_one(
     return ErrorCode.NONE
 
 
-def _say(group: ClassicGroup, member_id: str, identity: MemberIdentity) -> None:
-    log.info(
+def _say(shard: GroupMetadataManager, group: ClassicGroup, member_id: str, identity: MemberIdentity) -> None:
+    shard.story(group.group_id, log).info(
         "Member %s%s has left group %s through explicit LeaveGroup%s",
         member_id,
         f" with group instance id {identity.group_instance_id}" if identity.group_instance_id else "",

@@ -43,8 +43,12 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.context import Answer, Reply, gather, then
+from ottla.server.story import UNNAMED, Asker, because
 
 log = logging.getLogger(__name__)
+
+#: The cause of the decision after the share coordinators have answered.
+PERSISTED = because("share coordinators")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -66,8 +70,9 @@ class ShareGroupCoordinator:
     # ---- members
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
+        cause = "ShareGroupHeartbeat", client
         return self.groups.write(
-            request.group_id, share_heartbeat.heartbeat, HEARTBEAT_ERROR, request, client, self._initialize
+            request.group_id, cause, share_heartbeat.heartbeat, HEARTBEAT_ERROR, request, client, self._initialize
         )
 
     def _tenure(self, group_id: str) -> Holds:
@@ -91,6 +96,7 @@ class ShareGroupCoordinator:
         failed = errors_of(outcomes)
         if failed:
             log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
+        self.groups.stories.begin(group_id, PERSISTED)
         # A coordinator that is deposed meanwhile leaves them to the next one, which initializes them again.
         with suppress(KafkaError):
             self.groups.runtime.write_unasked(
@@ -123,6 +129,7 @@ class ShareGroupCoordinator:
 
         first = self.groups.write(
             request.group_id,
+            because("AlterShareGroupOffsets"),
             share_offsets.alter,
             lambda error: share_offsets.Altered(on_error(error)),
             request,
@@ -145,7 +152,12 @@ class ShareGroupCoordinator:
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
         first = self.groups.write(
-            group_id, share_offsets.delete, lambda error: share_offsets.Deleted(error=error), group_id, names
+            group_id,
+            because("DeleteShareGroupOffsets"),
+            share_offsets.delete,
+            lambda error: share_offsets.Deleted(error=error),
+            group_id,
+            names,
         )
         return then(first, begun)
 
@@ -159,12 +171,14 @@ class ShareGroupCoordinator:
     ) -> Reply[R]:
         """The second decision, when the persister has done its part or has failed; `first` is the response of the first one."""
         return outcomes_of(calls).then(
-            lambda outcomes: self.groups.write(group_id, decide, on_error, group_id, first, errors_of(outcomes))
+            lambda outcomes: self.groups.write(
+                group_id, PERSISTED, decide, on_error, group_id, first, errors_of(outcomes)
+            )
         )
 
     # ---- DeleteGroups
 
-    def delete_groups(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
+    def delete_groups(self, group_ids: Sequence[str], asker: Asker = UNNAMED) -> Answer[list[DeletableGroupResult]]:
         """Groups of any kind end with their offsets. A share group is deleted after its states, because it alone knows of them."""
 
         def begun(found: list[share_offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
@@ -174,13 +188,14 @@ class ShareGroupCoordinator:
                 for partition, call in deleted.calls(group_id, self.persister, self._tenure(group_id)).items()
             }
             if not calls:
-                return self.groups.delete_groups(group_ids)
+                return self.groups.delete_groups(group_ids, asker)
 
             def ended(
                 outcomes: Mapping[tuple[str, bytes, int], KafkaError | None],
             ) -> Answer[list[DeletableGroupResult]]:
                 failed = {group_id: error for (group_id, _, _), error in errors_of(outcomes).items()}
-                results = self.groups.delete_groups([group_id for group_id in group_ids if group_id not in failed])
+                others = [group_id for group_id in group_ids if group_id not in failed]
+                results = self.groups.delete_groups(others, asker)
                 kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
                 return then(results, lambda results: [*results, *kept])
 
@@ -190,6 +205,7 @@ class ShareGroupCoordinator:
 
     def _begin_deletion(self, group_id: str) -> Answer[share_offsets.Deleted]:
         """Begin the deletion of the groups' share state. An error need not be kept, because the deletion finds it again."""
+        self.groups.stories.begin(group_id, because("DeleteGroups"))
         return self.groups.runtime.write(
             self.groups.partition_for(group_id),
             share_offsets.begin_deletion,

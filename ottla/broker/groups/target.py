@@ -162,7 +162,7 @@ class _Writing(NamedTuple):
         group = self.group
         group.is_assigning = False
         if group.rejected_epoch != self.epoch:
-            log.warning(
+            self.shard.story(group.group_id, log).warning(
                 "[GroupId %s] The target of epoch %d could not be written: %s", group.group_id, self.epoch, error
             )
         group.rejected_epoch = self.epoch

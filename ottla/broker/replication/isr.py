@@ -16,11 +16,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.broker.replication.state_changes import ids, log
+from ottla.broker.replication.state_changes import METADATA, ids, must, story
 from ottla.protocol.errors import ErrorCode
 from ottla.server.clock import Clock
+from ottla.server.story import because
 from ottla.storage.log.log import Log
 
+#: Why the story of a partition says that its ISR changes.
+CAUGHT_UP, LAGGING = because("a follower's fetch"), because("replica.lag.time.max.ms")
+ALTER_PARTITION = because("AlterPartition")
 #: A time before all others, because monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
 #: The epoch of a question about the broker, whichever of its processes has fetched.
@@ -142,13 +146,13 @@ class InSyncReplicas:
     def _propose(self, members: frozenset[int]) -> None:
         """Propose an ISR. From now on the high watermark waits for the members of the proposal, too."""
         assert self._proposals is not None
-        assert self._partition.node_id in members
+        must(self._partition, self._partition.node_id in members, "a leader proposes an ISR without itself")
         self.proposed, self.maximal = members, self.members | members
         self._proposals.submit(self._partition)
 
     def rejected(self, error: ErrorCode) -> bool:
         """The controller has rejected the proposal. Return True if that ends it, because the proposed ISR itself is invalid."""
-        log.info(
+        story(self._partition, ALTER_PARTITION).info(
             "Failed to alter ISR to %s in %s: the controller answered %s",
             ids(self.proposed or ()),
             self._partition,
@@ -161,7 +165,7 @@ class InSyncReplicas:
 
     def log_update(self) -> None:
         under_min = " (under-min-isr)" if self.is_under_min else ""
-        log.info(
+        story(self._partition, METADATA).info(
             "ISR updated to %s%s and version updated to %d in %s",
             ids(self.members),
             under_min,
@@ -200,7 +204,7 @@ class InSyncReplicas:
     def maybe_expand(self, follower: ReplicaProgress, local_log: Log, epoch_start_offset: int) -> None:
         if self.proposed is None and self.may_join(follower, local_log.high_watermark, epoch_start_offset):
             members = self.members | {follower.broker_id}
-            log.info(
+            story(self._partition, CAUGHT_UP).info(
                 "Expanding ISR from %s to %s in %s. Leader: (highWatermark: %d, endOffset: %d). Replica %d is at endOffset %d",
                 ids(self.members),
                 ids(members),
@@ -235,7 +239,7 @@ class InSyncReplicas:
         """Propose the ISR without replicas that have not caught up for replica.lag.time.max.ms."""
         if self.proposed is None and (late := self.out_of_sync(local_log.log_end_offset, now_ms)):
             members = self.members.difference(follower.broker_id for follower in late)
-            log.info(
+            story(self._partition, LAGGING).info(
                 "Shrinking ISR from %s to %s in %s. Leader: (highWatermark: %d, endOffset: %d). Out of sync replicas: %s",
                 ids(self.members),
                 ids(members),

@@ -19,6 +19,7 @@ from ottla.broker.replication import state_changes
 from ottla.broker.replication.delayed_produce import OffsetWait, OffsetWaits
 from ottla.broker.replication.disk_work import GroupFlush
 from ottla.broker.replication.isr import OVERTAKEN, InSyncReplicas, IsrProposals
+from ottla.broker.replication.state_changes import must
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
 from ottla.broker.replication.watchers import Watchers
@@ -26,6 +27,7 @@ from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import Prepared
 from ottla.protocol.work import Turn
+from ottla.server.story import Stories
 from ottla.server.tasks import isolated
 from ottla.storage.log.log import CLIENT, Appended, Log, Origin
 from ottla.storage.log.retention import advance_log_start_offset
@@ -46,7 +48,7 @@ class Partition:
         "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "appends", "bytes_in", "bytes_out",
         "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
         "index", "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id",
-        "offline", "reads", "replicas", "replication_bytes_out", "topic", "topic_id", "watchers",
+        "offline", "reads", "replicas", "replication_bytes_out", "stories", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -59,16 +61,14 @@ class Partition:
         group_flush: GroupFlush,
         lag_time_ms_max: int,
         isr_proposals: IsrProposals | None = None,
+        stories: Stories[tuple[str, int]] | None = None,
     ) -> None:
-        self.node_id = node_id
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
+        self.node_id, self.topic, self.index, self.topic_id = node_id, topic, index, topic_id
+        self.stories = Stories("partition", wakeups.clock.wall_ms) if stories is None else stories
         self.log: Log | None = None
         #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
         self.leader_log: Log | None = None
-        self.offline = False
-        self.leader_id = NO_LEADER
+        self.offline, self.leader_id = False, NO_LEADER
         self.leader_epoch = self.epoch_start_offset = -1
         #: What a follower acknowledges to the leader of this epoch, once that has found the log to agree.
         self._acknowledged_end = 0
@@ -174,7 +174,7 @@ class Partition:
         self.leader_id = NO_LEADER
 
     def _assign(self, leader_epoch: int, replicas: Sequence[int]) -> None:
-        assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
+        must(self, leader_epoch >= self.leader_epoch, f"leader epoch would go back from {self.leader_epoch}")
         self._acknowledged_end = self._acknowledged_end if leader_epoch == self.leader_epoch else 0
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
@@ -381,7 +381,7 @@ class Partition:
         """Truncate to the leader's log; `decoded` is what `truncation_job` gave."""
         log = self.log
         assert log is not None and not self.is_leader
-        assert offset >= self._acknowledged_end, f"{self} has acknowledged {self._acknowledged_end}, not {offset}"
+        must(self, offset >= self._acknowledged_end, f"has acknowledged {self._acknowledged_end}, not {offset}")
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
         truncate_to(log, offset, decoded)

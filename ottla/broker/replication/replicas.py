@@ -20,6 +20,7 @@ from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
+from ottla.broker.replication.state_changes import DIRECTORY, story
 from ottla.broker.replication.throttle import Throttle, is_throttled
 from ottla.broker.replication.to_controller import AlterPartitionSender, DirectoryAssignments
 from ottla.broker.replication.wakeups import Wakeups
@@ -33,6 +34,7 @@ from ottla.protocol.work import Turn, Work
 from ottla.server.client_bounds import PRODUCER_IDS, Bound
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.quotas.rate import Windows
+from ottla.server.story import Stories
 from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
@@ -40,6 +42,9 @@ from ottla.storage.errors import DamagedPartition, LogDirectoryOffline, StorageF
 from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
+
+#: In the stories of its partitions; the log has one line for all.
+DIRECTORY_FAILED = "Offline: the log directory %s has failed"
 
 #: Units of a turn's worth (`controller.metadata.loader`), as measured: a partition that is not here, one that changes
 #: its role, one whose log is made (its directory and its files, by a slow file system), one whose configs are set.
@@ -103,6 +108,7 @@ class Replicas:
         self._configs = configs
         self._clock = world.clock
         self.wakeups = Wakeups(world.clock)
+        self.stories: Stories[tuple[str, int]] = Stories("partition", world.clock.wall_ms)
         windows = Windows(
             configs["replication.quota.window.num"], configs["replication.quota.window.size.seconds"] * 1_000
         )
@@ -192,6 +198,7 @@ class Replicas:
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
                 self.isr_proposals,
+                self.stories,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -203,7 +210,7 @@ class Replicas:
         try:
             local_log = partition.log or self._open_log(topic, topic_id, index, registration, image)
         except StorageFailure as failure:
-            log.error("no log for %s: %s", partition, failure)
+            story(partition, DIRECTORY, log).error("no log for %s: %s", partition, failure)
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
                 self.assignments.report_damage(topic_id, index, registration, image)
@@ -347,6 +354,9 @@ class Replicas:
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
                 self.fetchers.unfollow(partition)
+                partition.stories.add(
+                    (partition.topic, partition.index), DIRECTORY_FAILED, (directory.path,), DIRECTORY
+                )
                 partition.go_offline()
                 if was_leader:
                     self._notify_resigned(partition)

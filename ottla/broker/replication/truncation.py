@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.leader_link import LeaderLink
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.state_changes import LEADERS_LOG, story
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -98,9 +99,14 @@ async def go_to_leaders_range(world: World, link: LeaderLink, timeout_ms: int, b
     if not basis.holds:
         return
     if end < own_log.log_end_offset:
-        log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
+        story(partition, LEADERS_LOG, log).warning(
+            "%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end
+        )
         partition.truncate_as_follower(end, decoded)
     if start > own_log.log_end_offset:
+        story(partition, LEADERS_LOG, log).warning(
+            "%s has nothing of its leader's log, and begins at %d", partition, start
+        )
         truncate_fully_and_start_at(own_log, start)
 
 

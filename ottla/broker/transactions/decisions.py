@@ -69,7 +69,7 @@ def init_producer_id(
         _say_fenced(transaction, *expected)
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is TransactionState.ONGOING:
-        log.info(
+        shard.coordinating.stories.logger_of(transaction.transactional_id, log).info(
             "Fencing the producer of transactionalId %s (producerId %d, epoch %d), whose transaction is ongoing",
             transaction.transactional_id,
             transaction.producer_id,

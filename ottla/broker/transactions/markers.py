@@ -25,12 +25,14 @@ from ottla.broker.groups.group_coordinator_service import GroupCoordinatorServic
 from ottla.broker.replication.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.transactions.transaction import Transaction, TransactionState, by_topic
+from ottla.broker.transactions.transaction_stories import TransactionStories
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle, TimerWheel
 from ottla.server.network.context import then
+from ottla.server.story import because
 from ottla.server.tasks import Spawn
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Origin
@@ -59,6 +61,9 @@ GROUP_ERRORS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 
+#: The cause of what partitions' leaders answer.
+MARKERS = because("WriteTxnMarkers")
+
 WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]], None]
 
 
@@ -84,12 +89,14 @@ class MarkerSending:
         coordinator_epoch: int,
         done: Callable[[], None],
         refused: Callable[[], None],
+        stories: TransactionStories,
     ) -> None:
         self.transaction = transaction
         self.left = set(transaction.partitions)
         self._routes = routes
         self._coordinator_epoch = coordinator_epoch
         self._refused = refused
+        self._story = stories.logger_of(transaction.transactional_id, log, MARKERS)
         self._done: Callable[[], None] | None = done
         self._in_flight: set[TopicPartition] = set()
         self._retry: TimerHandle | None = None
@@ -102,7 +109,7 @@ class MarkerSending:
         for tp in sorted(self.left - self._in_flight):
             leader = self._routes.leader_of(tp)
             if leader is None:
-                log.info("%s: no marker for %s-%d, which is gone", self.transaction.transactional_id, *tp)
+                self._story.info("%s: no marker for %s-%d, which is gone", self.transaction.transactional_id, *tp)
                 self.left.discard(tp)
             elif leader == NO_LEADER:
                 self._retry_later()
@@ -160,14 +167,16 @@ class MarkerSending:
             if error == ErrorCode.NONE or error in NOT_NEEDED:
                 self.left.discard(tp)
             elif error in FENCED:
-                log.warning("%s: marker for %s-%d refused: %s", self.transaction.transactional_id, *tp, error.name)
+                self._story.warning(
+                    "%s: marker for %s-%d refused: %s", self.transaction.transactional_id, *tp, error.name
+                )
                 self.stop()
                 self._refused()
                 return
             else:
                 if self._said.get(tp) is not error:  # a full disk refuses it 20 times a second
                     self._said[tp] = error
-                    log.info(
+                    self._story.info(
                         "%s: marker for %s-%d failed, again: %s", self.transaction.transactional_id, *tp, error.name
                     )
                 self._retry_later()

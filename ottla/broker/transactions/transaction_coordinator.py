@@ -19,7 +19,7 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions import decisions
-from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
+from ottla.broker.transactions.markers import MARKERS, MarkerRoutes, MarkerSending
 from ottla.broker.transactions.transaction import (
     BY_NAME,
     EPOCH_BUMP_SINCE,
@@ -31,6 +31,7 @@ from ottla.broker.transactions.transaction import (
     by_topic,
 )
 from ottla.broker.transactions.transaction_shard import ProducerIdNeeded, TransactionConfig, TransactionShard
+from ottla.broker.transactions.transaction_stories import TransactionStories
 from ottla.controller.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
@@ -40,6 +41,7 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest, L
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.server.network.context import Answer, Reply, gather, then
 from ottla.server.regex.automaton import TooMuchWork
+from ottla.server.story import NO_CAUSE, UNNAMED, Asker, Cause, because
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ TOPIC = TRANSACTION_STATE_TOPIC
 
 T = TypeVar("T")
 
+TIMED_OUT = because("transaction.timeout.ms")
 # The log of the transaction's own partition rejects writes at present.
 RETRY_COMPLETION_MS = 100
 # EndTxn v5 is how a client says that it knows version 2.
@@ -78,6 +81,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         #: Transactions that stay prepared until another coordinator loads them: a partition has refused their marker for good.
         self.refused_markers = 0
         clock = routes.clock
+        self.stories = TransactionStories("transactional id", clock.wall_ms)
         runtime = CoordinatorRuntime(
             TOPIC,
             partition_log,
@@ -86,6 +90,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             lambda timers: TransactionShard(timers, config, clock.wall_ms, self),
             config.request_timeout_ms,
             turns,
+            self.stories,
         )
         super().__init__(runtime, partition_count)
 
@@ -104,7 +109,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # ---- producers
 
-    def init_producer_id(self, request: InitProducerIdRequest) -> Answer[InitProducerIdResponse]:
+    def init_producer_id(
+        self, request: InitProducerIdRequest, asker: Asker = UNNAMED
+    ) -> Answer[InitProducerIdResponse]:
         transactional_id = request.transactional_id
         if not transactional_id:
             return _init_error(KafkaError(ErrorCode.INVALID_REQUEST))
@@ -116,6 +123,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return _init_error(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return self._write_with_producer_id(
             transactional_id,
+            ("InitProducerId", asker),
+            (request.producer_id, request.producer_epoch),
             lambda shard, now_ms, producer_id: decisions.init_producer_id(shard, now_ms, request, producer_id),
             _init_error,
         )
@@ -127,13 +136,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         producer_epoch: int,
         added: Partitions,
         client_transaction_version: int,
+        cause: Cause = NO_CAUSE,
     ) -> Answer[ErrorCode]:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
+        self.stories.begin(transactional_id, cause)
         return self.runtime.write(
             self.partition_for(transactional_id),
             decisions.add,
-            error_code,
+            self._with_story(transactional_id, cause, (producer_id, producer_epoch), error_code),
             transactional_id,
             producer_id,
             producer_epoch,
@@ -156,12 +167,14 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             asked,
         )
 
-    def end(self, request: EndTxnRequest, api_version: int) -> Answer[EndTxnResponse]:
+    def end(self, request: EndTxnRequest, api_version: int, asker: Asker = UNNAMED) -> Answer[EndTxnResponse]:
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
         return self._write_with_producer_id(
             request.transactional_id,
+            ("EndTxn", asker),
+            (request.producer_id, request.producer_epoch),
             lambda shard, now_ms, producer_id: decisions.end(
                 shard, now_ms, request, client_transaction_version, producer_id
             ),
@@ -171,12 +184,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def _write_with_producer_id(
         self,
         transactional_id: str,
+        cause: Cause,
+        producer: tuple[int, int],
         decide: Callable[[TransactionShard, int, int | None], Outcome[T]],
         on_error: OnError[T],
     ) -> Answer[T]:
-        """Decide; when that takes a producer id, get one and decide again."""
+        """Decide; when that takes a producer id, get one and decide again. `producer` is the id and the epoch that the request has."""
+        on_error = self._with_story(transactional_id, cause, producer, on_error)
 
         def write(producer_id: int | None) -> Answer[T]:
+            self.stories.begin(transactional_id, cause)
             return self.runtime.write(
                 self.partition_for(transactional_id),
                 lambda shard, now_ms: decide(shard, now_ms, producer_id),
@@ -195,6 +212,18 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         return then(taken, received)
 
+    def _with_story(
+        self, transactional_id: str, cause: Cause, producer: tuple[int, int], on_error: OnError[T]
+    ) -> OnError[T]:
+        """Make `on_error` also add to the story that the request was rejected: that is how a producer learns that it is fenced."""
+
+        def rejected(error: KafkaError) -> T:
+            self.stories.begin(transactional_id, cause)
+            self.stories.answered(transactional_id, *producer, error.code)
+            return on_error(error)
+
+        return rejected
+
     # ---- what the shards set off
 
     def complete(self, transaction: Transaction) -> None:
@@ -211,6 +240,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             """
             if self._sendings.get(transactional_id) is not sending:
                 return
+            self.stories.begin(transactional_id, MARKERS)
             try:
                 self.runtime.write_unasked(partition, decisions.complete, transaction)
             except KafkaError:
@@ -221,7 +251,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         epoch = self.runtime.leader_epoch(partition)
         sending = self._sendings[transactional_id] = MarkerSending(
-            self._routes, transaction, epoch, write_completion, self._count_refused
+            self._routes, transaction, epoch, write_completion, self._count_refused, self.stories
         )
         sending.start()
 
@@ -229,13 +259,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self.refused_markers += 1
 
     def abort(self, transaction: Transaction) -> None:
-        log.info(
+        self.stories.logger_of(transaction.transactional_id, log, TIMED_OUT).info(
             "Rollback of ongoing transaction for transactionalId %s due to timeout (%d ms)",
             transaction.transactional_id,
             transaction.timeout_ms,
         )
         self._write_with_producer_id(
             transaction.transactional_id,
+            TIMED_OUT,
+            (transaction.producer_id, transaction.producer_epoch),
             lambda shard, now_ms, producer_id: decisions.abort_timed_out(shard, now_ms, transaction, producer_id),
             error_code,
         )

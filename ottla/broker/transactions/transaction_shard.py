@@ -18,6 +18,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers, sweep
 from ottla.broker.transactions.transaction import IDLE, PREPARED, Transaction, TransactionState, from_record
+from ottla.broker.transactions.transaction_stories import TransactionStories
 from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, TransactionLogValue
 from ottla.server.client_bounds import TRANSACTIONAL_IDS, Bound
 from ottla.server.config.settings import setting
@@ -56,6 +57,9 @@ class ProducerIdNeeded(Exception):
 
 class Coordinating(Protocol):
     """The interface of a shard to the rest of the coordinator."""
+
+    @property
+    def stories(self) -> TransactionStories: ...
 
     def transaction_version(self) -> int:
         """Return the finalized level of the feature."""

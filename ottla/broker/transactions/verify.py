@@ -35,9 +35,13 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.server.clock import TimerHandle
 from ottla.server.network.context import Answer, Reply, RequestContext, then
+from ottla.server.story import because
 from ottla.storage.producers.producer_states import ProducerStates, Verification
 
 T = TypeVar("T")
+
+#: The cause of a partition that joins a transaction because its leader asks for it, at the transaction's first append (KIP-890).
+FIRST_APPEND = because("first append")
 Verdicts = dict[TopicPartition, ErrorCode]
 
 # The limit of a producer's requests that wait behind another; a client has at most five in flight.
@@ -175,7 +179,7 @@ class AppendVerifier:
         if operation is not Operation.ADDED:
             return self._coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, asked)
         answer = self._coordinator.add_partitions(
-            transactional_id, producer_id, producer_epoch, asked, EPOCH_BUMP_SINCE
+            transactional_id, producer_id, producer_epoch, asked, EPOCH_BUMP_SINCE, FIRST_APPEND
         )
         return then(answer, lambda error: dict.fromkeys(asked, error))
 

@@ -9,8 +9,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import (
+    ADMIN,
     CONNECTION,
     LISTING,
+    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -21,11 +23,13 @@ from ottla.cli.application import (
 )
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
+from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import groups, topics
 from ottla.client.cluster_error import failure
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.leaders import TopicPartition
+from ottla.client.stories import story_of_group
 from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 
@@ -58,10 +62,19 @@ async def list_groups(*, listing: ListingOptions = LISTING, connection: Connecti
 
 @app.command
 async def describe(
-    group: str, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+    group: str,
+    /,
+    *,
+    story: StoryFlag = False,
+    admin: Admin = ADMIN,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show a group: its members, what they are assigned, and how far behind each partition is."""
+    """Show a group: its members, what they are assigned, and how far behind each partition is. Or its story: why it rebalanced."""
     async with connect(connection) as cluster:
+        if story:
+            await show_story(cluster, admin, lambda listeners: story_of_group(listeners, group), listing.output)
+            return
         description = await groups.describe_group(cluster, group)
         committed = await groups.committed_offsets(cluster, group)
         assigned = {place for member in description.members for place in member.assigned}

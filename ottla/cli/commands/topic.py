@@ -10,8 +10,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import (
+    ADMIN,
     CONNECTION,
     LISTING,
+    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -24,11 +26,13 @@ from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
+from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import failure
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import Failure, did_you_mean
+from ottla.client.stories import story_of_partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -121,12 +125,26 @@ async def create(
 
 @app.command
 async def describe(
-    name: str, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+    name: str,
+    /,
+    *,
+    story: StoryFlag = False,
+    partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
+    admin: Admin = ADMIN,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets."""
+    """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets. Or the story of one: leaders, ISR, truncations."""
     async with connect(connection) as cluster:
+        if story:
+            if partition is None:
+                raise CommandFailed("--story is of one partition", "add --partition N", USAGE)
+            ask = partial(story_of_partition, topic=name, partition=partition)
+            await show_story(cluster, admin, ask, listing.output)
+            return
         topic = await cluster.topic(name)
-        led = [part.partition_index for part in topic.partitions if part.leader_id >= 0]
+        wanted = [part for part in topic.partitions if partition in (None, part.partition_index)]
+        led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
     rows = [
@@ -140,8 +158,10 @@ async def describe(
             "offline_replicas": part.offline_replicas,
             **_offsets(first.get(part.partition_index), following.get(part.partition_index)),
         }
-        for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+        for part in sorted(wanted, key=lambda part: part.partition_index)
     ]
+    if partition is not None and not rows:
+        raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
     print_rows(rows, PARTITION_COLUMNS, listing.output)
 
 

@@ -8,12 +8,25 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.coordinator import partition_for
-from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Yes, connect, run
+from ottla.cli.application import (
+    ADMIN,
+    CONNECTION,
+    LISTING,
+    Admin,
+    ConnectionOptions,
+    DryRun,
+    ListingOptions,
+    Yes,
+    connect,
+    run,
+)
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
+from ottla.cli.stories import StoryFlag, show_story
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.producer import ClusterProducer
+from ottla.client.stories import story_of_transaction
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.client.values import time_text
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
@@ -58,11 +71,22 @@ async def list_(
 
 @app.command
 async def describe(
-    ids: Ids, /, *, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+    ids: Ids,
+    /,
+    *,
+    story: StoryFlag = False,
+    admin: Admin = ADMIN,
+    listing: ListingOptions = LISTING,
+    connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show transactions: since when they are open, and the partitions in them."""
+    """Show transactions: since when they are open, and the partitions in them. Or the story of each id: who fenced its producer."""
     rows = []
     async with connect(connection) as cluster:
+        if story:
+            for transactional_id in ids:
+                ask = partial(story_of_transaction, transactional_id=transactional_id)
+                await show_story(cluster, admin, ask, listing.output)
+            return
         for transactional_id in ids:
             node, found = await describe_transaction(cluster, transactional_id)
             places = [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import GroupDescription, kind_of
 from ottla.client.leaders import TopicPartition
 from ottla.client.values import INT32_MAX, INT64_MAX
+from ottla.console.pages.stories import of_group
 from ottla.console.site import Site, number, query
 from ottla.protocol.messages.list_groups import ListedGroup
 
@@ -131,8 +133,8 @@ async def group_page(request: Request) -> Response:
     async def load() -> DescribedGroupPage:
         return await describe(site.access.panels, name)
 
-    shown = await site.panels.show(("group", name), load)
-    return site.render(request, "group.html", name=name, shown=shown, shown_max=PARTITIONS_SHOWN)
+    shown, story = await asyncio.gather(site.panels.show(("group", name), load), of_group(site, name))
+    return site.render(request, "group.html", name=name, shown=shown, shown_max=PARTITIONS_SHOWN, story=story)
 
 
 # -- Changes -------------------------------------------------------------------------------------------------------------

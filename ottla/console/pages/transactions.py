@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from ottla.client import transactions
 from ottla.client.cluster import ClusterClient
+from ottla.console.pages.stories import of_transaction
 from ottla.console.site import Site
 
 #: Transactions whose start is looked up; there may be a transactional id for each of many tasks.
@@ -85,6 +86,8 @@ async def page(request: Request) -> Response:
         shown=shown,
         rows=[row for row in rows if row.is_open or not request.query_params.get("open")][:DESCRIBED_MAX],
         found=len(rows),
+        chosen_id=chosen,
+        story=await of_transaction(site, chosen) if chosen else None,
         chosen=next((row for row in rows if row.transactional_id == chosen), None),
     )
 

@@ -29,6 +29,10 @@ OWN_CONFIGS = table(
     ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
         "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
         "Everybody who reaches it may read it."),
+    ConfigKey("ottla.admin.story", Type.STRING, None, Importance.LOW,
+        "Who gets /story from the admin listener, which names members, clients and their hosts: off (no one), local (who connects from this "
+        "machine) or all. By default local, and off where authorizer.class.name is set: there not everybody may describe a group.",
+        one_of("off", "local", "all")),
     ConfigKey("ottla.advertised.release", Type.STRING, next(iter(RELEASES)), Importance.MEDIUM,
         "The release of Apache Kafka whose API versions, features and configurations this node has, no more and no fewer; new "
         "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", one_of(*RELEASES)),

@@ -24,8 +24,8 @@ class Clocked:
     def run_due(self, now_ms: int) -> list[str]:
         self.now_ms = now_ms
         self.ran = []
-        while (callback := self.timers.pop_due()) is not None:
-            callback()
+        while (due := self.timers.pop_due()) is not None:
+            due[1]()
         return self.ran
 
 

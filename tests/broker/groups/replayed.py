@@ -8,13 +8,21 @@ from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupCounts
+from ottla.broker.groups.group_stories import GroupStories
 from tests.broker.groups.cluster import cluster_of
 
 
 def empty_shard() -> GroupCoordinatorShard:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
     return GroupCoordinatorShard(
-        timers, GroupCoordinatorConfig(), lambda: 0, lambda: "x", cluster_of(), GroupCounts(), lambda: 0
+        timers,
+        GroupCoordinatorConfig(),
+        lambda: 0,
+        lambda: "x",
+        cluster_of(),
+        GroupCounts(),
+        lambda: 0,
+        GroupStories("group", lambda: 0),
     )
 
 

@@ -116,7 +116,7 @@ class Joining(NamedTuple):
                 return self._take_over(holder, member_id)
         elif client.api_version >= MEMBER_ID_REQUIRED_SINCE:
             group.pending_members.add(member_id)
-            log.info(
+            self.shard.story(group.group_id, log).info(
                 "Dynamic member with unknown member id joins group %s in %s state;"
                 " created a new member id %s and requested the member to rejoin with it",
                 group.group_id,
@@ -165,7 +165,9 @@ class Joining(NamedTuple):
         group, request = self.group, self.request
         member_id = request.member_id
         if member_id in group.pending_members and request.group_instance_id is None:
-            log.info("Pending dynamic member with id %s joins group %s", member_id, group.group_id)
+            self.shard.story(group.group_id, log).info(
+                "Pending dynamic member with id %s joins group %s", member_id, group.group_id
+            )
             return self._add(member_id)
         try:
             group.validate_member(member_id, request.group_instance_id)
@@ -205,7 +207,7 @@ class Joining(NamedTuple):
         """Replace the member: a new process has the same instance id."""
         shard, group, now_ms, request = self.shard, self.group, self.now_ms, self.request
         former = group.members[old_member_id]
-        log.info(
+        shard.story(group.group_id, log).info(
             "Static member with group instance id %s and unknown member id joins group %s in %s state;"
             " replacing the previously mapped member %s by %s",
             request.group_instance_id,

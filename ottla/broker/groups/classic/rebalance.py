@@ -58,7 +58,7 @@ def rebalance_or_complete(shard: GroupMetadataManager, group: ClassicGroup, now_
 
 def prepare(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """Make all members join again. `reason` is for the log."""
-    log.info(
+    shard.story(group.group_id, log).info(
         "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
         group.group_id,
         group.state.value,
@@ -127,7 +127,9 @@ def complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> U
     shard.timers.cancel(join_key(group.group_id))
     absent = [m.member_id for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]
     if absent:
-        log.info("Group %s removed dynamic members who have not joined: %s", group.group_id, ", ".join(absent))
+        shard.story(group.group_id, log).info(
+            "Group %s removed dynamic members who have not joined: %s", group.group_id, ", ".join(absent)
+        )
     for member_id in absent:
         group.remove(member_id)
         shard.timers.cancel(session_key(group.group_id, member_id))
@@ -135,11 +137,15 @@ def complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> U
         return _become_empty(shard, group, now_ms)
     if not group.elect_joined_leader():
         # Static members only, none of which came back: their session timeouts will remove them.
-        log.error("Group %s could not complete rebalance because no members rejoined", group.group_id)
+        shard.story(group.group_id, log).error(
+            "Group %s could not complete rebalance because no members rejoined", group.group_id
+        )
         _wait_for_joins(shard, group)
         return Outcome()
     group.next_generation(now_ms)
-    log.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
+    shard.story(group.group_id, log).info(
+        "Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members)
+    )
     replies: list[Response] = []
     for member in group.members.values():
         if member.awaiting_join is not None:
@@ -159,7 +165,9 @@ def _become_empty(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int)
     value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
 
     def replayed() -> Unasked:
-        log.info("Group %s with generation %d is now empty", group.group_id, group.generation)
+        shard.story(group.group_id, log).info(
+            "Group %s with generation %d is now empty", group.group_id, group.generation
+        )
         return Outcome()
 
     def rejected(error: KafkaError) -> Unasked:
@@ -232,7 +240,7 @@ def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: 
     if group.state is DEAD:
         return Outcome()
     if member_id in group.pending_members:
-        log.info(
+        shard.story(group.group_id, log).info(
             "Pending member %s in group %s has been removed after session timeout expiration", member_id, group.group_id
         )
         group.remove(member_id)
@@ -240,7 +248,9 @@ def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: 
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat():
         return Outcome()
-    log.info("Member %s in group %s has failed, removing it from the group", member_id, group.group_id)
+    shard.story(group.group_id, log).info(
+        "Member %s in group %s has failed, removing it from the group", member_id, group.group_id
+    )
     replies = remove_member(group, member)
     if group.state is PREPARING_REBALANCE:
         return Outcome(

@@ -57,7 +57,7 @@ def join(
     shard: GroupMetadataManager, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
 ) -> Outcome[JoinGroupResponse]:
     if shard.config.is_migration_disabled:
-        log.info(
+        shard.story(group.group_id, log).info(
             "Cannot join the consumer group %s with the classic protocol because the group migration is disabled.",
             group.group_id,
         )
@@ -69,7 +69,7 @@ def join(
     if not group.supports_classic(request.protocol_type, [protocol.name for protocol in request.protocols]):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if is_new and request.group_instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        log.info(
+        shard.story(group.group_id, log).info(
             "[GroupId %s] Dynamic member with unknown member id joins the consumer group. Created a new member id %s and"
             " requesting the member to rejoin with this id.",
             group.group_id,
@@ -242,7 +242,7 @@ def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroup
         result = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
             member_id = _leaving(group, identity)
-            log.info(
+            shard.story(group.group_id, log).info(
                 "[GroupId %s] Member %s has left group through explicit `LeaveGroup`",
                 group.group_id,
                 member_id,
@@ -293,7 +293,7 @@ def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
     try:
         records = _records(shard, classic)
     except ProtocolError as error:
-        log.warning("Cannot upgrade classic group %s to consumer group: %s", group_id, error)
+        shard.story(group_id, log).warning("Cannot upgrade classic group %s to consumer group: %s", group_id, error)
         why = "the embedded consumer protocol is malformed"
         if isinstance(error, embedded.CustomAssignor):
             why = (
@@ -306,7 +306,7 @@ def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
         group.replay(key, value)
 
     def made() -> None:
-        log.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
+        shard.story(group_id, log).info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
         shard.timers.cancel(rebalance.join_key(group_id))
         shard.timers.cancel(rebalance.sync_key(group_id))
         _forget_members(shard, classic)

@@ -123,7 +123,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
         member = group.static_member(request.instance_id, request.member_id)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == STATIC_LEAVING_EPOCH:
-        log.info(
+        shard.story(group.group_id, log).info(
             "[GroupId %s] Static Member %s with instance id %s temporarily left the consumer group.",
             group.group_id,
             member.member_id,
@@ -132,7 +132,9 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
         # The static member keeps its assignment until its session expires.
         current = dataclasses.replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
         return Outcome([group.records.current_record(group.group_id, member.member_id, current)], response)
-    log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)
+    shard.story(group.group_id, log).info(
+        "[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id
+    )
     return remove(shard, group, {member.member_id}, response)
 
 
@@ -150,7 +152,7 @@ def _replace(
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
     records.extend(group.replacement(former, member_id))
-    log.info(
+    shard.story(group_id, log).info(
         "[GroupId %s] Static member with instance id %s re-joins the consumer group using the consumer protocol."
         " Created a new member %s to replace the existing member %s.",
         group_id,

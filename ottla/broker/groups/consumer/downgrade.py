@@ -39,13 +39,13 @@ def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving:
     if not (staying or joining) or classic < staying:
         return False
     if not shard.config.is_downgrade_enabled:
-        log.info(
+        shard.story(group.group_id, log).info(
             "Cannot downgrade consumer group %s to classic group because the online downgrade is disabled.",
             group.group_id,
         )
         return False
     if staying + joining > shard.config.group_max_size:
-        log.info(
+        shard.story(group.group_id, log).info(
             "Cannot downgrade consumer group %s to classic group because its group size is greater than classic group"
             " max size.",
             group.group_id,
@@ -75,7 +75,7 @@ def downgraded(
     value = classic.value(generation=group.epoch, members=staying, assignments=assignments, now_ms=now_ms)
 
     def replayed() -> Outcome[T]:
-        log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
+        shard.story(group_id, log).info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
         for member_id in members:
             forget(shard, group, member_id)
         known = shard.group(ClassicGroup, group_id)

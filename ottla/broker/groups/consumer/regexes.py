@@ -116,7 +116,7 @@ def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[
     if records and (is_changed or new_hash != group.metadata_hash):
         records.append(group.next_epoch(new_hash))
         shard.counts.rebalances[group.type] += 1
-        log.info(
+        shard.story(group.group_id, log).info(
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )
 
@@ -127,7 +127,9 @@ def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[
 
     def rejected(error: KafkaError) -> Unasked:
         if not group.is_regex_rejected:
-            log.warning("[GroupId %s] Topics of regular expressions could not be written: %s", group.group_id, error)
+            shard.story(group.group_id, log).warning(
+                "[GroupId %s] Topics of regular expressions could not be written: %s", group.group_id, error
+            )
         group.is_regex_rejected = True
         return Outcome()
 

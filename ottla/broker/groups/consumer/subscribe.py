@@ -107,7 +107,7 @@ def subscribe(
     before = EMPTY_METADATA if member is None else member.metadata
     if member is None:
         protocol = "consumer" if metadata.classic_member_metadata is None else "classic"
-        log.info(
+        shard.story(group.group_id, log).info(
             "[GroupId %s] Member %s joins the consumer group using the %s protocol.",
             group.group_id,
             request.member_id,

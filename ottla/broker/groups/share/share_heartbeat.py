@@ -88,7 +88,9 @@ def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
 def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> Decision:
     group = shard.group(ShareGroup, request.group_id)
     member = group.member(request.member_id)
-    log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
+    shard.story(group.group_id, log).info(
+        "[GroupId %s] Member %s left the share group.", group.group_id, member.member_id
+    )
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
     return remove(shard, group, {member.member_id}, response)
 
@@ -110,7 +112,9 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
     )
     records: list[CoordinatorRecord] = []
     if member is None:
-        log.info("[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id)
+        shard.story(group.group_id, log).info(
+            "[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id
+        )
     if member is None or metadata != before:
         records.append(RECORDS.member_record(group.group_id, request.member_id, metadata))
     topics, initialized = shard.cluster.topics(), group.state_partitions.initialized

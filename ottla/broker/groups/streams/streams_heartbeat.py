@@ -112,7 +112,7 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
         # A member whose session has ended meanwhile may request it, too. A group without members has no application to shut down.
         group.request_shutdown(member_id)
     group.member(member_id)
-    log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
+    shard.story(group_id, log).info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
     return remove(shard, group, {member_id}, StreamsResult(response))
@@ -130,7 +130,7 @@ def _update(beat: StreamsBeat, group: StreamsGroup, records: list[CoordinatorRec
     is_new_epoch = member is None or metadata != member.metadata
     if is_new_epoch:
         records.append(RECORDS.member_record(group_id, member_id, metadata))
-    topology = _topology(group, request, records)
+    topology = _topology(shard, group, request, records)
     topics = shard.cluster.topics()
     hash_, configured_topology = group.metadata_hash, group.configured
     if group.topology is None or configured_topology is None or group.seen_topics is not topics:
@@ -191,7 +191,12 @@ def _updated(
     )
 
 
-def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[CoordinatorRecord]) -> Topology:
+def _topology(
+    shard: GroupMetadataManager,
+    group: StreamsGroup,
+    request: StreamsGroupHeartbeatRequest,
+    records: list[CoordinatorRecord],
+) -> Topology:
     """The group's topology: the first member's, which later ones have to have too, or be behind."""
     if request.topology is None:
         if group.topology is None:
@@ -202,7 +207,7 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, record
     value = recorded(request.topology)
     if group.topology is None:
         records.append((StreamsGroupTopologyKey(group.group_id), value))
-        log.info(
+        shard.story(group.group_id, log).info(
             "[GroupId %s] Member %s initialized the topology with epoch %d",
             group.group_id,
             request.member_id,

@@ -69,3 +69,22 @@ async def test_a_group_that_is_not_there_says_so(open_console: Open) -> None:
     client = await open_console()
     assert "GROUP_ID_NOT_FOUND" in (await client.get("/group?id=none")).text
     assert (await client.post("/group/delete?id=none", data={"confirm": "none"})).status_code == 403
+
+
+async def test_stories_are_on_the_pages_of_groups_partitions_and_transactions(open_console: Open, cli: Cli) -> None:
+    name, group, transactional = cli.topic(), "story/<b>group", "story <i>txn"
+    await asyncio.to_thread(committed_group, cli, name, group)
+    producer = Producer({"bootstrap.servers": cli.bootstrap, "transactional.id": transactional})
+    await asyncio.to_thread(producer.init_transactions)
+    client = await open_console(admin_port=cli.admin_port)
+    page = (await client.get("/group", params={"id": group})).text
+    assert "Offsets were committed" in page and "<b>group" not in page
+    assert f"Leader {name}-0 starts at leader epoch 0" in (await client.get(f"/topics/{name}/story?partition=0")).text
+    shown = (await client.get("/transactions", params={"id": transactional})).text
+    assert "Story of story &lt;i&gt;txn" in shown and "InitProducerId" in shown and "<i>txn" not in shown
+    assert f"/topics/{name}/story?partition=0" in await eventually(client, f"/topics/{name}", "story?partition=0")
+
+
+async def test_without_an_admin_listener_a_page_says_how_stories_are_had(open_console: Open, cli: Cli) -> None:
+    client = await open_console()
+    assert "--admin-port" in (await client.get(f"/topics/{cli.topic()}/story")).text

@@ -1,0 +1,74 @@
+"""The stories of one coordinator's groups or transactional ids: what was decided about each, and why (`server/story.py`).
+
+Soft decisions, such as the beginning of a rebalance, are added where they are made. What was appended is added by the context, in one
+place, with the few facts of each type of record that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.server.story import Cause, Stories
+
+
+class RecordAccount(NamedTuple):
+    """What a story has of a record of one type."""
+
+    text: str
+    #: Of key and value.
+    facts: Callable[[Any, Any], tuple[object, ...]]
+    #: Whether many of them belong to one course of events, which is one entry.
+    is_frequent: bool = False
+
+
+class CoordinatorStories(Stories[str]):
+    """The stories of a coordinator whose records have no place in stories.
+
+    `subject` is whom the request under way is about, as `cause` is why.
+    """
+
+    subject: str | None = None
+
+    def begin(self, subject: str, cause: Cause) -> None:
+        """What is decided next is about this subject. A hot path."""
+        self.subject, self.cause = subject, cause
+
+    def print_subject(self) -> None:
+        """Log the story of whom the request under way is about."""
+        if self.subject is not None:
+            self.print(self.subject)
+
+    def subject_of(self, key: Any) -> str | None:
+        """Return whose story a record with this key belongs to."""
+        return None
+
+    def appended(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Add the records of a decision that are in the log now."""
+
+    def add_record(self, subject: str, facts: RecordAccount, key: Any, value: Any) -> None:
+        if facts.is_frequent:
+            self.grow(subject, facts.text, facts.facts(key, value))
+        else:
+            self.add(subject, facts.text, facts.facts(key, value))
+
+    def rejected(self, records: Sequence[CoordinatorRecord], error: Exception) -> None:
+        """The log has rejected the records: nothing of the decision holds."""
+        if (subject := self.subject_of(records[0][0])) is not None:
+            self.grow(subject, "%d records of the decision before were not appended: %s", (len(records), error))
+
+    def print_of(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Log the stories of the records, one of which could not be replayed."""
+        for subject in dict.fromkeys(self.subject_of(key) for key, _ in records[:STORIES_PRINTED_MAX]):
+            if subject is not None:
+                self.print(subject)
+
+    def print_of_timer(self, key: object) -> None:
+        """Log the story of whom the timer was for that failed: its key names the kind, then the group."""
+        if isinstance(key, tuple) and len(key) > 1 and key[1] in self:
+            self.print(key[1])
+
+
+#: Records whose stories are logged after a failure: nearly always they are of one group.
+STORIES_PRINTED_MAX = 4

@@ -1,0 +1,65 @@
+"""What `--story` of `group describe`, `topic describe` and `txn describe` shows: the last decisions, of all nodes that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ottla.cli.application import Admin
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note, print_rows
+from ottla.client.cluster import ClusterClient
+from ottla.client.stories import Story
+from ottla.client.values import time_text
+
+COLUMNS = ("time", "node", "cause", "client", "decision")
+
+StoryFlag = Annotated[
+    bool,
+    Parameter(name="--story", negative="", help="Show the last decisions instead, and why: of the admin listeners."),
+]
+
+
+async def listeners_of(cluster: ClusterClient, admin: Admin) -> dict[int, str]:
+    """Return the addresses of the brokers' admin listeners.
+
+    Raises:
+        CommandFailed: none is known.
+    """
+    await cluster.metadata([])
+    found = admin.addresses(cluster.brokers)
+    if not found:
+        raise CommandFailed(
+            "no admin listener is known, and only these have stories",
+            "set ottla.admin.listener in the brokers' files, and pass --admin-port PORT, or --admin ID@HOST:PORT",
+            USAGE,
+        )
+    return found
+
+
+async def show_story(
+    cluster: ClusterClient, admin: Admin, ask: Callable[[Mapping[int, str]], Awaitable[Story]], output: str
+) -> None:
+    """Show the story that `ask` gets of the admin listeners; fails if none of them answers."""
+    listeners = await listeners_of(cluster, admin)
+    story = await ask(listeners)
+    if len(story.failures) == len(listeners):
+        raise next(iter(story.failures.values()))
+    for node, fault in story.failures.items():
+        note(f"node {node}: {fault.text()}")
+    if not story.entries:
+        note("no node that answers remembers a decision about it: a story ends with the process of its node")
+    rows = [
+        {
+            "time": time_text(entry.time_ms),
+            "node": entry.node,
+            "cause": entry.cause,
+            "client": entry.asker,
+            "decision": entry.decision,
+        }
+        | {"time_ms": entry.time_ms, "first_ms": entry.first_ms, "times": entry.times}
+        for entry in story.entries
+    ]
+    print_rows(rows, COLUMNS, output)

@@ -1,0 +1,45 @@
+"""Stories on the pages of groups, partitions and transactions: what was decided last, and why, as the brokers' admin listeners show it.
+
+They have the names and hosts of clients, as the page of a group does. A broker with an authorizer gives none unless its file says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.client.stories import Story, story_of_group, story_of_partition, story_of_transaction
+from ottla.client.values import INT32_MAX
+from ottla.console.panels import Shown
+from ottla.console.site import Site, number
+
+
+async def _shown(
+    site: Site, key: tuple[object, ...], ask: Callable[[Mapping[int, str]], Awaitable[Story]]
+) -> Shown[Story]:
+    async def load() -> Story:
+        return await ask(site.sampler.listeners())
+
+    return await site.panels.show(("story", *key), load)
+
+
+async def of_group(site: Site, name: str) -> Shown[Story]:
+    return await _shown(site, ("group", name), lambda listeners: story_of_group(listeners, name))
+
+
+async def of_transaction(site: Site, name: str) -> Shown[Story]:
+    return await _shown(site, ("transaction", name), lambda listeners: story_of_transaction(listeners, name))
+
+
+async def partition_story(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name, index = request.path_params["name"], number(request, "partition", 0, 0, INT32_MAX)
+    key = ("partition", name, index)
+    story = await _shown(site, key, lambda listeners: story_of_partition(listeners, name, index))
+    return site.render(request, "partition_story.html", name=name, tab="partitions", index=index, story=story)
+
+
+ROUTES = [Route("/topics/{name}/story", partition_story)]
