@@ -222,12 +222,18 @@ class SchemaLog:
         """Become the only writer, with a state that has all records.
 
         Raises:
-            RegistryError, Failure: the cluster does not answer.
-            Fenced: another instance has become it meanwhile.
+            RegistryError: the cluster does not answer, or not in time.
+            LeadershipLost: another instance has become it meanwhile.
         """
-        topic_id = (await self._writing.topic(self.topic)).topic_id
-        producer = ClusterProducer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
-        await producer.start()
+        try:
+            async with asyncio.timeout(SYNC_S_MAX):
+                topic_id = (await self._writing.topic(self.topic)).topic_id
+                producer = ClusterProducer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
+                await producer.start()
+        except Failure as fault:
+            raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
+        except TimeoutError:
+            raise RegistryError("timeout", "Write to the Kafka store timed out") from None
         # The NOOP is for the topic that the state is of by then.
         await self.sync(LogPlace(topic_id, 0))
         self._producer = producer

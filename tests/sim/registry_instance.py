@@ -41,8 +41,16 @@ class SimProcesses:
         self._rng = rng
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[SimProcesses]:
-        yield self
+    async def taken(self) -> AsyncIterator[SimProcess]:
+        yield SimProcess(self._rng)
+
+    async def close(self) -> None:
+        return
+
+
+class SimProcess:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
 
     async def ask(self, parts: Iterable[bytes], limit_s: float) -> None:
         self._parts = tuple(parts)
@@ -50,9 +58,6 @@ class SimProcesses:
 
     async def receive(self, limit_s: float) -> bytes:
         return _answer(self._parts)
-
-    async def close(self) -> None:
-        return
 
 
 @lru_cache(maxsize=10_000)
@@ -77,12 +82,12 @@ class Web:
         if instance is None or instance.application is None:
             raise ConnectionRefusedError(host)
         answer: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
-        instance.answering.add(answer)
+        instance.answering[answer] = None
         instance.spawn(instance.handle(question, answer))
         try:
             made = await answer
         finally:
-            instance.answering.discard(answer)
+            del instance.answering[answer]
         await asyncio.sleep(self.rng.random() * WAY_S_MAX)
         return made
 
@@ -93,7 +98,7 @@ class Instance:
     def __init__(self, host: str, cluster: RegistryCluster, web: Web, rng: random.Random) -> None:
         self.host, self.rng = host, rng
         self.lane, self.wire = Lane(host), Wire(rng)
-        self.answering: set[asyncio.Future[HttpAnswer]] = set()
+        self.answering: dict[asyncio.Future[HttpAnswer], None] = {}
         self.application: Application | None = None
         #: What it has logged as an error, and what must not happen.
         self.said: list[str] = []
@@ -108,13 +113,13 @@ class Instance:
         identity = Identity("http", host, 8081)
         self.election = RegistryElection(electing, GROUP, identity, self.registry.set_leader, SESSION_MS)
         web.hosts[host] = self
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self.main = self.spawn(self._serve())
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, context=self.lane.context.copy())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     @property

@@ -13,6 +13,7 @@ from ottla.client import topics
 from ottla.client.cluster_error import ClusterError
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import find_coordinator
 from ottla.protocol.records.builder import build_batch
 from ottla.registry import log
 from ottla.registry.errors import RegistryError
@@ -177,6 +178,25 @@ def test_a_write_into_a_log_that_is_cut_meanwhile_fails() -> None:
             patch.setattr(ClusterProducer, "flush", cut_before)
             await model.log.append([subject_record("MODE", "own", {"mode": "READONLY"})])
         assert not model.log.is_writable
+
+    on_model(test)
+
+
+@pytest.mark.parametrize("said", ["Error while writing to the Kafka store", "timed out"])
+def test_a_leader_that_cannot_take_the_lead_says_so_to_the_client(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write takes the lead where a topic was created again: it ended with status 500, or waited as long as there was no coordinator."""
+
+    async def test(model: Model) -> None:
+        await model.log.start()
+        await model.follow()
+        if said == "timed out":
+            none = find_coordinator.Coordinator("fence", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            answer = find_coordinator.FindCoordinatorResponse(coordinators=[none])
+            monkeypatch.setattr(ModelCluster, "_FindCoordinatorRequest", lambda self, request: answer)
+        else:
+            cast("Any", model.log._writing)._process.lost = 1.0
+        with pytest.raises(RegistryError, match=said):
+            await model.log.lead()
 
     on_model(test)
 
