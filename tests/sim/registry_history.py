@@ -143,7 +143,7 @@ class History:
         if TOPIC not in self.cluster.topics:
             return
         log = self.cluster.schemas
-        offset = self.rng.randint(max(log.start, log.end - back), log.end)
+        offset = self.rng.randint(max(log.start, log.cleaned, log.end - back), log.end)
         ends = {entry.end for entry in log.entries if entry.end <= offset} | {log.start}
         self.concern(max(ends))
         self.cluster.cut(offset)
@@ -176,7 +176,7 @@ class History:
     def compact(self) -> None:
         if TOPIC in self.cluster.topics:
             log = self.cluster.schemas
-            log.compact(self.rng.randint(log.start, log.end))
+            log.compact(self.rng.choice([entry.end for entry in log.entries] or [log.start]))
 
     def rebalance(self) -> None:
         self.cluster.group.rebalance()

@@ -62,11 +62,16 @@ class RegistryLog(Log):
     #: Of each batch: when it came, its producer, epoch, first sequence and count.
     came: dict[int, tuple[float, int, int, int, int]] = field(default_factory=dict)
     producers: dict[int, KnownProducer] = field(default_factory=dict)
+    #: Compaction has read up to there. Each replica compacts what it has, so that no cut goes below it.
+    cleaned: int = 0
+    #: Whether the last batch came from a producer of which a cut has left nothing: then the partition takes any sequence.
+    is_blind: bool = False
 
     def take(self, batch: BatchView, data: bytes) -> tuple[int, int, bool]:
         """Append a batch. Returns the error code, its offset, and whether it was not there yet."""
         row = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.count
         known = self.producers.get(batch.producer_id)
+        self.is_blind = known is None and batch.base_sequence > 0
         if known is not None and batch.producer_epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1, False
         if known is not None and batch.producer_epoch == known.epoch:
@@ -112,11 +117,13 @@ class RegistryLog(Log):
     def compact(self, limit: int) -> None:
         """Remove the records before `limit` that a later one of the same key follows, and old tombstones."""
         now_s = asyncio.get_running_loop().time()
+        self.cleaned = max(self.cleaned, limit)
         last: dict[bytes | None, int] = {}
         views = [next(iter(iter_batches(entry.data))) for entry in self.entries]
         rows = [list(view.records()) for view in views]
-        for records in rows:
-            last |= {record.key: record.offset for record in records}
+        for entry, records in zip(self.entries, rows, strict=True):
+            if entry.end <= limit:
+                last |= {record.key: record.offset for record in records}
         kept: list[Entry] = []
         for entry, view, records in zip(self.entries, views, rows, strict=True):
             if entry.end > limit or entry is self.entries[-1]:
@@ -131,14 +138,15 @@ class RegistryLog(Log):
 
 
 class RegistryCluster(ModelCluster):
-    """The brokers. `on_append` is called with the topic and the records of each batch that the log has taken."""
+    """The brokers. `on_append` is called with the records of each batch that the log has taken, and whether it could not be compared
+    with what its producer had written before."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__("kafka", rng)
         self.leader = self.coordinator = NODES[0]
         self._views = dict.fromkeys(NODES, (self.leader, 0))
         self.group = ModelGroup()
-        self.on_append: Callable[[list[Record]], None] = lambda records: None
+        self.on_append: Callable[[list[Record], bool], None] = lambda records, is_blind: None
         self._grown = asyncio.Event()
 
     @property
@@ -169,16 +177,21 @@ class RegistryCluster(ModelCluster):
     def _tell(self, late_s: float) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
-        view = self.leader, self.schemas.epoch if TOPIC in self.topics else 0
+        if TOPIC not in self.topics:
+            return
+        topic_id, view = self.topics[TOPIC].id, (self.leader, self.schemas.epoch)
         for node in NODES:
             if node == self.leader or not late_s:
                 self._views[node] = view
             else:
                 delay_s = self.rng.random() * late_s
-                asyncio.get_running_loop().call_later(delay_s, self._learn, node, view, context=OUTSIDE.context)
+                asyncio.get_running_loop().call_later(
+                    delay_s, self._learn, node, topic_id, view, context=OUTSIDE.context
+                )
 
-    def _learn(self, node: int, view: tuple[int, int]) -> None:
-        if view[1] >= self._views[node][1]:
+    def _learn(self, node: int, topic_id: bytes, view: tuple[int, int]) -> None:
+        is_there = TOPIC in self.topics and self.topics[TOPIC].id == topic_id
+        if is_there and view[1] >= self._views[node][1]:
             self._views[node] = view
 
     # -- Requests --------------------------------------------------------------------------------------------------------
@@ -255,7 +268,7 @@ class RegistryCluster(ModelCluster):
             if is_new:
                 (entry,) = [entry for entry in self.schemas.entries[-1:] if entry.base == base]
                 (stored,) = iter_batches(entry.data)
-                self.on_append(list(stored.records()))
+                self.on_append(list(stored.records()), self.schemas.is_blind)
                 self._tell_growth()
         row = produce.PartitionProduceResponse(part.index, code, base)
         return produce.ProduceResponse(responses=[produce.TopicProduceResponse(partition_responses=[row])])

@@ -81,11 +81,17 @@ class Truth:
 
     # -- The log -----------------------------------------------------------------------------------------------------------
 
-    def append(self, records: list[Record]) -> None:
+    def append(self, records: list[Record], is_blind: bool) -> None:
+        """Take in a batch. `is_blind`: it was decided before a cut that has left nothing of its producer; no registry can prevent that the
+        log takes it, and the client is told. It may follow what is gone, but gives no id another meaning."""
         before = {subject: dict(rows) for subject, rows in self.versions.items()}
         for record in records:
             assert record.key is not None
-            self._judge(before, json.loads(record.key), None if record.value is None else json.loads(record.value))
+            key, row = json.loads(record.key), None if record.value is None else json.loads(record.value)
+            if key["keytype"] == "SCHEMA" and row is not None:
+                self._judge_id(key["subject"], _kept(row))
+            if key["keytype"] == "SCHEMA" and not is_blind:
+                self._judge(before, key["subject"], key["version"], row)
             self._events.append((record.offset, record.key, record.value))
             self._replay(record.key, record.value)
         self._note()
@@ -136,10 +142,12 @@ class Truth:
 
     # -- Records -----------------------------------------------------------------------------------------------------------
 
-    def _judge(self, before: dict[str, dict[int, Kept]], key: dict[str, Any], row: dict[str, Any] | None) -> None:
-        if key["keytype"] != "SCHEMA":
-            return
-        subject, number = key["subject"], key["version"]
+    def _judge_id(self, subject: str, made: Kept) -> None:
+        ids = self.ids.get(context_of(subject), {})
+        if ids.get(made.id, made.schema) != made.schema:
+            self.problem(f"id {made.id} was {ids[made.id]}, and is {made.schema}")
+
+    def _judge(self, before: dict[str, dict[int, Kept]], subject: str, number: int, row: dict[str, Any] | None) -> None:
         was = before.get(subject, {}).get(number)
         if row is None:
             if was is None or not was.deleted:
@@ -157,8 +165,6 @@ class Truth:
         if number != max(before.get(subject, {}), default=0) + 1:
             self.problem(f"{subject} has {sorted(before.get(subject, {}))}, and gets version {number}")
         ids = self.ids.get(context_of(subject), {})
-        if ids.get(made.id, made.schema) != made.schema:
-            self.problem(f"id {made.id} was {ids[made.id]}, and is {made.schema}")
         if made.id not in ids and made.id != max(ids, default=0) + 1:
             self.problem(f"id {made.id} follows {max(ids, default=0)}")
         if missing := [place for place in made.references if place[1] not in self.versions.get(place[0], {})]:
@@ -183,7 +189,8 @@ class Truth:
             found[field["name"]] = "default" in field
             if row.references and field["type"] != "int":
                 subject, number = row.references[0]
-                found[field["name"]] = self._fields(self.versions[subject][number])
+                referred = self.versions.get(subject, {}).get(number)
+                found[field["name"]] = {} if referred is None else self._fields(referred)
         return found
 
     def _referrers(self, subject: str, number: int) -> list[tuple[str, int]]:

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.client import topics
 from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import find_coordinator
@@ -255,7 +256,7 @@ def test_a_registry_does_not_start_with_a_log_that_cannot_be_read() -> None:
     async def test(model: Model) -> None:
         model.write("a", "b")
         damage(model, 1)
-        with pytest.raises(ClusterError, match="_schemas cannot be read at offset 1"):
+        with pytest.raises(Failure, match="_schemas cannot be read at offset 1"):
             await model.log.start()
 
     on_model(test)
