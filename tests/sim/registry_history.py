@@ -8,27 +8,51 @@ Who had read what a cut took, or a topic that was created again, has said so.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from tests.sim.loop import run
 from tests.sim.registry_clients import SUBJECTS, Client
 from tests.sim.registry_instance import Instance, Web, heard
-from tests.sim.registry_model import NODES, TOPIC, RegistryCluster
+from tests.sim.registry_model import NODES, TOPIC, WAY_S, RegistryCluster
 from tests.sim.registry_truth import Fact, RegistryBroken, Truth, schema_of
 
-#: Operations of all clients together, and the seconds between two of one client.
-OPERATIONS, PAUSE_S = 100, 1.5
 HEALED_S_MAX = 90.0
-#: Seconds between two faults, on average.
-FAULT_S = 3.0
-#: Longer than a session, and now and then longer than a write may wait.
-PAUSE_S_MAX, AWAY_S_MAX = 20.0, 35.0
-#: Of the Produce requests, so many meet a fault of their own.
-STRUCK = 0.12
+#: Longer than a session, and longer than a write may wait.
+PAUSE_S_MAX, LONG_AWAY_S = 20.0, 33.0
+
+
+class Theme(NamedTuple):
+    """What a history is about. The number of its seed says which one it has: chance alone makes few faults in the order that shows a mistake.
+
+    `faults` strike at any time, every `every_s` seconds on average, and those of `appends` in the middle of so many of the appends.
+    """
+
+    faults: str
+    appends: str
+    struck: float = 0.12
+    every_s: float = 3.0
+    clients: tuple[int, int] = (2, 5)
+    #: Of all clients together, and the seconds between two of one client.
+    operations: int = 100
+    pause_s: float = 1.5
+
+
+THEMES = (
+    Theme(
+        "kill pause pause lose silence stop move leaderless cut recreate compact compact rebalance move_coordinator slow",
+        "kill pause move cut rebalance recreate silence lost",
+    ),
+    Theme("pause silence kill rebalance stop move_coordinator", "silence silence pause kill lost", 0.25, 4.0, (4, 4)),
+    Theme("cut cut move compact recreate leaderless slow", "cut cut recreate move", 0.2),
+    Theme("slow slow slow move lose rebalance", "rebalance move lost", pause_s=1.0),
+    Theme("rebalance move lose kill", "lost away", 0.15, 6.0, (8, 8), 160, 0.7),
+)
 
 
 class History:
@@ -44,7 +68,9 @@ class History:
         #: For each cut and new topic: who had read what it took.
         self.concerned: list[Instance] = []
         self.struck: Counter[str] = Counter()
-        self.clients = [Client(self.web, self.truth, self.rng, self.running) for _ in range(self.rng.randint(2, 5))]
+        self.theme = THEMES[seed % len(THEMES)]
+        count = self.rng.randint(*self.theme.clients)
+        self.clients = [Client(self.web, self.truth, self.rng, self.running) for _ in range(count)]
         self.is_healed = False
 
     async def play(self) -> None:
@@ -53,12 +79,13 @@ class History:
         watching = asyncio.ensure_future(self.cluster.group.watch())
         for number in range(self.rng.randint(2, 3)):
             self.start(f"r{number}")
-        asking = [asyncio.ensure_future(each.run(OPERATIONS // len(self.clients), PAUSE_S)) for each in self.clients]
+        theme, share = self.theme, self.theme.operations // len(self.clients)
+        asking = [asyncio.ensure_future(each.run(share, theme.pause_s)) for each in self.clients]
         while not all(task.done() for task in asking):
-            await asyncio.sleep(self.rng.expovariate(1 / FAULT_S))
+            await asyncio.sleep(self.rng.expovariate(1 / theme.every_s))
             self.supervise()
             self.check_problems()
-            self.step()
+            self.strike(self.rng.choice(theme.faults.split()), self.one())
         for task in asking:
             task.result()
         self.heal()
@@ -88,68 +115,73 @@ class History:
 
     # -- Faults ------------------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        action = self.rng.choice(
-            [self.kill, self.pause, self.lose, self.silence, self.stop, self.move, self.leaderless, self.cut]
-            + [self.pause, self.recreate, self.compact, self.compact, self.rebalance, self.move_coordinator]
-        )
-        self.strike(action)
-
-    def strike(self, action: Callable[[], None]) -> None:
-        self.struck[action.__name__] += 1
-        action()
+    def strike(self, fault: str, instance: Instance) -> None:
+        self.struck[fault] += 1
+        getattr(self, fault)(instance)
 
     def later(self, seconds: float, action: Callable[..., object], *arguments: object) -> None:
         asyncio.get_running_loop().call_later(seconds, action, *arguments)
 
     def one(self) -> Instance:
-        return self.rng.choice(self.instances)
+        """An instance, in half of the cases the one that leads."""
+        leading = [each for each in self.instances if each.registry.is_leader]
+        return self.rng.choice(leading if leading and self.rng.random() < 0.5 else self.instances)
 
-    def kill(self, instance: Instance | None = None) -> None:
-        (instance or self.one()).kill()
+    def kill(self, instance: Instance) -> None:
+        instance.kill()
 
-    def stop(self) -> None:
-        instance = self.one()
+    def stop(self, instance: Instance) -> None:
         if not instance.is_over:
             instance.spawn(instance.stop())
 
-    def pause(self, instance: Instance | None = None) -> None:
-        lane = (instance or self.one()).lane
+    def pause(self, instance: Instance) -> None:
+        lane = instance.lane
         loop = asyncio.get_running_loop()
         lane.paused = True
         self.later(self.rng.random() * PAUSE_S_MAX, loop.resume, lane)  # type: ignore[attr-defined]
 
-    def lose(self) -> None:
-        wire = self.one().wire
+    def lose(self, instance: Instance) -> None:
+        wire = instance.wire
         wire.lost = self.rng.choice((0.05, 0.3))
         self.later(self.rng.random() * 8, setattr, wire, "lost", 0.0)
 
-    def silence(self, instance: Instance | None = None) -> None:
+    def slow(self, instance: Instance) -> None:
+        wire = instance.wire
+        wire.way_s = self.rng.choice((0.1, 0.5))
+        self.later(self.rng.random() * PAUSE_S_MAX, setattr, wire, "way_s", WAY_S)
+
+    def silence(self, instance: Instance) -> None:
         """Nothing of an instance reaches the cluster for a while, and what it has sent arrives afterwards."""
-        wire = (instance or self.one()).wire
+        wire = instance.wire
         wire.open.clear()
         self.later(self.rng.random() * PAUSE_S_MAX, wire.open.set)
 
-    def move(self) -> None:
+    def move(self, instance: Instance) -> None:
         self.cluster.move()
 
-    def leaderless(self) -> None:
+    def leaderless(self, instance: Instance) -> None:
         self.cluster.move(-1)
-        away_s = AWAY_S_MAX if self.rng.random() < 0.2 else 5.0
-        self.later(self.rng.random() * away_s, self.move)
+        self.later(self.rng.random() * 5, self.move, instance)
 
-    def cut(self, back: int = 12) -> None:
-        """An unclean election: the last records are gone."""
+    def away(self, instance: Instance) -> None:
+        self.cluster.move(-1)
+        self.later(LONG_AWAY_S, self.move, instance)
+
+    def cut(self, instance: Instance) -> None:
+        """An unclean election: the last records are gone. Sometimes the log is longer than before at once, as with other new leaders."""
         if TOPIC not in self.cluster.topics:
             return
         log = self.cluster.schemas
-        offset = self.rng.randint(max(log.start, log.cleaned, log.end - back), log.end)
+        offset = self.rng.randint(max(log.start, log.cleaned, log.end - self.rng.choice((3, 12))), log.end)
         ends = {entry.end for entry in log.entries if entry.end <= offset} | {log.start}
         self.concern(max(ends))
+        lost = log.end - max(ends)
         self.cluster.cut(offset)
         self.truth.cut(log.end)
+        for _ in range(self.rng.choice((0, lost + 2))):
+            self.cluster.write_noop()
 
-    def recreate(self) -> None:
+    def recreate(self, instance: Instance) -> None:
         """The topic is deleted, and created again, sometimes a while later."""
         if TOPIC not in self.cluster.topics or self.rng.random() < 0.5:
             return
@@ -173,37 +205,25 @@ class History:
             if not each.is_over and each.log.place.topic_id == topic_id and each.log.place.offset > max(end, 0)
         ]
 
-    def compact(self) -> None:
+    def compact(self, instance: Instance) -> None:
         if TOPIC in self.cluster.topics:
             log = self.cluster.schemas
             log.compact(self.rng.choice([entry.end for entry in log.entries] or [log.start]))
 
-    def rebalance(self) -> None:
+    def rebalance(self, instance: Instance) -> None:
         self.cluster.group.rebalance()
 
-    def move_coordinator(self) -> None:
+    def move_coordinator(self, instance: Instance) -> None:
         self.cluster.coordinator = self.rng.choice(NODES)
 
     def on_produce(self, instance: Instance, is_done: bool) -> bool:
         """Strike in the middle of an append. Returns whether the connection is lost: before it took effect, or after."""
-        if self.is_healed or self.rng.random() > STRUCK / 2:
+        if self.is_healed or self.rng.random() > self.theme.struck / 2:
             return False
-        match self.rng.randrange(7):
-            case 0:
-                self.strike(lambda: self.kill(instance))
-            case 1:
-                self.pause(instance)
-            case 2:
-                self.move()
-            case 3:
-                self.cut(3)
-            case 4:
-                self.rebalance()
-            case 5:
-                self.recreate()
-            case 6:
-                return True
-        return False
+        fault = self.rng.choice(self.theme.appends.split())
+        if fault != "lost":
+            self.strike(fault, instance)
+        return fault == "lost"
 
     # -- The end -----------------------------------------------------------------------------------------------------------
 
@@ -211,10 +231,10 @@ class History:
         self.is_healed = True
         loop = asyncio.get_running_loop()
         if self.cluster.leader < 0:
-            self.move()
+            self.cluster.move()
         self.come()
         for each in self.instances:
-            each.wire.lost = 0.0
+            each.wire.lost, each.wire.way_s = 0.0, WAY_S
             each.wire.open.set()
             loop.resume(each.lane)  # type: ignore[attr-defined]
 
@@ -280,7 +300,10 @@ class History:
         for each in self.all:
             each.lane.closed = each.lane.paused = False
         for task in asyncio.all_tasks():
-            if task is not asyncio.current_task():
+            work = task.get_coro()
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # its lane was closed before its first turn
+            elif task is not asyncio.current_task():
                 task.cancel()
 
 

@@ -23,8 +23,9 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespon
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.records.batch import BatchView, iter_batches
-from ottla.protocol.records.builder import rebuild_batch
+from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.record import Record
+from ottla.registry.schema_records import noop_record
 from tests.sim.loop import OUTSIDE
 from tests.sim.mirror_client import LoopClock
 from tests.sim.mirror_model import Entry, Log, ModelCluster
@@ -34,6 +35,8 @@ NODES = (1, 2, 3)
 TOPIC = "_schemas"
 #: A broker knows of another leader within this time.
 VIEW_S_MAX = 0.5
+#: A request, and a response, are on their way for up to so long.
+WAY_S = 0.01
 #: Compaction keeps tombstones for so long: no reader is paused for longer.
 TOMBSTONE_S = 40.0
 GROUP_REQUESTS = {
@@ -174,6 +177,11 @@ class RegistryCluster(ModelCluster):
         self.leader = self.rng.choice(NODES)
         self._tell(VIEW_S_MAX)
 
+    def write_noop(self) -> None:
+        """Write what another registry writes when it takes the lead."""
+        key, value = noop_record()
+        self.schemas.append(build_batch([(key, value, 1)]), 1)
+
     def _tell(self, late_s: float) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
@@ -279,18 +287,19 @@ class RegistryCluster(ModelCluster):
 
 
 class Wire:
-    """What can be done to all connections of an instance: a share of the requests is lost, or nothing goes through for a while."""
+    """What can be done to all connections of an instance: they are slow, a share of the requests is lost, or nothing goes through."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.lost = 0.0
+        self.way_s = WAY_S
         self.open = asyncio.Event()
         self.open.set()
         #: Called with a Produce request that is about to take effect, and again when it has: True if its response is lost.
         self.on_produce: Callable[[bool], bool] = lambda is_done: False
 
     async def way(self) -> None:
-        await asyncio.sleep(self.rng.random() * 0.01)
+        await asyncio.sleep(self.rng.random() * self.way_s)
         await self.open.wait()
 
 
@@ -320,6 +329,7 @@ class WireClient(ClusterClient):
             is_lost = wire.rng.random() < wire.lost
             if (is_lost and wire.rng.random() < 0.5) or (is_produce and wire.on_produce(False)):
                 raise NoConnection("lost before")
+            await wire.open.wait()
             answering = outside(self._model.answer_at(request, node))
             # A request that waits at the broker does not hold those behind it for ever: its effect is there.
             if isinstance(request, JoinGroupRequest | SyncGroupRequest):
