@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.registry.rest.leader_http import HttpQuestion
@@ -25,8 +25,15 @@ UNSETTLED_S = 60.0
 class Client:
     """One client, which asks one question at a time, each of any instance."""
 
-    def __init__(self, web: Web, truth: Truth, rng: random.Random, running: Callable[[], list[Instance]]) -> None:
-        self._web, self._truth, self._rng, self._running = web, truth, rng, running
+    def __init__(
+        self,
+        web: Web,
+        truth: Truth,
+        rng: random.Random,
+        running: Callable[[], list[Instance]],
+        weights: Sequence[int],
+    ) -> None:
+        self._web, self._truth, self._rng, self._running, self._weights = web, truth, rng, running, weights
         self.counts: dict[tuple[str, int], int] = {}
 
     async def run(self, count: int, pause_s: float) -> None:
@@ -37,7 +44,7 @@ class Client:
 
     async def step(self, instance: Instance) -> None:
         subject = self._rng.choice(SUBJECTS)
-        match self._rng.choices(range(8), (50, 10, 8, 8, 6, 6, 6, 6))[0]:
+        match self._rng.choices(range(8), self._weights)[0]:
             case 0:
                 await self.register(instance, subject)
             case 1:

@@ -41,6 +41,8 @@ class Theme(NamedTuple):
     #: Of all clients together, and the seconds between two of one client.
     operations: int = 100
     pause_s: float = 1.5
+    #: How often clients register, look up, read by id and by subject, delete versions and subjects, set a level and a mode.
+    weights: tuple[int, ...] = (50, 10, 8, 8, 6, 6, 6, 6)
 
 
 THEMES = (
@@ -52,6 +54,7 @@ THEMES = (
     Theme("cut cut move compact recreate leaderless slow", "cut cut recreate move", 0.2),
     Theme("slow slow slow move lose rebalance", "rebalance move lost", pause_s=1.0),
     Theme("rebalance move lose kill", "lost away", 0.15, 6.0, (8, 8), 160, 0.7),
+    Theme("compact compact kill stop", "kill", 0.1, 4.0, (3, 3), pause_s=2.0, weights=(40, 4, 8, 4, 22, 22, 0, 0)),
 )
 
 
@@ -70,7 +73,8 @@ class History:
         self.struck: Counter[str] = Counter()
         self.theme = THEMES[seed % len(THEMES)]
         count = self.rng.randint(*self.theme.clients)
-        self.clients = [Client(self.web, self.truth, self.rng, self.running) for _ in range(count)]
+        weights = self.theme.weights
+        self.clients = [Client(self.web, self.truth, self.rng, self.running, weights) for _ in range(count)]
         self.is_healed = False
 
     async def play(self) -> None:
