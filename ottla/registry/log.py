@@ -237,7 +237,11 @@ class SchemaLog:
         # The NOOP is for the topic that the state is of by then.
         await self.sync(LogPlace(topic_id, 0))
         self._producer = producer
-        await self.append([noop_record(self.state.greatest_ids())])
+        ids = self.state.greatest_ids()
+        await self.append([noop_record(ids)])
+        if self.state.greatest_ids() != ids:
+            # Only now has the state what the leader before has written last. Compaction keeps the last NOOP alone.
+            await self.append([noop_record(self.state.greatest_ids())])
 
     async def append(self, records: Sequence[Record]) -> LogPlace:
         """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.

@@ -183,7 +183,8 @@ class History:
         self.cluster.cut(offset)
         self.truth.cut(log.end)
         for _ in range(self.rng.choice((0, lost + 2))):
-            self.cluster.write_noop()
+            ids = {context.removeprefix(":") or ".": number for context, number in self.truth.greatest.items()}
+            self.cluster.write_noop(ids)
 
     def recreate(self, instance: Instance) -> None:
         """The topic is deleted, and created again, sometimes a while later."""

@@ -177,9 +177,9 @@ class RegistryCluster(ModelCluster):
         self.leader = self.rng.choice(NODES)
         self._tell(VIEW_S_MAX)
 
-    def write_noop(self) -> None:
-        """Write what another registry writes when it takes the lead."""
-        key, value = noop_record()
+    def write_noop(self, greatest_ids: dict[str, int]) -> None:
+        """Write what an instance writes when it takes the lead."""
+        key, value = noop_record(greatest_ids)
         self.schemas.append(build_batch([(key, value, 1)]), 1)
 
     def _tell(self, late_s: float) -> None:

@@ -74,6 +74,8 @@ class Truth:
         self.modes: dict[str, str] = {}
         #: Each id that was ever given, by its context.
         self.ids: dict[str, dict[int, str]] = {}
+        #: The greatest id of each context, also of those that a NOOP alone has, as after a cut.
+        self.greatest: dict[str, int] = {}
 
     @property
     def facts(self) -> set[Fact]:
@@ -132,6 +134,10 @@ class Truth:
                 made = _kept(row)
                 self.versions.setdefault(subject, {})[key["version"]] = made
                 self.ids.setdefault(context_of(subject), {}).setdefault(made.id, made.schema)
+                self._note_id(context_of(subject), made.id)
+            case "NOOP" if row is not None:
+                for context, number in row["greatestIds"].items():
+                    self._note_id("" if context == "." else f":{context}", number)
             case "DELETE_SUBJECT" if row is not None:
                 rows = self.versions.get(subject, {})
                 rows |= {n: each._replace(deleted=True) for n, each in rows.items() if n <= row["version"]}
@@ -139,6 +145,9 @@ class Truth:
                 _set(self.levels, subject, None if row is None else row.get("compatibilityLevel"))
             case "MODE":
                 _set(self.modes, subject, None if row is None else row["mode"])
+
+    def _note_id(self, context: str, number: int) -> None:
+        self.greatest[context] = max(self.greatest.get(context, 0), number)
 
     # -- Records -----------------------------------------------------------------------------------------------------------
 
@@ -165,8 +174,9 @@ class Truth:
         if number != max(before.get(subject, {}), default=0) + 1:
             self.problem(f"{subject} has {sorted(before.get(subject, {}))}, and gets version {number}")
         ids = self.ids.get(context_of(subject), {})
-        if made.id not in ids and made.id != max(ids, default=0) + 1:
-            self.problem(f"id {made.id} follows {max(ids, default=0)}")
+        greatest = self.greatest.get(context_of(subject), 0)
+        if made.id not in ids and made.id != greatest + 1:
+            self.problem(f"id {made.id} follows {greatest}")
         if missing := [place for place in made.references if place[1] not in self.versions.get(place[0], {})]:
             self.problem(f"{subject} {number} refers to {missing}, which is not there")
             return

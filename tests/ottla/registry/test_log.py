@@ -19,7 +19,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.registry import log
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import LogPlace, SchemaLog, place_from
-from ottla.registry.schema_records import subject_record
+from ottla.registry.schema_records import noop_record, subject_record
 from tests.manual_clock import ManualClock
 from tests.sim.loop import run
 from tests.sim.mirror_client import ModelClient, Process
@@ -179,6 +179,23 @@ def test_a_write_into_a_log_that_is_cut_meanwhile_fails() -> None:
             patch.setattr(ClusterProducer, "flush", cut_before)
             await model.log.append([subject_record("MODE", "own", {"mode": "READONLY"})])
         assert not model.log.is_writable
+
+    on_model(test)
+
+
+def test_the_last_noop_has_the_ids_that_the_leader_before_has_given_last() -> None:
+    """Compaction leaves nothing else of an id whose schema was deleted for good."""
+
+    async def test(model: Model) -> None:
+        await model.log.start()
+        await model.follow()
+        key, value = noop_record({".": 9})
+        model.kept.append(build_batch([(key, value, 1)]), 1)
+        await model.log.lead()
+        assert model.kept.records()[-1][2:4] == (key, value) and model.log.state.greatest_ids() == {".": 9}
+        count = len(model.kept.entries)
+        await model.log.lead()
+        assert len(model.kept.entries) == count + 1
 
     on_model(test)
 
