@@ -50,7 +50,7 @@ THEMES = (
         "kill pause pause lose silence stop move leaderless cut recreate compact compact rebalance move_coordinator slow",
         "kill pause move cut rebalance recreate silence lost",
     ),
-    Theme("pause silence kill rebalance stop move_coordinator", "silence silence pause kill lost", 0.25, 4.0, (4, 4)),
+    Theme("pause rebalance stop move_coordinator", "silence silence silence kill lost", 0.4, 10.0, (5, 5), 120, 1.0),
     Theme("cut cut move compact recreate leaderless slow", "cut cut recreate move", 0.2),
     Theme("slow slow slow move lose rebalance", "rebalance move lost", pause_s=1.0),
     Theme("rebalance move lose kill", "lost away", 0.15, 6.0, (8, 8), 160, 0.7),

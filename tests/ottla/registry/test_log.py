@@ -189,6 +189,7 @@ def test_the_last_noop_has_the_ids_that_the_leader_before_has_given_last() -> No
     async def test(model: Model) -> None:
         await model.log.start()
         await model.follow()
+        await asyncio.sleep(0.1)  # the reader waits for news, which it has only after the leader has begun
         key, value = noop_record({".": 9})
         model.kept.append(build_batch([(key, value, 1)]), 1)
         await model.log.lead()
