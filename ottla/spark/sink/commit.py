@@ -37,7 +37,12 @@ def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch:
         before = claim.last
         if before is not None and before.batch >= batch:
             # Spark runs a batch again that was decided; or another driver decided it after this one's tasks had begun.
-            repairs = {each.place.partition: each.transaction for each in done if each.is_repair and each.transaction}
+            repairs = {
+                each.place.partition: each.transaction
+                for each in done
+                if each.transaction is not None and each.repaired is not None
+                if each.repaired == before.prepared.get(each.place.partition)
+            }
             _abort(cluster, (each for number, each in prepared.items() if number not in repairs))
             if before.batch > batch:
                 return
