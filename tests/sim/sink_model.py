@@ -155,6 +155,8 @@ class SinkCluster(ModelCluster):
         name = request.transactional_id or ""
         made = Transaction(100 + len(self.transactions), request.transaction_timeout_ms / 1000)
         row = self.transactions.setdefault(name, made)
+        if request.producer_id >= 0 and self._code(row, request.producer_id, request.producer_epoch):
+            return init_producer_id.InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         row.timeout_s = made.timeout_s
         if row.state == ONGOING:
             self._end(row, committed=False)
