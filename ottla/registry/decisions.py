@@ -5,7 +5,7 @@ They run with a state that has all records of the topic. Between a decision and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -207,8 +207,7 @@ def delete_version(state: RegistryState, subject: str, number: int, *, permanent
     if permanent and not version.deleted:
         raise RegistryError("version_not_soft_deleted", subject, version.version)
     _check_referrers(state, version, deleted=permanent)
-    make = schema_records.deleted_for_good if permanent else schema_records.deleted_softly
-    return version.version, [make(version)]
+    return version.version, _for_good(state, [version]) if permanent else [schema_records.deleted_softly(version)]
 
 
 def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> tuple[list[int], list[Record]]:
@@ -226,10 +225,16 @@ def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> tu
     if not permanent:
         mark = {"version": live[-1].version}
         return [row.version for row in live], [schema_records.subject_record("DELETE_SUBJECT", subject, mark)]
-    made = [schema_records.deleted_for_good(row) for row in reversed(rows)]
+    made = _for_good(state, reversed(rows))
     made += [schema_records.subject_record("MODE", subject, None)] if subject in state.modes else []
     made += [schema_records.subject_record("CONFIG", subject, None)] if subject in state.configs else []
     return [row.version for row in rows], made
+
+
+def _for_good(state: RegistryState, versions: Iterable[Version]) -> list[Record]:
+    """Return the records that delete versions for good: before them the ids that were given, which are not to be given again."""
+    made = list(map(schema_records.deleted_for_good, versions))
+    return [schema_records.noop_record(state.greatest_ids()), *made] if made else []
 
 
 def _check_referrers(state: RegistryState, version: Version, *, deleted: bool, besides: str | None = None) -> None:
@@ -278,10 +283,10 @@ def set_mode(state: RegistryState, subject: str, body: object, *, force: bool) -
         concerned: Sequence[str] = [subject] if subject != GLOBAL else state.subjects(deleted=True)
         if any(state.versions(each) for each in concerned):
             raise RegistryError("not_permitted", "Cannot import since found existing subjects")
-        for each in concerned:
-            for version in state.versions(each, deleted=True):
-                _check_referrers(state, version, deleted=True, besides=each)
-                rows.append(schema_records.deleted_for_good(version))
+        versions = [version for each in concerned for version in state.versions(each, deleted=True)]
+        for version in versions:
+            _check_referrers(state, version, deleted=True, besides=version.subject)
+        rows = _for_good(state, versions)
     return {"mode": mode}, [*rows, schema_records.subject_record("MODE", subject, {"mode": mode})]
 
 

@@ -222,16 +222,26 @@ class SchemaLog:
         """Become the only writer, with a state that has all records.
 
         Raises:
-            RegistryError, Failure: the cluster does not answer.
-            Fenced: another instance has become it meanwhile.
+            RegistryError: the cluster does not answer, or not in time.
+            LeadershipLost: another instance has become it meanwhile.
         """
-        topic_id = (await self._writing.topic(self.topic)).topic_id
-        producer = ClusterProducer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
-        await producer.start()
+        try:
+            async with asyncio.timeout(SYNC_S_MAX):
+                topic_id = (await self._writing.topic(self.topic)).topic_id
+                producer = ClusterProducer(self._writing, self.topic, transactional_id=self._fence, topic_id=topic_id)
+                await producer.start()
+        except Failure as fault:
+            raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
+        except TimeoutError:
+            raise RegistryError("timeout", "Write to the Kafka store timed out") from None
         # The NOOP is for the topic that the state is of by then.
         await self.sync(LogPlace(topic_id, 0))
         self._producer = producer
-        await self.append([noop_record()])
+        ids = self.state.greatest_ids()
+        await self.append([noop_record(ids)])
+        if self.state.greatest_ids() != ids:
+            # Only now has the state what the leader before has written last. Compaction keeps the last NOOP alone.
+            await self.append([noop_record(self.state.greatest_ids())])
 
     async def append(self, records: Sequence[Record]) -> LogPlace:
         """Write records as the leader to the topic that the state is of, and wait until it has them. Return the place after them.

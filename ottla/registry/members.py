@@ -10,9 +10,11 @@ import base64
 import hashlib
 import hmac
 import json
-import secrets
+import random
 from collections.abc import Mapping
 from typing import Any
+
+from ottla.server.clock import Clock
 
 SECRET_BYTES_MIN = 16
 #: A forwarded request is taken so long after it was signed: the clocks of the instances may differ by as much.
@@ -24,15 +26,8 @@ SIGNED, ANSWERED = "X-Ottla-Signed", "X-Ottla-Answered"
 class Members:
     """The signatures of one secret."""
 
-    def __init__(self, secret: bytes) -> None:
-        """Take the secret.
-
-        Raises:
-            ValueError: it is too short.
-        """
-        if len(secret) < SECRET_BYTES_MIN:
-            raise ValueError(f"a secret has at least {SECRET_BYTES_MIN} bytes")
-        self._secret = secret
+    def __init__(self, secret: bytes, clock: Clock, rng: random.Random) -> None:
+        self._secret, self._clock, self._rng = secret, clock, rng
         #: The numbers of requests that came, in the order of their times: none is taken twice.
         self._taken: dict[str, int] = {}
 
@@ -40,14 +35,14 @@ class Members:
         """Return the proof of an identity's JSON."""
         return self._mac("identity", json.dumps(row, sort_keys=True).encode())
 
-    def signed(self, now_ms: int, user: str, address: str, method: str, target: str, body: bytes) -> tuple[str, str]:
+    def signed(self, user: str, address: str, method: str, target: str, body: bytes) -> tuple[str, str]:
         """Return the header of a request that goes on for a user, and the number by which the answer belongs to it."""
-        number = secrets.token_hex(16)
-        row = {"ms": now_ms, "number": number, "user": user, "address": address}
+        number = f"{self._rng.getrandbits(128):032x}"
+        row = {"ms": self._clock.wall_ms(), "number": number, "user": user, "address": address}
         data = base64.urlsafe_b64encode(json.dumps(row).encode()).decode()
         return f"{data} {self._mac('request', _digest(data, method, target, body))}", number
 
-    def asked(self, now_ms: int, header: str, method: str, target: str, body: bytes) -> tuple[str, str, str]:
+    def asked(self, header: str, method: str, target: str, body: bytes) -> tuple[str, str, str]:
         """Return the user and the address of whom an instance forwards a request, and the request's number.
 
         Raises:
@@ -56,7 +51,7 @@ class Members:
         data, _, mac = header.partition(" ")
         if not hmac.compare_digest(mac.encode(), self._mac("request", _digest(data, method, target, body)).encode()):
             raise ValueError("the signature is another one")
-        row = json.loads(base64.urlsafe_b64decode(data))
+        row, now_ms = json.loads(base64.urlsafe_b64decode(data)), self._clock.wall_ms()
         for number in [number for number, ms in self._taken.items() if ms < now_ms - 2 * AGE_MS_MAX]:
             del self._taken[number]
         if abs(now_ms - row["ms"]) > AGE_MS_MAX or row["number"] in self._taken:
@@ -70,6 +65,17 @@ class Members:
 
     def _mac(self, purpose: str, data: bytes) -> str:
         return hmac.new(self._secret, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def check_secret(secret: bytes) -> bytes:
+    """Return a secret that is long enough.
+
+    Raises:
+        ValueError: it is too short.
+    """
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ValueError(f"a secret has at least {SECRET_BYTES_MIN} bytes")
+    return secret
 
 
 def _digest(*parts: str | bytes) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.registry.numbers import LATEST
-from ottla.registry.schema_records import Version, guid_of, version_from
+from ottla.registry.schema_records import Version, guid_of, positive, version_from
 from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of, has_prefix, in_same_context, normal, scopes
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,9 @@ class RegistryState:
                     self._remove(subject, number)
             case "CONTEXT" if row is not None:
                 self.contexts[row["context"]] = None
+            case "NOOP" if row is not None:
+                for context, number in row["greatestIds"].items():
+                    self._note_id(context, positive(number, 1))
 
     def _put(self, version: Version) -> None:
         self._remove(version.subject, version.version)
@@ -78,10 +81,13 @@ class RegistryState:
         self._places.setdefault((context, version.id), {})[place] = None
         self._ids.setdefault((context, version.md5), version.id)
         self._guids.setdefault(guid_of(version), {})[context, version.id] = None
-        self._id_max[context] = max(self._id_max.get(context, 0), version.id)
+        self._note_id(context, version.id)
         self.contexts.setdefault(context)
         for target in self._targets(version):
             self._referrers.setdefault(target, set()).add(place)
+
+    def _note_id(self, context: str, number: int) -> None:
+        self._id_max[context] = max(self._id_max.get(context, 0), number)
 
     def _remove(self, subject: str, number: int) -> None:
         version = self._subjects.get(subject, {}).pop(number, None)
@@ -161,6 +167,10 @@ class RegistryState:
 
     def id_max(self, context: str) -> int:
         return self._id_max.get(context, 0)
+
+    def greatest_ids(self) -> dict[str, int]:
+        """Return the greatest id that each context has had."""
+        return dict(sorted(self._id_max.items()))
 
     def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[Version]:
         """Return the versions that refer to a version."""

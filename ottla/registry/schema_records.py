@@ -5,7 +5,8 @@ CONFIG, MODE    subject, or none: global     null: the subject has none
 DELETE_SUBJECT  subject                      all versions up to this one are deleted softly
 CLEAR_SUBJECT   subject                      all versions are forgotten, before the mode IMPORT
 CONTEXT         tenant, context              the context exists
-NOOP                                         the writer looks for the end of the log
+NOOP                                         the writer looks for the end of the log; it has the greatest id of each context, because
+                                             compaction takes those of schemas that were deleted for good. Others ignore the value
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ def context_record(context: str) -> Record:
     return dump({"keytype": "CONTEXT", **place, "magic": 0}), dump(place)
 
 
-def noop_record() -> Record:
-    return dump({"keytype": "NOOP", "magic": 0}), None
+def noop_record(greatest_ids: Mapping[str, int] | None = None) -> Record:
+    """Return a NOOP. `greatest_ids` are by context."""
+    return dump({"keytype": "NOOP", "magic": 0}), dump({"greatestIds": greatest_ids}) if greatest_ids else None
 
 
 def _described(version: Version) -> dict[str, Any]:
@@ -141,8 +143,8 @@ def version_from(row: Json) -> Version:
     """
     return Version(
         row["subject"],
-        _positive(row, "version"),
-        _positive(row, "id"),
+        positive(row["version"], 1, "version"),
+        positive(row["id"], 0),
         row["schema"],
         row.get("schemaType") or AVRO,
         references_of(dict(row)),
@@ -152,8 +154,13 @@ def version_from(row: Json) -> Version:
     )
 
 
-def _positive(row: Json, name: str) -> int:
-    number = int32(row[name])
-    if number is None or number < (1 if name == "version" else 0):
+def positive(value: object, least: int, name: str = "id") -> int:
+    """Return an id or a version of a record.
+
+    Raises:
+        ValueError: it is no int32, or less than `least`.
+    """
+    number = int32(value)
+    if number is None or number < least:
         raise ValueError(f"its {name} is no number between 1 and {INT32_MAX}")
     return number

@@ -53,7 +53,7 @@ class Settings:
     certificate: str | None = None
     key: str | None = None
     ca: str | None = None
-    members: Members | None = None
+    secret: bytes | None = None
     allowed_hosts: tuple[str, ...] = ()
 
     def rules(self) -> HttpRules:
@@ -81,14 +81,13 @@ async def serve(
     checker = Checker()
     registry = SchemaRegistry(log, checker, settings.level)
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
-    server = http_server(Application(registry, access, Link(tls, settings.members)), settings)
+    members = None if settings.secret is None else Members(settings.secret, writing.world.clock, writing.world.rng)
+    server = http_server(Application(registry, access, Link(tls, members)), settings)
     listening = _listen(settings)
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
-    election = RegistryElection(
-        electing, settings.group, identity, registry.set_leader, settings.session_ms, settings.members
-    )
+    election = RegistryElection(electing, settings.group, identity, registry.set_leader, settings.session_ms, members)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, server)

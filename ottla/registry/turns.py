@@ -71,6 +71,10 @@ class Turns:
             if party in self._using:
                 continue
             queue = self._waiting.pop(party)
+            while queue and queue[0].cancelled():  # who has given up, and has not had its turn of the loop yet
+                queue.popleft()
+            if not queue:
+                continue
             place = queue.popleft()
             if queue:  # behind all others
                 self._waiting[party] = queue

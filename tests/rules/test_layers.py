@@ -45,7 +45,6 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "server/loop_watch.py",  # it measures the loop from a thread of its own
             "ottla/web/",
             "ottla/console/",
-            "ottla/registry/rest/",
             "ottla/registry/guarded_process.py",
         ),
     ),
@@ -56,7 +55,6 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/guard.py",
             "ottla/console/pages/credentials.py",
             "ottla/registry/access.py",
-            "ottla/registry/members.py",
         ),
     ),
     "sockets": (
@@ -68,7 +66,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/web/",
             "ottla/console/server.py",
             "ottla/registry/server.py",
-            "ottla/registry/rest/forwarding.py",
+            "ottla/registry/rest/leader_http.py",
         ),
     ),
     "files": (
@@ -100,6 +98,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/server.py",
             "ottla/registry/server.py",
             "ottla/registry/rest/forwarding.py",
+            "ottla/registry/rest/leader_http.py",
             "ottla/web/connections.py",
         ),
     ),
@@ -114,7 +113,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/admin_numbers.py",
             "ottla/registry/access.py",
             "ottla/registry/decoder.py",
-            "ottla/registry/rest/forwarding.py",
+            "ottla/registry/rest/leader_http.py",
         ),
     ),
     "processes": (

@@ -1,7 +1,9 @@
-"""`python -m tests.sim`: whole-cluster simulations by seed, and the mirror's histories.
+"""`python -m tests.sim`: whole-cluster simulations by seed, and histories of one program on a cluster in memory.
 
 --seeds A-B    those (0-999 without)            --seed N     one, with its trace
 --mirror A-B   histories of `ottla mirror` alone, in place of clusters
+--registry A-B histories of the instances of `ottla registry` alone
+--sink A-B     histories of Spark's exactly-once sink alone, where pyspark and pyarrow are installed
 --seconds S    virtual seconds of a run (60)    --jobs J     processes (2)
 --mutant NAME  with a known mistake put in; ends at the first seed in which an invariant that it breaks notices. --mutants
                lists them
@@ -16,25 +18,39 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib.util import find_spec
 from multiprocessing import get_context
 
-from tests.sim import mirror_history
+from tests.sim import mirror_history, registry_history
 from tests.sim.mirror_model import MirrorBroken
 from tests.sim.mutants import MUTANTS, applied
+from tests.sim.registry_truth import RegistryBroken
 from tests.sim.simulation import Result, Simulation
 
 #: One seed of so many is run twice: the same seed has to make the same trace.
 REPEAT_EVERY = 20
 FAILURES_SHOWN = 5
 PROGRESS_SECONDS = 10.0
+#: What plays a seed's history of a program, and raises what is wrong with it.
+HISTORIES: dict[str, tuple[Callable[[int], object], type[AssertionError]]] = {
+    "mirror": (mirror_history.play, MirrorBroken),
+    "registry": (registry_history.play, RegistryBroken),
+}
+if find_spec("pyspark") is not None and find_spec("pyarrow") is not None:
+    from tests.sim import sink_history
+    from tests.sim.sink_model import SinkBroken
+
+    HISTORIES["sink"] = sink_history.play, SinkBroken
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description="Whole-cluster simulations by seed.")
     parser.add_argument("--seeds", default="0-999", metavar="A-B")
     parser.add_argument("--seed", type=int, metavar="N")
-    parser.add_argument("--mirror", metavar="A-B", help="the mirror's histories alone, of these seeds")
+    for name in HISTORIES:
+        parser.add_argument(f"--{name}", metavar="A-B", help=f"the {name}'s histories alone, of these seeds")
     parser.add_argument("--seconds", type=float, default=60.0, help="virtual seconds of a run")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME")
@@ -72,27 +88,28 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def play_mirror(seed: int) -> tuple[int, str | None]:
-    """Play a history of the mirror. Returns its seed, and what must hold and does not."""
-    logging.getLogger().setLevel(logging.ERROR)
+def play_history(name: str, seed: int) -> tuple[int, str | None]:
+    """Play a history of a program. Returns its seed, and what must hold and does not."""
+    logging.getLogger().setLevel(logging.CRITICAL)
+    play, broken = HISTORIES[name]
     try:
-        mirror_history.play(seed)
-    except MirrorBroken as broken:
-        return seed, str(broken)
+        play(seed)
+    except broken as fault:
+        return seed, str(fault)
     return seed, None
 
 
-def run_mirror(seeds: range, jobs: int) -> int:
-    """Play the mirror's histories of these seeds. Returns 1 if one is broken, else 0."""
+def run_histories(name: str, seeds: range, jobs: int) -> int:
+    """Play a program's histories of these seeds. Returns 1 if one is broken, else 0."""
     began, failed = time.monotonic(), 0
     progress = Progress(len(seeds))
     with get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
-        for done, (seed, broken) in enumerate(pool.imap(play_mirror, seeds), 1):
+        for done, (seed, broken) in enumerate(pool.imap(partial(play_history, name), seeds), 1):
             progress.show(done, failed)
             if broken is not None:
                 failed += 1
-                print(f"mirror: seed {seed} failed: {broken}\nreplay: python -m tests.sim --mirror {seed}", flush=True)
-    print(f"mirror: {len(seeds)} seeds, {failed} failed, in {time.monotonic() - began:.0f} s")
+                print(f"{name}: seed {seed} failed: {broken}\nreplay: python -m tests.sim --{name} {seed}", flush=True)
+    print(f"{name}: {len(seeds)} seeds, {failed} failed, in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 
@@ -171,11 +188,13 @@ def main() -> int:
         for name, mutant in MUTANTS.items():
             print(f"{name}: {mutant.text} (invariants {', '.join(sorted(mutant.by)) or 'of any number'})")
         return 0
-    if arguments.mirror is not None:
-        return run_mirror(seeds_of(arguments.mirror), arguments.jobs)
+    chosen = {name: text for name in HISTORIES if (text := getattr(arguments, name)) is not None}
+    if chosen:
+        return max(run_histories(name, seeds_of(text), arguments.jobs) for name, text in chosen.items())
     outcome = run(arguments)
     if arguments.seed is None and arguments.mutant is None:
-        outcome |= run_mirror(seeds_of(arguments.seeds), arguments.jobs)
+        for name in HISTORIES:
+            outcome |= run_histories(name, seeds_of(arguments.seeds), arguments.jobs)
     return outcome
 
 

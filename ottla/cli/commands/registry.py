@@ -18,7 +18,7 @@ from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
 from ottla.client.cluster import ClusterClient
 from ottla.registry.election import SESSION_MS, Identity
-from ottla.registry.members import Members
+from ottla.registry.members import check_secret
 from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
 
@@ -102,7 +102,7 @@ async def registry(
         note(f"everybody who reaches {listen} may register and delete schemas: --users names a file of logins")
     try:
         if secret_file is not None:
-            settings = replace(settings, members=Members(_read("--secret-file", secret_file).strip().encode()))
+            settings = replace(settings, secret=check_secret(_read("--secret-file", secret_file).strip().encode()))
         allowed = access.Access(
             None if users is None else access.read_users(_read("--users", users)),
             None if acl is None else access.read_permissions(_read("--acl", acl)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -132,9 +131,8 @@ class Application:
             return await self._called(row, call)
         body = await _body(request)
         try:
-            now_ms = int(time.time() * 1000)
             target = received_target(request.scope)
-            user, address, number = members.asked(now_ms, signed, request.method, target, body)
+            user, address, number = members.asked(signed, request.method, target, body)
         except (ValueError, KeyError, TypeError) as fault:
             logger.warning("a forwarded request is refused: %.200s", fault)
             raise RegistryError("unauthorized") from None

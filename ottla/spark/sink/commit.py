@@ -37,7 +37,12 @@ def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch:
         before = claim.last
         if before is not None and before.batch >= batch:
             # Spark runs a batch again that was decided; or another driver decided it after this one's tasks had begun.
-            repairs = {each.place.partition: each.transaction for each in done if each.is_repair and each.transaction}
+            repairs = {
+                each.place.partition: each.transaction
+                for each in done
+                if each.transaction is not None and each.repaired is not None
+                if each.repaired == before.prepared.get(each.place.partition)
+            }
             _abort(cluster, (each for number, each in prepared.items() if number not in repairs))
             if before.batch > batch:
                 return
@@ -103,14 +108,7 @@ def _abort(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) ->
 def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
     """Raise ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
     for each in transactions:
-
-        def attempt(each: SinkTransaction = each) -> object:
-            request = DescribeTransactionsRequest([each.transactional_id])
-            (row,) = cluster.ask_coordinator(each.transactional_id, TRANSACTION, request).transaction_states
-            check(f"transaction {each.transactional_id}", row.error_code)
-            return (row.transaction_state, row.producer_id, row.producer_epoch)
-
-        if cluster.retry(attempt) != (ONGOING, each.producer_id, each.producer_epoch):
+        if _open(cluster, each.transactional_id) != each:
             raise ConnectorError(
                 f"transaction {each.transactional_id} has ended before its batch was complete",
                 "a task ran twice, or longer than transactionTimeoutMs; the batch is written again when the query is started again",
@@ -119,13 +117,31 @@ def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction
 
 def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
     """Abort open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
-    of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them."""
+    of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them.
+
+    What was listed may be committed by now, by another driver. A new epoch would hide that, and its rows would be written again: only the
+    producer of a transaction that this call has aborted is fenced, with the epoch that it had (KIP-360).
+    """
     cluster.topics([])
     for node in cluster.brokers:
         response = cluster.retry(partial(cluster.call_node, node, ListTransactionsRequest([ONGOING])))
         check(f"transactions of broker {node}", response.error_code)
         for row in response.transaction_states:
             name = row.transactional_id
-            if name.startswith(prefix):
-                request = InitProducerIdRequest(name, 60_000)
+            left = _open(cluster, name) if name.startswith(prefix) else None
+            if left is not None and end(cluster, left, commit=False):
+                request = InitProducerIdRequest(name, 60_000, left.producer_id, left.producer_epoch)
                 cluster.retry(partial(cluster.ask_coordinator, name, TRANSACTION, request, INIT_VERSION_MAX))
+
+
+def _open(cluster: BlockingCluster, name: str) -> SinkTransaction | None:
+    """Return the open transaction of an id, None if it has none."""
+
+    def attempt() -> SinkTransaction | None:
+        request = DescribeTransactionsRequest([name])
+        (row,) = cluster.ask_coordinator(name, TRANSACTION, request).transaction_states
+        check(f"transaction {name}", row.error_code)
+        is_open = row.transaction_state == ONGOING
+        return SinkTransaction(name, row.producer_id, row.producer_epoch) if is_open else None
+
+    return cluster.retry(attempt)

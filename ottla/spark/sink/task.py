@@ -37,13 +37,16 @@ class Place(NamedTuple):
 class PreparedTask(WriterCommitMessage):
     """The result of a task: its transaction is open, if it wrote rows in one.
 
-    `is_repair`: the batch was decided, but the task's transaction of then was lost, and this one takes its place.
+    `repaired`: the batch was decided with this transaction of the partition, which was lost, and the task's own takes its place. That is
+    so only while the last decision has it: another run may have taken its place as well.
     """
 
-    def __init__(self, place: Place, transaction: SinkTransaction | None, *, is_repair: bool = False) -> None:
+    def __init__(
+        self, place: Place, transaction: SinkTransaction | None, *, repaired: SinkTransaction | None = None
+    ) -> None:
         self.place = place
         self.transaction = transaction
-        self.is_repair = is_repair
+        self.repaired = repaired
 
 
 def place_of(options: SinkOptions) -> Place:
@@ -67,14 +70,14 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
             _send(cluster, BlockingProducer(cluster, options.codec), options, batches, place)
             return PreparedTask(place, None)
         last = _last_decision(cluster, options, place)
-        is_repair = False
+        repaired = None
         if last is not None and last.batch >= place.batch:
             if last.batch > place.batch or resolved(cluster, last, place.partition):
                 return PreparedTask(place, None)
-            is_repair = True
+            repaired = last.prepared[place.partition]
         producer = BlockingProducer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
         _send(cluster, producer, options, batches, place)
-        return PreparedTask(place, producer.transaction, is_repair=is_repair)
+        return PreparedTask(place, producer.transaction, repaired=repaired)
 
 
 def transactional_id(options: SinkOptions, place: Place) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,12 +15,20 @@ from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.election import Identity
 from ottla.registry.log import LogPlace
+from ottla.registry.members import Members
 from ottla.registry.registry import SchemaRegistry
 from ottla.registry.registry_state import RegistryState
 from ottla.registry.rest.app import Application
 from ottla.registry.schema_records import Record
+from ottla.server.clock import Clock
+from tests.manual_clock import ManualClock
 
 SELF = Identity("http", "127.0.0.1", 8081)
+
+
+def members(secret: bytes, clock: Clock | None = None) -> Members:
+    """Return the signatures of a secret, whose numbers are other ones in each."""
+    return Members(secret, clock or ManualClock(), random.Random())
 
 
 class MemoryLog:

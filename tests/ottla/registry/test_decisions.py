@@ -128,6 +128,27 @@ def test_hard_deletion_comes_after_soft_deletion_and_forgets_the_id(book: Book) 
     assert book.register("b", LONG) == (2, 1)
 
 
+def test_an_id_is_not_given_again_after_compaction_has_taken_its_schema(book: Book) -> None:
+    """The instances of then are gone, and a new one has the topic alone: messages with the old id would be read by another schema."""
+    book.register("a", INT)
+    book.register(":.c:a", LONG)
+    book.take(decisions.delete_subject(book.state, "a", permanent=False))
+    book.take(decisions.delete_subject(book.state, "a", permanent=True))
+    book.take(decisions.set_mode(book.state, ":.c:a", {"mode": "READWRITE"}, force=False))
+    compacted = Book()
+    for key, value in dict(book.rows).items():
+        if value is not None:
+            compacted.state.replay(key, value)
+    assert compacted.state.unreadable == 0
+    assert compacted.register("b", LONG) == (2, 1)
+    assert compacted.register(":.c:b", INT) == (2, 1)
+    # A leader's NOOP takes the place of the one before it in the compacted topic.
+    assert records.noop_record(compacted.state.greatest_ids())[1] == b'{"greatestIds":{".":2,".c":2}}'
+    for value in (b"[]", b"{}", b'{"greatestIds":{".":"x"}}', b'{"greatestIds":[1]}'):
+        compacted.state.replay(b'{"keytype":"NOOP","magic":0}', value)
+    assert (compacted.state.unreadable, compacted.state.greatest_ids()) == (4, {".": 2, ".c": 2})
+
+
 def test_what_is_referred_to_is_not_deleted(book: Book) -> None:
     book.register("inner", INT)
     body = {"schema": '"x"', "references": [{"name": "x", "subject": "inner", "version": 1}]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +17,8 @@ from ottla.registry.members import ANSWERED, SIGNED, Members
 from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import NO_LINK, Link
-from tests.ottla.registry.memory import leader
+from tests.manual_clock import ManualClock
+from tests.ottla.registry.memory import leader, members
 
 FORWARDING = 50003
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Ottla-Offset: AAAAAAAAAAAAAAAAAAAAAA:7\r\n\r\n{"id": 1}'
@@ -90,7 +90,9 @@ async def test_a_leader_that_is_silent_is_waited_for_until_another_leads() -> No
         await over.wait()
 
 
-SECRET = Members(b"a secret of the instances")
+SECRET_BYTES = b"a secret of the instances"
+CLOCK, EARLIER = ManualClock(wall_ms=1_000_000), ManualClock(wall_ms=400_000)
+SECRET = members(SECRET_BYTES, CLOCK)
 ALICE = {"Authorization": "Basic YWxpY2U6YWxpY2UtcHc="}
 
 
@@ -117,11 +119,11 @@ async def test_the_leader_gets_the_name_of_the_user_and_no_password_and_an_answe
 
 
 async def test_a_signed_request_is_taken_once_as_it_was_signed_and_by_those_who_know_the_secret() -> None:
-    now_ms, path = int(time.time() * 1000), "/subjects/s/versions"
+    path = "/subjects/s/versions"
     body = b'{"schema": "\\"int\\""}'
 
-    def signed(secret: Members = SECRET, ms: int = now_ms, target: str = path, data: bytes = body) -> str:
-        return secret.signed(ms, "alice", "10.0.0.1", "POST", target, data)[0]
+    def signed(secret: Members = SECRET, target: str = path, data: bytes = body) -> str:
+        return secret.signed("alice", "10.0.0.1", "POST", target, data)[0]
 
     access = Access({"alice": "alice-pw"}, read_permissions("alice s write\n"))
     async with leader(access) as (registry, _):
@@ -132,8 +134,8 @@ async def test_a_signed_request_is_taken_once_as_it_was_signed_and_by_those_who_
             assert (taken.status_code, ANSWERED in taken.headers) == (200, True)
             for header in (
                 good,
-                signed(Members(b"another secret of 16")),
-                signed(ms=now_ms - 600_000),
+                signed(members(b"another secret of 16", CLOCK)),
+                signed(members(SECRET_BYTES, EARLIER)),
                 signed(target="/subjects/t/versions"),
                 signed(data=b"{}"),
                 "x",

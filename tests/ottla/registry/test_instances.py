@@ -15,9 +15,10 @@ import pytest
 
 from ottla.registry.client import RegistryClient, RegistryFailed
 from ottla.registry.election import Identity, assign, assigned_from, identity_from
-from ottla.registry.members import Members
+from ottla.registry.members import check_secret
 from tests.ottla.conftest import Cli
 from tests.ottla.registry.instances import SHORT_SESSION_MS, Instance, Registries, Writers, judge, schema
+from tests.ottla.registry.memory import members
 
 #: Schemas of each test that shares the instances begin at a number of its own.
 SCHEMAS, FORWARDED, FENCED, DEATH = 40, 0, 100, 200
@@ -170,7 +171,7 @@ def test_the_eligible_instance_with_the_smallest_address_leads_unless_one_leads_
 
 
 def test_a_member_without_the_secret_neither_leads_nor_displaces_a_leader() -> None:
-    secret, other = Members(b"s" * 16), Members(b"o" * 16)
+    secret, other = members(b"s" * 16), members(b"o" * 16)
     honest = Identity("http", "h", 2, leads=True)
     rogue = Identity("http", "h", 1, leads=True)
     for false in (rogue, rogue.proven(other), replace(rogue, proof=honest.proven(secret).proof)):
@@ -180,7 +181,7 @@ def test_a_member_without_the_secret_neither_leads_nor_displaces_a_leader() -> N
             assigned_from(json.dumps(assign({"r": false})).encode(), secret)
     assert assigned_from(json.dumps(made).encode(), secret) == ("x", honest)
     with pytest.raises(ValueError, match="16 bytes"):
-        Members(b"short")
+        check_secret(b"short")
 
 
 def test_the_metadata_of_a_member_is_confluents() -> None:

@@ -14,11 +14,12 @@ from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import find_coordinator
 from ottla.protocol.records.builder import build_batch
 from ottla.registry import log
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import LogPlace, SchemaLog, place_from
-from ottla.registry.schema_records import subject_record
+from ottla.registry.schema_records import noop_record, subject_record
 from tests.manual_clock import ManualClock
 from tests.sim.loop import run
 from tests.sim.mirror_client import ModelClient, Process
@@ -178,6 +179,43 @@ def test_a_write_into_a_log_that_is_cut_meanwhile_fails() -> None:
             patch.setattr(ClusterProducer, "flush", cut_before)
             await model.log.append([subject_record("MODE", "own", {"mode": "READONLY"})])
         assert not model.log.is_writable
+
+    on_model(test)
+
+
+def test_the_last_noop_has_the_ids_that_the_leader_before_has_given_last() -> None:
+    """Compaction leaves nothing else of an id whose schema was deleted for good."""
+
+    async def test(model: Model) -> None:
+        await model.log.start()
+        await model.follow()
+        await asyncio.sleep(0.1)  # the reader waits for news, which it has only after the leader has begun
+        key, value = noop_record({".": 9})
+        model.kept.append(build_batch([(key, value, 1)]), 1)
+        await model.log.lead()
+        assert model.kept.records()[-1][2:4] == (key, value) and model.log.state.greatest_ids() == {".": 9}
+        count = len(model.kept.entries)
+        await model.log.lead()
+        assert len(model.kept.entries) == count + 1
+
+    on_model(test)
+
+
+@pytest.mark.parametrize("said", ["Error while writing to the Kafka store", "timed out"])
+def test_a_leader_that_cannot_take_the_lead_says_so_to_the_client(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write takes the lead where a topic was created again: it ended with status 500, or waited as long as there was no coordinator."""
+
+    async def test(model: Model) -> None:
+        await model.log.start()
+        await model.follow()
+        if said == "timed out":
+            none = find_coordinator.Coordinator("fence", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            answer = find_coordinator.FindCoordinatorResponse(coordinators=[none])
+            monkeypatch.setattr(ModelCluster, "_FindCoordinatorRequest", lambda self, request: answer)
+        else:
+            cast("Any", model.log._writing)._process.lost = 1.0
+        with pytest.raises(RegistryError, match=said):
+            await model.log.lead()
 
     on_model(test)
 

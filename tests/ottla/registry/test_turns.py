@@ -70,6 +70,19 @@ async def test_one_party_of_which_too_many_wait_is_rejected_and_the_others_are_n
     await asyncio.gather(*tasks)
 
 
+async def test_who_has_a_place_and_who_waits_for_it_give_up_in_the_same_moment() -> None:
+    """As the requests of a client that has gone: one of them ended with InvalidStateError, and its place was lost."""
+    made, gate = Turns(1), Gate()
+    tasks = [asyncio.create_task(gate.enter(made, "a")) for _ in range(3)]
+    await settle()
+    for task in tasks:
+        task.cancel()
+    assert [type(each) for each in await asyncio.gather(*tasks, return_exceptions=True)] == [asyncio.CancelledError] * 3
+    gate.open.set()
+    async with asyncio.timeout(5):
+        await gate.enter(made, "b")
+
+
 async def test_who_gives_up_leaves_its_place_to_the_next() -> None:
     for given_at_once in (False, True):
         made, gate = Turns(1), Gate()

@@ -15,6 +15,7 @@ needs_packages("pyspark", "pyarrow")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from ottla.protocol.messages.list_transactions import ListTransactionsResponse, TransactionState
 from ottla.spark.client.cluster import BlockingCluster as Client
 from ottla.spark.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from ottla.spark.client.producer import end
@@ -177,6 +178,35 @@ def test_a_decided_transaction_that_timed_out_is_written_again(sink: Sink, monke
     with Client(sink.options.client) as client:
         last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
         assert last is not None and end(client, last.prepared[1], commit=False)  # as its timeout does it
+    sink.commit(sink.tasks(0, "run2"), 0)
+    assert sink.values() == sink.expected(1)
+
+
+def test_of_two_runs_that_write_a_lost_transaction_again_one_counts(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_after_the_decision(sink, monkeypatch, committed=1)
+    with Client(sink.options.client) as client:
+        last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
+        assert last is not None and end(client, last.prepared[1], commit=False)
+    one, other = sink.tasks(0, "run2"), sink.tasks(0, "run3")
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "abort_left_over", lambda *_: None)  # it is killed before that
+        sink.commit(one, 0)
+    sink.commit(other, 0)
+    assert sink.values() == sink.expected(1)
+
+
+def test_what_a_driver_has_listed_as_open_and_another_commits_meanwhile_is_not_written_again(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = sink.tasks(0)
+    listed = [TransactionState(each.transaction.transactional_id) for each in messages if each and each.transaction]
+    sink.commit(messages, 0)
+    with Client(sink.options.client) as client:
+        client.topics([])
+        monkeypatch.setattr(client, "call_node", lambda *_: ListTransactionsResponse(transaction_states=listed))
+        driver.abort_left_over(client, f"{sink.options.id_prefix}{sink.topic}/")
     sink.commit(sink.tasks(0, "run2"), 0)
     assert sink.values() == sink.expected(1)
 

@@ -1,0 +1,87 @@
+"""Spark's exactly-once sink in histories with faults, and mistakes that they must notice."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.needs import needs_packages
+
+needs_packages("pyspark", "pyarrow")
+
+from ottla.spark.client.cluster import BlockingCluster
+from ottla.spark.sink.decisions import Claim, Decisions
+from tests.sim.sink_history import play
+from tests.sim.sink_model import SinkBroken
+
+#: A mistake must be noticed by one of them.
+SEEDS = range(10)
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing_is_decided(patch: pytest.MonkeyPatch) -> None:
+    """A driver commits the tasks' transactions one after the other, and nothing says that all of them belong together."""
+    patch.setattr(Claim, "write", lambda self, decision, now_ms: None)
+
+
+def last_decision_is_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A driver takes each batch for one that was not decided."""
+    init = Claim.__init__
+
+    def blind(self: Claim, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.last = None
+
+    patch.setattr(Claim, "__init__", blind)
+    patch.setattr("ottla.spark.sink.task._last_decision", lambda *arguments: None)
+
+
+def drivers_do_not_fence(patch: pytest.MonkeyPatch) -> None:
+    """Each driver has a transactional id of its own, and decides beside the others."""
+    claim, numbers = Decisions.claim, itertools.count()
+    patch.setattr(Decisions, "claim", lambda self, driver_id: claim(self, f"{driver_id}/{next(numbers)}"))
+
+
+def lost_transactions_are_resolved(patch: pytest.MonkeyPatch) -> None:
+    """Whatever was decided counts as committed."""
+
+    def resolved(cluster: BlockingCluster, decision: Any, partition: int) -> bool:
+        return True
+
+    patch.setattr("ottla.spark.sink.task.resolved", resolved)
+    patch.setattr("ottla.spark.sink.commit.end", _end_anyhow)
+
+
+def _end_anyhow(cluster: BlockingCluster, transaction: Any, *, commit: bool) -> bool:
+    from ottla.spark.client.producer import end
+
+    end(cluster, transaction, commit=commit)
+    return True
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_reader_sees_each_record_of_a_batch_once(seed: int) -> None:
+    play(seed)
+
+
+MUTANTS = [
+    nothing_is_decided,
+    last_decision_is_not_read,
+    drivers_do_not_fence,
+    lost_transactions_are_resolved,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mistake_is_noticed(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for seed in SEEDS:
+        try:
+            play(seed)
+        except SinkBroken:
+            return
+    pytest.fail(f"{mutant.__name__} was noticed by none of {len(SEEDS)} seeds")
