@@ -33,10 +33,10 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Present:
-    """What the cluster has of what is declared."""
+    """The present state of the declared resources in the cluster."""
 
     topics: dict[str, Shape] = field(default_factory=dict)
-    #: By kind and name of the resource, then by setting.
+    #: The settings by kind and name of their resource, then by name.
     settings: dict[tuple[str, str], dict[str, Setting]] = field(default_factory=dict)
     #: The SCRAM mechanisms of each user.
     users: dict[str, set[str]] = field(default_factory=dict)

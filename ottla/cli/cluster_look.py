@@ -108,7 +108,7 @@ async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic])
 
 
 async def _directories(cluster: ClusterClient, look: TopLook) -> dict[TopicPartition, int]:
-    """Take the lag of each broker's replicas; returns the bytes of each partition, of one replica."""
+    """Take the lag of each broker's replicas; return the bytes of each partition, of one replica."""
     sizes: dict[TopicPartition, int] = {}
 
     async def ask(node: int) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster: brokers and their directories, the quorum, features, health.
+"""The state of a cluster and its problems: brokers and their directories, the quorum, features, health.
 
 `effects_of_stop` is for `ottla cluster may-stop`, before an update node by node goes on: what would become unavailable.
 
@@ -79,7 +79,7 @@ async def directory_problems(cluster: ClusterClient, broker: int) -> list[str]:
 async def alter_replica_log_dirs(
     cluster: ClusterClient, broker: int, paths: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, int]:
-    """Begin to move replicas of a broker to other log directories of it (KIP-113). Returns the error code of each."""
+    """Begin to move replicas of a broker to other log directories of it (KIP-113). Return the error code of each."""
     directories: dict[str, dict[str, AlterReplicaLogDirTopic]] = {}
     for (name, index), path in sorted(paths.items()):
         topics = directories.setdefault(path, {})
@@ -232,7 +232,7 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
 
 
 async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:
-    """Returns what is wrong with a broker's log directories, or that it cannot be reached."""
+    """Return what is wrong with a broker's log directories, or that it cannot be reached."""
     place = f"broker {broker_id}"
     try:
         return [Problem(place, problem) for problem in await directory_problems(cluster, broker_id)]
@@ -270,7 +270,7 @@ VOTER_SILENT_MS_MAX = 10_000
 
 
 class StopEffects(NamedTuple):
-    """What a stop would take away: for now, so that waiting helps, and in any case, because nothing is there to spare."""
+    """The effects of a stop. Those of `now` will be over, so that waiting helps; those of `always` will not: nothing is there to spare."""
 
     now: list[Problem]
     always: list[Problem]

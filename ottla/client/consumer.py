@@ -73,7 +73,7 @@ class BatchConsumer:
         self.reset = reset
         #: Topics that were created again meanwhile, for the caller to say and to clear.
         self.recreated: list[Recreated] = []
-        #: For so long a leader delays a response that would be empty.
+        #: How long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._batch_bytes_max = batch_bytes_max
@@ -85,7 +85,7 @@ class BatchConsumer:
         #: The leader epoch of the last batch that was read of each.
         self._epochs_seen: dict[TopicPartition, int] = {}
         self._in_flight: dict[int, _Fetch] = {}
-        #: Of the last responses, to be handled once their batches were handed out.
+        #: The errors in the last responses, which are handled once the batches beside them were handed out.
         self._troubles: deque[Trouble] = deque()
         self._faults: deque[ClusterError] = deque()
         self._refreshing: asyncio.Task[ClusterError | None] | None = None
@@ -142,7 +142,7 @@ class BatchConsumer:
     # -- Leaders -------------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> ClusterError | None:
-        """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
+        """Look the leaders up. Return why that failed: an exception of a task would be logged."""
         try:
             if not self._leaders.known:
                 await self._leaders.start()

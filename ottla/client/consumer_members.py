@@ -116,7 +116,7 @@ class ClassicMember:
             await self._ask(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
 
     def is_out(self, code: int) -> bool:
-        """Whether the member is not, or no longer, part of the generation; it joins again then."""
+        """Return whether the member is not, or no longer, part of the generation; it joins again then."""
         if code in FORGOTTEN:
             self.id = ""
         elif code not in REJOIN:
@@ -145,7 +145,7 @@ class MemberBeat(NamedTuple):
 
 
 class GroupMembership(Protocol):
-    """What a consumer of a group needs of its membership. All requests raise TimeoutError when time is up."""
+    """The interface to the membership that a consumer of a group needs. All requests raise TimeoutError when time is up."""
 
     @property
     def id(self) -> str: ...
@@ -162,7 +162,7 @@ class GroupMembership(Protocol):
         """Return whether a heartbeat is due before its time."""
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
-        """Become a member. Returns the partitions that it is to read first; None: it has to ask again."""
+        """Become a member. Return the partitions that it is to read first; None: it has to ask again."""
 
     async def heartbeat(self) -> MemberBeat:
         """Send a heartbeat. `is_out` has not been asked about its code yet."""
@@ -306,7 +306,7 @@ class HeartbeatMember:
 def member_of(
     protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
 ) -> GroupMembership:
-    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
+    """Return a member that has not joined, by the protocol CLASSIC or CONSUMER.
 
     `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
     """

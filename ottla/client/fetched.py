@@ -1,4 +1,4 @@
-"""What a consumer gives out of the responses to its Fetches, and what it remembers of those that brought nothing; one replica's records."""
+"""The records that a consumer gives out of the responses to its Fetches, and what it remembers of the others; one replica's records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Recreated(NamedTuple):
 
 
 def recreated_texts(rows: list[Recreated]) -> list[str]:
-    """Returns a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    """Return a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
     by_topic: dict[str, list[Recreated]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -74,7 +74,7 @@ def recreated_texts(rows: list[Recreated]) -> list[str]:
 
 
 class At(NamedTuple):
-    """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+    """The place where a partition is read. What was asked there may be used as long as the consumer still reads there."""
 
     topic_id: bytes
     offset: int
@@ -91,8 +91,11 @@ class Trouble(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """What a response has of one partition: the batches that are given out, the position after them and after what is not, the leader epoch
-    of the last batch, and why the next one cannot be read."""
+    """The part of a response for one partition.
+
+    It has the batches that are given out, the position after them and after what is not, the leader epoch of the last batch, and why the next one
+    cannot be read.
+    """
 
     batches: list[BatchView]
     next_offset: int

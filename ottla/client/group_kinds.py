@@ -75,7 +75,7 @@ async def share_positions(cluster: ClusterClient, group: str) -> dict[TopicParti
 async def set_share_positions(
     cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, str | None]]:
-    """Set where a group without members begins. Returns the error code and message of each partition."""
+    """Set where a group without members begins. Return the error code and message of each partition."""
     topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
     for (name, index), offset in sorted(offsets.items()):
         topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, []))
@@ -93,7 +93,7 @@ async def set_share_positions(
 async def delete_share_positions(
     cluster: ClusterClient, group: str, names: Iterable[str]
 ) -> dict[str, tuple[int, str | None]]:
-    """Delete the group's offsets of whole topics. Returns the error code and message of each topic."""
+    """Delete the group's offsets of whole topics. Return the error code and message of each topic."""
     request = DeleteShareGroupOffsetsRequest(
         group, [DeleteShareGroupOffsetsRequestTopic(name) for name in sorted(names)]
     )
@@ -191,5 +191,5 @@ async def _describe_streams_group(cluster: ClusterClient, group: str) -> GroupDe
 
 
 def _tasks(assignment: Assignment) -> list[TopicPartition]:
-    """Returns the active tasks: subtopology and partition."""
+    """Return the active tasks: subtopology and partition."""
     return [(task.subtopology_id, index) for task in assignment.active_tasks for index in task.partitions]

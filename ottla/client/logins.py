@@ -117,7 +117,7 @@ async def create_token(
 
 
 async def renew_token(cluster: ClusterClient, hmac: bytes, period_ms: int = BROKER_DEFAULT_MS) -> int:
-    """Move the expiry of a token. Returns its new time, in milliseconds since the epoch."""
+    """Move the expiry of a token. Return its new time, in milliseconds since the epoch."""
     cluster.doing = "renewing a delegation token"
     response: RenewDelegationTokenResponse = await cluster.request(RenewDelegationTokenRequest(hmac, period_ms))
     check("delegation token", response.error_code)
@@ -125,7 +125,7 @@ async def renew_token(cluster: ClusterClient, hmac: bytes, period_ms: int = BROK
 
 
 async def expire_token(cluster: ClusterClient, hmac: bytes, period_ms: int = NOW_MS) -> int:
-    """End a token, at once or after a period. Returns the time of its end, in milliseconds since the epoch."""
+    """End a token, at once or after a period. Return the time of its end, in milliseconds since the epoch."""
     cluster.doing = "expiring a delegation token"
     response: ExpireDelegationTokenResponse = await cluster.request(ExpireDelegationTokenRequest(hmac, period_ms))
     check("delegation token", response.error_code)
@@ -150,7 +150,7 @@ Entity = Mapping[str, str | None]
 
 
 async def describe_quotas(cluster: ClusterClient, entity: Entity) -> list[EntryData]:
-    """Returns the quotas of all entities that have each of these parts."""
+    """Return the quotas of all entities that have each of these parts."""
     components = [
         ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name)
         for kind, name in entity.items()

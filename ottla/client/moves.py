@@ -24,7 +24,7 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
-#: Of each partition the brokers that have it and those that fetch it.
+#: For each partition the brokers that have it and those that fetch it.
 Sides = Mapping[TopicPartition, tuple[set[int], set[int]]]
 
 
@@ -46,7 +46,7 @@ async def set_on_brokers(cluster: ClusterClient, brokers: Iterable[int], changes
 
 
 async def clear_brokers(cluster: ClusterClient, named: Iterable[int] = ()) -> list[int]:
-    """Remove the rates of all brokers, and of those that are named: who took part in earlier moves is not known. Returns them."""
+    """Remove the rates of all brokers, and of those that are named: who took part in earlier moves is not known. Return them."""
     brokers = {row.broker_id for row in (await describe_cluster(cluster)).brokers} | set(named)
     await set_on_brokers(cluster, brokers, dict.fromkeys((*RATES, DIRECTORY_RATE)))
     return sorted(brokers)

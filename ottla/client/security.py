@@ -69,7 +69,7 @@ def _text(default: Any) -> str | None:
 
 
 def _tls(world: World, values: Values) -> ClientTls:
-    # Not at the top: a plaintext command would pay 60 ms for the libraries.
+    # Imported late: a plaintext command would pay 60 ms for the libraries.
     from ottla.server.tls.contexts import client_context
     from ottla.server.tls.stores import TlsProperties
 

@@ -1,4 +1,4 @@
-"""What is wrong with the cluster now, and what to do: from the newest sample, without a request."""
+"""The present problems of the cluster and their remedies, from the newest sample, without a request."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Sampler:
         admin: Mapping[int, str] | None = None,
         admin_port: int | None = None,
     ) -> None:
-        """Takes the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
+        """Take the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
         self._cluster = cluster
         self.interval_s = interval_s
         self._admin = dict(admin or {})
@@ -140,7 +140,7 @@ class Sampler:
     # -- What a sample has -----------------------------------------------------------------------------------------------
 
     def _values(self, snapshot: ConsoleSnapshot) -> dict[str, float]:
-        """Returns the numbers of this sample by series."""
+        """Return the numbers of this sample by series."""
         records = dict.fromkeys((f"topic/{name}/records" for name in snapshot.topics), 0.0)
         for (name, _), end in self.ends.items():
             records[f"topic/{name}/records"] += end

@@ -41,7 +41,7 @@ STOP_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `ottla registry` was started with."""
+    """The options of `ottla registry`."""
 
     host: str
     port: int

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Response, Unasked, client_error
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
-from ottla.broker.coordinator.shard import Loader, RecordCodec, Shard
+from ottla.broker.coordinator.shard import Loader, LoadTimes, RecordCodec, Shard
 from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
@@ -61,20 +61,6 @@ TRANSITIONS: dict[CoordinatorState, dict[CoordinatorState, str]] = {
     },
     CoordinatorState.CLOSED: {},
 }
-
-
-@dataclass(slots=True)
-class LoadTimes:
-    """How long partitions took to load since the broker started."""
-
-    count: int = 0
-    sum_ms: int = 0
-    max_ms: int = 0
-
-    def add(self, duration_ms: int) -> None:
-        self.count += 1
-        self.sum_ms += duration_ms
-        self.max_ms = max(self.max_ms, duration_ms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +160,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.state = state
 
     def perform(self, outcome: Outcome[T]) -> T | None:
-        """Append, replay, continue with `then`, and send `replies` when they are committed; returns the response of the request."""
+        """Append, replay, continue with `then`, and send `replies` when they are committed; return the response of the request."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
         response: T | None = None
@@ -262,7 +248,10 @@ class CoordinatorContext(Generic[ShardT]):
             self._wait((reply, response))
 
     def _complete_all(self, replies: list[Response]) -> None:
-        """Those that one turn has no room for are completed as if they waited for the log, REPLIES_A_TURN in each."""
+        """Complete the waiting operations.
+
+        Those that one turn has no room for are completed as if they waited for the log, REPLIES_A_TURN in each.
+        """
         for reply, response in replies[:REPLIES_A_TURN]:
             self.complete(reply, response)
         if later := replies[REPLIES_A_TURN:]:
@@ -275,7 +264,10 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic.clock.call_later(0, lambda: self._when_idle(self._committed))
 
     def _is_committed(self) -> bool:
-        """False also when the log says that leadership is lost: `close` is about to fail what waits."""
+        """Return whether the last record is committed.
+
+        False also when the log says that leadership is lost: `close` is about to fail what waits.
+        """
         try:
             return self.last_written < self.topic.partition_log.high_watermark(self.tp)
         except KafkaError:

@@ -103,7 +103,7 @@ async def passwd(
             would(f"change the password of user {name} for {', '.join(sorted(known))}")
             return
         password = _password(generate)
-        # One by one: Kafka rejects a request that alters a user twice.
+        # The users are altered one by one: Kafka rejects a request that alters a user twice.
         for each in sorted(known):
             async with cluster.limit():
                 await alter_scram_user(cluster, name, {each: NewPassword(password, present[each])})

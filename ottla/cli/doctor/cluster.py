@@ -138,7 +138,7 @@ async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorF
 
 
 def many(kind: str, names: Iterable[str]) -> DoctorFinding:
-    """Return one finding of several things, which names the first of them."""
+    """Return one finding about several things, which names the first of them."""
     listed = sorted(set(names))
     more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
     return DoctorFinding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")

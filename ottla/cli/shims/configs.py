@@ -149,7 +149,7 @@ def entities_of(options: argparse.Namespace) -> list[Entity]:
 
 
 def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """Returns the settings to set and those to remove."""
+    """Return the settings to set and those to remove."""
     added: dict[str, str] = {}
     if options.add_config_file:
         from ottla.client.connection import read_client_properties
@@ -206,7 +206,7 @@ def _shown(value: str | None) -> str:
 
 
 async def _names(cluster: ClusterClient, kind: str) -> list[str]:
-    """Returns all entities of a type."""
+    """Return all entities of a type."""
     if kind == "topics":
         return await cluster.topic_names()
     if kind in ("brokers", "broker-loggers"):

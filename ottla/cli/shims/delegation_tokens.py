@@ -65,7 +65,7 @@ def _list(principals: Iterable[str]) -> str:
 
 
 def _minute(timestamp_ms: int) -> str:
-    """Returns the time in the zone of this machine, as Kafka's tool does."""
+    """Return the time in the zone of this machine, as Kafka's tool does."""
     return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y-%m-%dT%H:%M")
 
 

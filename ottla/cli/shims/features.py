@@ -133,7 +133,7 @@ def dependencies(features: list[str]) -> int:
 
 
 def _metadata_level(text: str) -> int:
-    """Returns the level of "4.0-IV1", or for "4.0" the last one of the release."""
+    """Return the level of "4.0-IV1", or for "4.0" the last one of the release."""
     levels = [version.level for version in METADATA_VERSIONS if text in (version.name, version.name.partition("-")[0])]
     if not levels:
         names = ", ".join(version.name for version in METADATA_VERSIONS)
@@ -156,7 +156,7 @@ def _parsed(features: list[str]) -> dict[str, int]:
 
 
 def _levels(options: argparse.Namespace) -> dict[str, int]:
-    """Returns the levels that an action is to set."""
+    """Return the levels that an action is to set."""
     if options.command == "disable":
         levels = dict.fromkeys(options.feature, 0)
     else:

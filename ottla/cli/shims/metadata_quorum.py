@@ -101,7 +101,7 @@ def _members(quorum: Quorum, rows: Iterable[ReplicaState]) -> str:
 
 
 def _replication(quorum: Quorum, now_ms: int | None) -> list[str]:
-    """Returns the table; times are ages if the present is given."""
+    """Return the table; times are ages if the present is given."""
 
     def time(value: int) -> str:
         return str(value) if now_ms is None or value < 0 else f"{max(0, now_ms - value)} ms ago"

@@ -104,7 +104,7 @@ class _Replicas:
             self.offsets.update(((name, index), offset) for index, offset in found.items())
 
     async def verify(self) -> tuple[int, TopicPartition]:
-        """Compare one Fetch from each broker. Returns the largest lag behind a high watermark, and the partition that has it.
+        """Compare one Fetch from each broker. Return the largest lag behind a high watermark, and the partition that has it.
 
         Raises:
             Unusable: two replicas have batches that end at different offsets.

@@ -27,7 +27,7 @@ from ottla.protocol.messages.streams_group_describe import Assignment, Described
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-#: In the order in which Kafka's tool looks for two of them.
+#: The options of which only one may be given, in the order in which Kafka's tool looks for two of them.
 SCENARIOS = (
     "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current", "shift-by", "from-file",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _text(action: str, failure: Failure) -> str:
-    """Returns the message of the exception in which Kafka's tool has the failure."""
+    """Return the message of the exception in which Kafka's tool has the failure."""
     if action == "describe":
         return exception(failure)
     if action == "reset-offsets" and failure.code != ErrorCode.GROUP_ID_NOT_FOUND:

@@ -14,12 +14,12 @@ from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
-#: In the order of the set that Kafka's tool prints.
+#: The options in the order of the set that Kafka's tool prints.
 SCENARIO_TEXT = ", ".join(f"[{name}]" for name in SCENARIOS)
 
 
 async def internal_topics(cluster: ClusterClient, name: str) -> list[str]:
-    """Returns the topics that go with a group, and names those of its topology that do not."""
+    """Return the topics that go with a group, and names those of its topology that do not."""
     group = await described(cluster, name, group_kinds.describe_streams_group)
     own, others = group_kinds.internal_topics(group)
     for topic in others:
@@ -62,7 +62,7 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _state(cluster: ClusterClient, name: str) -> str:
-    """Returns the state of a group. Kafka's tool resets a group that does not exist as one without members."""
+    """Return the state of a group. Kafka's tool resets a group that does not exist as one without members."""
     try:
         return (await group_kinds.describe_streams_group(cluster, name)).group_state
     except Failure as failure:

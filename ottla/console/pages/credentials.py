@@ -85,7 +85,7 @@ async def set_password(request: Request) -> Response:
         if mechanism not in HASHES:
             raise Failure(f"there is no mechanism {mechanism!r}", f"it is one of {', '.join(HASHES)}", Kind.WRONG)
         text = fields.get("iterations", "").strip() or str(ITERATIONS_MIN)
-        # Before it is hashed: each iteration costs the console a microsecond.
+        # This is checked before the password is hashed: each iteration costs the console a microsecond.
         if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
             raise Failure(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, Kind.WRONG)
         given = fields.get("password", "")

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 FORWARD_S = 60.0
 #: A request that has it is not forwarded again.
 FORWARDED = "X-Forward"
-#: With it the leader says how far an instance must read before it answers for the leader.
+#: The header by which the leader says how far an instance must read before it answers for the leader.
 OFFSET = "X-Ottla-Offset"
 #: What stands in a target as it came.
 ASCII = "".join(map(chr, range(33, 127)))
@@ -133,7 +133,7 @@ class ForwardedQuestion:
             response = connection.getresponse()
             body = response.read(ANSWER_BYTES_MAX)
             if len(body) < int(response.headers.get("content-length") or 0):
-                # It reads as a short body without an error.
+                # The client would take it for a short body without an error.
                 raise ConnectionError("the leader has ended in the middle of its answer")
             offset = response.headers.get(OFFSET, "")
             if self._members is not None:
