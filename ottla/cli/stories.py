@@ -1,4 +1,4 @@
-"""What `--story` of `group describe`, `topic describe` and `txn describe` shows: the last decisions, of all nodes that answer."""
+"""The option `--story` of `group describe`, `topic describe` and `txn describe`: the last decisions, of all nodes that answer."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ottla.server.address import NoAddress, parse_address
 ADMIN_LISTENER = "ottla.admin.listener"
 #: More of a scrape is not read: whatever answers there may never end.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
-#: Of the text of an error.
+#: Bytes of the text of an error.
 LINE_BYTES_MAX = 1024
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -84,7 +84,7 @@ async def _ask(address: str, page: str) -> list[StoryEntry] | Failure:
 
 
 def _entry(line: str) -> StoryEntry:
-    """Raises ValueError or TypeError if it is none."""
+    """Return the entry of a line. Raises ValueError or TypeError if it is none."""
     fields = json.loads(line)
     try:
         node, time_ms, first_ms, times = (int(fields[name]) for name in StoryEntry._fields[:4])

@@ -18,9 +18,9 @@ from ottla.server.config.key import Values
 from ottla.server.story import Stories, StoryLine
 
 STORY = "ottla.admin.story"
-#: Of an answer; older entries are left out of a longer one.
+#: Bytes of an answer; older entries are left out of a longer one.
 ANSWER_BYTES_MAX = 256 * 1024
-#: Of a name, in characters: Kafka's strings have no more bytes.
+#: Characters of a name: Kafka's strings have no more bytes.
 NAME_LENGTH_MAX = 32_767
 USAGE = b"/story?group=NAME, /story?topic=NAME&partition=N or /story?transactional_id=ID\n"
 
@@ -50,7 +50,7 @@ class StoryPage:
     def __init__(
         self, node_id: int, own: Values, is_authorized: bool, host: str, stories: Callable[[], NodeStories | None]
     ) -> None:
-        """Takes in `is_authorized` whether not everybody may describe everything here, and in `host` that of the listener."""
+        """Take in `is_authorized` whether not everybody may describe everything here, and in `host` that of the listener."""
         self._stories = stories
         self._node_id = node_id
         self._who: str = own[STORY] or ("off" if is_authorized else "local")

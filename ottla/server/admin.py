@@ -75,7 +75,7 @@ class AdminServer:
         ready: Checks,
         pages: Mapping[str, Page] | None = None,
     ) -> None:
-        """Takes in `pages` those of the node besides the three that each server has, by their paths."""
+        """Take in `pages` those of the node besides the three that each server has, by their paths."""
         self.world = world
         self._pages = dict(pages or {})
         #: The connections, in the order in which they last sent a request.

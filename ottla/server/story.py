@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 ENTRIES_MAX = 50
 #: Bytes of all stories of one kind; the one that was added to longest ago goes first.
 STORIES_BYTES_MAX = 4 * 1024 * 1024
-#: Of a text among the facts, in characters: names that clients choose may have 32 KB.
+#: Characters of a text among the facts: names that clients choose may have 32 KB.
 FACT_LENGTH_MAX = 200
 #: How many entries at the end of a story grow: a transaction's course is three of them.
 GROWING_MAX = 4
@@ -71,7 +71,7 @@ class StoryLine(NamedTuple):
     """One entry of a story, for who asks. Times are wall-clock time in ms."""
 
     time_ms: int
-    #: Of one that has grown: when it happened first, and how often.
+    #: The first time of an entry that has grown, and how often it happened.
     first_ms: int
     times: int
     cause: str

@@ -140,3 +140,14 @@ def test_a_node_whose_file_says_so_has_no_stories(cluster: Cluster) -> None:
     assert done.code == 0 and f"node {SILENT}: " in done.err and "ottla.admin.story" in done.err
     with pytest.raises(HTTPError, match="403"):
         urlopen(f"http://127.0.0.1:{cluster.nodes[SILENT].admin_port}/story?group=g")
+
+
+def test_a_cluster_with_permissions_keeps_its_stories_unless_a_file_says_otherwise() -> None:
+    for own, status in (({}, 403), ({"ottla.admin.story": "local"}, 200)):
+        with Cluster(1, secure=True, per_node={1: own}) as cluster:
+            address = f"http://127.0.0.1:{cluster.nodes[1].admin_port}/story?group=g"
+            try:
+                with urlopen(address) as answer:
+                    assert answer.status == status
+            except HTTPError as error:
+                assert error.code == status

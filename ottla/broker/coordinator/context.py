@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Response, Unasked, client_error
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
-from ottla.broker.coordinator.shard import Loader, RecordCodec, Shard
+from ottla.broker.coordinator.shard import Loader, LoadTimes, RecordCodec, Shard
 from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns
@@ -61,20 +61,6 @@ TRANSITIONS: dict[CoordinatorState, dict[CoordinatorState, str]] = {
     },
     CoordinatorState.CLOSED: {},
 }
-
-
-@dataclass(slots=True)
-class LoadTimes:
-    """How long partitions took to load since the broker started."""
-
-    count: int = 0
-    sum_ms: int = 0
-    max_ms: int = 0
-
-    def add(self, duration_ms: int) -> None:
-        self.count += 1
-        self.sum_ms += duration_ms
-        self.max_ms = max(self.max_ms, duration_ms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.context import CoordinatorContext, CoordinatorState, InternalTopic, LoadTimes
+from ottla.broker.coordinator.context import CoordinatorContext, CoordinatorState, InternalTopic
 from ottla.broker.coordinator.outcome import OnError, Outcome, Producer, Unasked, client_error, error_code
 from ottla.broker.coordinator.partition_log import PartitionLog
-from ottla.broker.coordinator.shard import RecordCodec, Shard
+from ottla.broker.coordinator.shard import LoadTimes, RecordCodec, Shard
 from ottla.broker.coordinator.stories import CoordinatorStories
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.coordinator.turns import ShardTurns

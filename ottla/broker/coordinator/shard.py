@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Producer, Unasked
@@ -138,6 +139,20 @@ def _batch(pieces: list[bytes], now_ms: int, producer: Producer | None) -> bytes
         base_sequence=-1 if producer is None else 0,
         count=len(pieces),
     )
+
+
+@dataclass(slots=True)
+class LoadTimes:
+    """How long partitions took to load since the broker started."""
+
+    count: int = 0
+    sum_ms: int = 0
+    max_ms: int = 0
+
+    def add(self, duration_ms: int) -> None:
+        self.count += 1
+        self.sum_ms += duration_ms
+        self.max_ms = max(self.max_ms, duration_ms)
 
 
 class Loader:

@@ -14,10 +14,10 @@ from ottla.server.story import Cause, Stories
 
 
 class RecordAccount(NamedTuple):
-    """What a story has of a record of one type."""
+    """The entry of a record of one type in a story."""
 
     text: str
-    #: Of key and value.
+    #: The facts of a key and its value.
     facts: Callable[[Any, Any], tuple[object, ...]]
     #: Whether many of them belong to one course of events, which is one entry.
     is_frequent: bool = False
@@ -32,7 +32,7 @@ class CoordinatorStories(Stories[str]):
     subject: str | None = None
 
     def begin(self, subject: str, cause: Cause) -> None:
-        """What is decided next is about this subject. A hot path."""
+        """Begin a decision about this subject. A hot path."""
         self.subject, self.cause = subject, cause
 
     def print_subject(self) -> None:

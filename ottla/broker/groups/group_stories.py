@@ -1,4 +1,4 @@
-"""What the story of a group has of the records in `__consumer_offsets`: epochs, members and states, by the type of the record.
+"""Entries of the records in `__consumer_offsets` in the stories of groups: epochs, members and states, by the type of the record.
 
 Commits of offsets, and the targets and steps of members, of which a rebalance of a large group has a thousand, are entries that grow.
 """
@@ -49,7 +49,7 @@ MODERN = {
     "TargetAssignmentMemberKey": (TARGET, OTHER_REMOVED),
     "CurrentMemberAssignmentKey": (STEP, OTHER_REMOVED),
 }
-#: By the class of the key: what there is of a value, and of a tombstone.
+#: Entries of a value and of a tombstone, by the class of the key.
 FACTS: dict[type[object], tuple[RecordAccount, RecordAccount]] = {
     GroupMetadataKey: (GENERATION, GROUP_REMOVED),
     OffsetCommitKey: (OTHER, OFFSET_REMOVED),

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from ottla.broker.coordinator.context import CoordinatorState, LoadTimes
+from ottla.broker.coordinator.context import CoordinatorState
+from ottla.broker.coordinator.shard import LoadTimes
 from ottla.broker.groups.classic.classic_member import ClassicGroupState
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group import GroupType

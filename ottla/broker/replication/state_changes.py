@@ -34,7 +34,7 @@ def story(partition: Storied, cause: Cause, logger: logging.Logger = log) -> Sto
 
 
 def must(partition: Storied, holds: bool, otherwise: str) -> None:
-    """Raises AssertionError, and logs the story of the partition, if an invariant does not hold."""
+    """Raise AssertionError, and log the story of the partition, if an invariant does not hold."""
     if not holds:
         partition.stories.print((partition.topic, partition.index))
         raise AssertionError(f"{partition}: {otherwise}")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ottla.broker.coordinator.context import LoadTimes
+from ottla.broker.coordinator.shard import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
 from ottla.server.clock import Clock
 from ottla.server.metrics import Histogram

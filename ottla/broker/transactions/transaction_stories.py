@@ -1,7 +1,7 @@
-"""What the story of a transactional id has of the records in `__transaction_state`.
+"""Entries of the records in `__transaction_state` in the stories of transactional ids.
 
-A transaction that begins and is ended by its producer is three entries that grow. Others have entries of their own: a new epoch, which fences the
-producer before, and an abort.
+A transaction that begins and is ended by its producer is three entries that grow. Others have entries of their own: a new epoch,
+which fences the producer before, and an abort.
 """
 
 from __future__ import annotations
