@@ -21,7 +21,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.local.nodes import ADMIN_PORT_STEP, HOST
+from ottla.local.nodes import ADMIN_PORT_STEP, HOST, plan
 from ottla.registry.client import RegistryClient
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
@@ -229,3 +229,13 @@ def alive(node: psutil.Process) -> bool:
         return bool(node.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def test_the_two_clusters_of_the_mirrors_page_have_no_port_in_common() -> None:
+    """A cluster has ports for controllers 100 above those of clients, and admin listeners 200 above."""
+    lines = [line for line in (ROOT / "docs" / "MIRROR.md").read_text().splitlines() if "ottla dev" in line]
+    bases = [int(found[1]) if (found := re.search(r"--base-port (\d+)", line)) else 9092 for line in lines]
+    assert len(bases) == 2
+    planned = [plan(1, base, "x")[0] for base in bases]
+    ports = [{node.port, node.controller_port, node.admin_port} for node in planned]
+    assert not ports[0] & ports[1]
