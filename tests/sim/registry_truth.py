@@ -131,6 +131,7 @@ class Truth:
                 if not self.versions.get(subject, True):
                     del self.versions[subject]
             case "SCHEMA":
+                assert row is not None
                 made = _kept(row)
                 self.versions.setdefault(subject, {})[key["version"]] = made
                 self.ids.setdefault(context_of(subject), {}).setdefault(made.id, made.schema)
