@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 # Tests start hundreds of processes: without the files of bytecode each of them would compile pandas, pyspark and the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run failover test check lint unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
+.PHONY: run failover test check lint types rules unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -42,7 +42,7 @@ UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
 # Spark takes a minute and a half to install (400 MB): meanwhile the rest is checked and the tests are compiled. Where Spark cannot be
 # had, its tests are skipped and say so.
 test: $(VENV)/dev
-	$(MAKE) --no-print-directory -j 2 spark-if-possible lint compiled-tests
+	$(MAKE) --no-print-directory -j 2 spark-if-possible types rules compiled-tests
 	$(PYTEST) -rfEs -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
@@ -57,12 +57,16 @@ compiled-tests: $(VENV)/dev
 
 # In less than a minute on two cores.
 check: $(VENV)/dev
-	@$(MAKE) --no-print-directory -j 2 lint unit
+	@$(MAKE) --no-print-directory -j 2 types rules unit
 
-lint: $(VENV)/dev
+lint: types rules
+
+types: $(VENV)/dev
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+rules: $(VENV)/dev
 	$(PYTEST) tests/rules
 
 # What needs neither a socket nor a process; tests that do are left out where they first ask for one. With a fifth of the seeds and

@@ -1,10 +1,10 @@
-"""`make bench`: every load on both servers in turns, and tables for docs/dev/performance-log.md. Needs the machine to itself.
+"""`make bench`: every load on both servers in turns, and tables for benchmarks/performance-log.md. Needs the machine to itself.
 
 First the stock consumers with their default settings, then one node, three nodes, and Spark's source beside the connector; `--nodes`
 leaves one of the tables. `make bench ARGS=steady` is another run: what happens to a load beside accidents (benchmarks/steady).
 What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of docs/PERFORMANCE.md.
 The other benchmarks are modules of their own
-(docs/dev/performance-log.md, "What measures what").
+(benchmarks/performance-log.md, "What measures what").
 """
 
 from __future__ import annotations

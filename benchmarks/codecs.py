@@ -1,4 +1,4 @@
-"""lz4 and zstd as the product has them, beside cramjam alone: `python -m benchmarks.codecs` prints the tables of docs/dev/performance-log.md.
+"""lz4 and zstd as the product has them, beside cramjam alone: `python -m benchmarks.codecs` prints the tables of benchmarks/performance-log.md.
 
 Each figure is the best of many short slices, taken in turns, because longer ones are always disturbed on a machine with
 other work. Hostile input is read in a process of its own, whose memory is that of this input.

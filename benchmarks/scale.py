@@ -3,7 +3,7 @@
 Each part is measured at several sizes with 50 brokers and three replicas, in a process of its own, and prolonged to a million
 partitions by a straight line through the two largest sizes. A part runs in turns of the event loop, on a clock that calls them
 one after the other: the whole time, the number of turns, and the longest of them. Decision, replay, encoding of the batch,
-and its publication are in it; networks and the syncs of disks are not. docs/dev/scale-log.md has a run.
+and its publication are in it; networks and the syncs of disks are not. benchmarks/scale-log.md has a run.
 
     --topic N    partitions of a topic (100)
 """

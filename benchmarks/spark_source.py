@@ -104,7 +104,7 @@ def run(node: Node, megabytes: int, runs: int) -> list[str]:
 
 
 def table(found: dict[tuple[int, str], Read]) -> list[str]:
-    """The rows of docs/dev/performance-log.md."""
+    """The rows of benchmarks/performance-log.md."""
     lines = [
         "| batch read | source | rows/s | ratio | Spark CPU | ratio | server CPU |",
         "| --- | --- | --- | --- | --- | --- | --- |",

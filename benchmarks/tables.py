@@ -1,4 +1,4 @@
-"""The tables of `make bench` in markdown, from the figures of all turns: for docs/dev/performance-log.md, and shorter for PERFORMANCE.md."""
+"""The tables of `make bench` in markdown, from the figures of all turns: for benchmarks/performance-log.md, and shorter for PERFORMANCE.md."""
 
 from __future__ import annotations
 

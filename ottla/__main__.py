@@ -63,7 +63,7 @@ def _suggestion(word: str) -> str:
 
 
 def _report(failure: Failure) -> int:
-    # Only who has failed pays for it, and a typing mistake not for the client library.
+    # Imported late: only a command that fails needs it, and one with a typing mistake does not need the client library.
     from ottla.cli.output import printable
 
     if not isinstance(failure, CommandFailed):

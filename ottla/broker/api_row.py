@@ -54,7 +54,7 @@ def _handler(broker: BrokerComponents, row: Answered) -> Handler:
 
 
 def bound(rows: Iterable[Answered | Forwarded], broker: BrokerComponents) -> list[Route]:
-    """Returns the routes of rows, bound to the components of one broker, behind their guards."""
+    """Return the routes of rows, bound to the components of one broker, behind their guards."""
     return [
         Route(
             row.api_key,

@@ -45,7 +45,7 @@ ALL_VERSIONS = parse_versions("0+")
 
 
 def require(broker: BrokerComponents, context: RequestContext, operation: int, resource_type: int, name: str) -> None:
-    """Raises the resource type's authorization error unless the client may do it."""
+    """Raise the resource type's authorization error unless the client may do it."""
     if not broker.authorizer.allows(context, operation, resource_type, name):
         raise KafkaError(AUTHORIZATION_ERRORS[resource_type])
 
@@ -58,7 +58,7 @@ def split(
     elements: Iterable[T],
     name: Callable[[T], str],
 ) -> tuple[list[T], list[T]]:
-    """Returns the elements whose resource is allowed, and the others: Kafka's partitionSeqByAuthorized."""
+    """Return the elements whose resource is allowed, and the others: Kafka's partitionSeqByAuthorized."""
     if not broker.authorizer.enabled:
         return list(elements), []
     allowed: list[T] = []
@@ -70,7 +70,7 @@ def split(
 
 
 def operations_on_cluster(broker: BrokerComponents, context: RequestContext) -> int:
-    """Returns the bit field of KIP-430, which has no bit for a client that may not describe the cluster."""
+    """Return the bit field of KIP-430, which has no bit for a client that may not describe the cluster."""
     if not broker.authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
         return 0
     return broker.authorizer.authorized_operations(context, CLUSTER, CLUSTER_NAME)
@@ -87,10 +87,10 @@ ActionOf = Callable[[BrokerComponents, Any, Any], Action | None]
 
 
 class Rule(Protocol):
-    """What a client has to be allowed."""
+    """A rule: the operation on a resource that a client has to be allowed."""
 
     def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
-        """Returns a handler that checks the request, and calls `handler`."""
+        """Return a handler that checks the request, and calls `handler`."""
 
 
 class Whole(NamedTuple):
@@ -165,7 +165,7 @@ class Each(NamedTuple):
         return each
 
     def _only(self, request: RequestT, elements: list[Any]) -> RequestT:
-        """Returns the request for some of its elements."""
+        """Return the request for some of its elements."""
         only = copy.copy(request)
         setattr(only, self.source, elements)
         return only
@@ -191,7 +191,7 @@ class InHandler(NamedTuple):
 
 
 def guarded(broker: BrokerComponents, api_key: int, rules: Sequence[Rule], handler: Handler) -> Handler:
-    """Returns the handler behind the guards of its rules, the first rule first."""
+    """Return the handler behind the guards of its rules, the first rule first."""
     if broker.authorizer.enabled:
         for rule in reversed(rules):
             handler = rule.guard(broker, api_key, handler)
@@ -216,7 +216,7 @@ def on_group(operation: int) -> ActionOf:
 
 
 def on_each_group(operation: int) -> ActionOf:
-    """Elements that are group ids."""
+    """Return a rule for elements that are group ids."""
     return lambda broker, request, element: Action(operation, GROUP, element)
 
 
@@ -226,7 +226,7 @@ def on_transactional_id(operation: int) -> ActionOf:
 
 
 def on_each_transactional_id(operation: int) -> ActionOf:
-    """Elements that are transactional ids."""
+    """Return a rule for elements that are transactional ids."""
     return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, element)
 
 

@@ -134,7 +134,7 @@ class BrokerNode:
         self.replicas = Replicas(
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
         )
-        self.clock_jumps = ClockJumps(world.session_clock, configs.setting(HOLD))
+        self.clock_jumps = ClockJumps(world.session_clock, configs[HOLD])
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
         self.replicas.listeners.append(self.groups)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
@@ -181,7 +181,7 @@ class BrokerNode:
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
-            telemetry=Telemetry(world.clock, configs.setting("ottla.client.telemetry.always.advertised")),
+            telemetry=Telemetry(world.clock, configs["ottla.client.telemetry.always.advertised"]),
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
@@ -202,7 +202,7 @@ class BrokerNode:
         return (Led(p.topic, p.index, p.leader_epoch) for p in self.replicas if p.is_leader and len(p.isr.members) > 1)
 
     def _check_directories(self) -> None:
-        """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
+        """Take partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
         for directory in self.logs.open.offline_directories:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
@@ -223,7 +223,7 @@ class BrokerNode:
     # -- Life --------------------------------------------------------------------------------------------------------
 
     async def start(self, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
-        """Returns once the broker is unfenced: a client can produce now.
+        """Return once the broker is unfenced: a client can produce now.
 
         `introduce_publisher` introduces the publisher to the current metadata and all changes. It is called once the metadata has
         this broker's own registration: older metadata may still name it leader of records that were lost in a crash.
@@ -240,7 +240,7 @@ class BrokerNode:
         self.assumed_fencing.start()
 
     async def stop(self) -> None:
-        """Hands leadership over and ends all acknowledgements; the logs stay open."""
+        """Hand leadership over and end all acknowledgements; the logs stay open."""
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()

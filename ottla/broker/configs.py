@@ -34,11 +34,6 @@ class BrokerConfigs:
     def __getitem__(self, name: str) -> Any:
         return self.node[name]
 
-    def setting(self, name: str) -> Any:
-        """A property of Kafka, or one of our own."""
-        own = self.node.own
-        return own[name] if name in own else self.node[name]
-
     @property
     def levels(self) -> Levels:
         return self.node.levels
@@ -66,7 +61,7 @@ class BrokerConfigs:
                 {
                     **values,
                     **{field: self.values[name] for field, name in BROKER_LEVEL.items()},
-                    "validate_records": self.node.own["ottla.produce.validate.records"],
+                    "validate_records": self.node["ottla.produce.validate.records"],
                 }
             )
         return found

@@ -221,7 +221,7 @@ def encode_in_pieces(
 
 
 def metadata_encoder(version: int) -> Callable[[Metadata, Pieces], None]:
-    """Encodes a MetadataResponse, or an EncodedMetadata."""
+    """Encode a MetadataResponse, or an EncodedMetadata."""
     plain = encoder(MetadataResponse, version)
     behind = _bytes_behind(version)
     flexible = version in info_of(MetadataResponse).flexible

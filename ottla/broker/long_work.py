@@ -51,7 +51,7 @@ class LongWork:
     def run(
         self, context: RequestContext, work: Work[T], then: Callable[[T], Answer[S]], *, is_search: bool
     ) -> Answer[S]:
-        """Calls `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
+        """Call `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
 
         A search is given up when the connection goes. What was sent to be appended is appended all the same.
         """
@@ -126,9 +126,9 @@ def _as_answer(error: Exception, context: RequestContext) -> KafkaError:
 #: The limits of a turn: a group, a transaction or a coordinator takes up to 20 us, the configuration of a broker 3 ms.
 NAMES_AT_ONCE = 500
 RESOURCES_AT_ONCE = 10
-#: Of topics and partitions together; a partition takes up to 12 us.
+#: The topics and partitions of a part, together; a partition takes up to 12 us.
 PARTITIONS_AT_ONCE = 1_000
-#: Of topics and partitions whose offsets are committed: 5 us each. Those of one part are one batch.
+#: The topics and partitions of a part whose offsets are committed: 5 us each. Those of one part are one batch.
 COMMITS_AT_ONCE = 5_000
 
 
@@ -154,12 +154,12 @@ class ManyNames(NamedTuple):
 
 
 def topics(answers: str = "topics", partitions: str = "partitions", at_once: int = PARTITIONS_AT_ONCE) -> ManyNames:
-    """Returns the row of a request for partitions, by topics."""
+    """Return the row of a request for partitions, by topics."""
     return ManyNames("topics", answers, at_once, None, (partitions, "partitions"))
 
 
 def in_parts(work: LongWork, many: ManyNames, handle: Handler) -> Handler:
-    """Returns a handler that gives the request to `handle` without repetitions, and in parts if the names are many."""
+    """Return a handler that gives the request to `handle` without repetitions, and in parts if the names are many."""
 
     def handled(request: Any, context: RequestContext) -> Answer[Any]:
         names = getattr(request, many.field)

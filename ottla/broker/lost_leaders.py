@@ -49,16 +49,16 @@ class DelayedMetadata:
         self._fenced_ms: dict[int, int] = {}
 
     def just_fenced(self) -> list[int]:
-        """Brokers that responses still list: they were fenced, and had not asked to stop."""
+        """Return the brokers that responses still list although they are fenced: they had not asked to stop."""
         since_ms = self._clock.mono_ms() - LISTED_MS
         return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 
     def is_old(self, connection: Peer) -> bool:
-        """Returns True if the connection has been served before, so that the client is not just starting."""
+        """Return True if the connection has been served before, so that the client is not just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
     def delay(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """Delays `answer` until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
+        """Delay `answer` until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         return self._wait(_Delayed(names_lost_leader, answer, self._release), DELAY_MS)
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:

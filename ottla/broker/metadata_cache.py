@@ -95,7 +95,7 @@ class MetadataCache:
 
 
 def _is_online(directory: bytes, broker: BrokerRegistration) -> bool:
-    """Returns True also for an unassigned directory, which the broker has not reported yet (KIP-858)."""
+    """Return True also for an unassigned directory, which the broker has not reported yet (KIP-858)."""
     if directory in (UNASSIGNED_DIR, MIGRATING_DIR):
         return True
     return directory != LOST_DIR and directory in broker.directories

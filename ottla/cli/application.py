@@ -174,7 +174,7 @@ async def connect(
 
 
 def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
-    """Run it as asyncio.run does, but let Ctrl-C wait while the event loop is made or closed.
+    """Run the coroutine as asyncio.run does, but let Ctrl-C wait while the event loop is made or closed.
 
     A loop that is half closed leaves tasks behind, of which asyncio would complain on standard error.
     """

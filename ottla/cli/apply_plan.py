@@ -12,9 +12,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.client.acls import create_acl
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs
-from ottla.client.quotas import alter_quotas
+from ottla.client.logins import NewPassword, alter_quotas, alter_scram_user
 from ottla.client.topics import BROKER_DEFAULT, add_partitions, create_topic
-from ottla.client.users import NewPassword, alter_scram_user
 from ottla.server.authorization.acl import AccessControlEntry
 
 
@@ -34,10 +33,10 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Present:
-    """What the cluster has of what is declared."""
+    """The present state of the declared resources in the cluster."""
 
     topics: dict[str, Shape] = field(default_factory=dict)
-    #: By kind and name of the resource, then by setting.
+    #: The settings by kind and name of their resource, then by name.
     settings: dict[tuple[str, str], dict[str, Setting]] = field(default_factory=dict)
     #: The SCRAM mechanisms of each user.
     users: dict[str, set[str]] = field(default_factory=dict)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from ottla.cli.application import Admin
 from ottla.cli.top_view import WANTED, GroupLook, NodeLook, TopicLook, TopLook
 from ottla.client.admin_listeners import AdminSample, scrape
-from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster_state import describe_log_dirs
 from ottla.client.errors import Failure
 from ottla.client.groups import OFFSET_FETCH_VERSION
 from ottla.client.leaders import NO_LEADER, TopicPartition
@@ -108,7 +108,7 @@ async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic])
 
 
 async def _directories(cluster: ClusterClient, look: TopLook) -> dict[TopicPartition, int]:
-    """Take the lag of each broker's replicas; returns the bytes of each partition, of one replica."""
+    """Take the lag of each broker's replicas; return the bytes of each partition, of one replica."""
     sizes: dict[TopicPartition, int] = {}
 
     async def ask(node: int) -> None:

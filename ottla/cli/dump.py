@@ -32,7 +32,7 @@ HIDDEN = "[hidden]"
 
 @contextmanager
 def mapped_file(files: Files, path: str) -> Iterator[memoryview]:
-    """Gives the bytes of a file, which may be large, without reading all of it."""
+    """Give the bytes of a file, which may be large, without reading all of it."""
     size = files.size(path) or 0
     if not size:
         yield memoryview(b"")
@@ -52,7 +52,7 @@ def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
 
 
 def is_space_ahead(view: memoryview, pos: int) -> bool:
-    """Whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
+    """Return whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
     return len(view) - pos > LOG_OVERHEAD_BYTES and not any(view[pos : pos + 4096])
 
 
@@ -151,7 +151,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _decoder_for(path: str) -> Callable[[Record], Row] | None:
-    """Returns the decoder of an internal topic's records, by the name of the directory."""
+    """Return the decoder of an internal topic's records, by the name of the directory."""
     topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
     if topic == "__cluster_metadata":
         return _decode_metadata
@@ -171,7 +171,7 @@ def _decoder_for(path: str) -> Callable[[Record], Row] | None:
 
 
 def record_types(topic: str) -> RecordTypes | None:
-    """Returns the records of a coordinator's topic; None for any other topic."""
+    """Return the records of a coordinator's topic; None for any other topic."""
     if topic == "__consumer_offsets":
         from ottla.protocol.internal_topics.group_records import GROUP_RECORDS as types
     elif topic == "__transaction_state":

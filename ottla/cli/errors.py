@@ -20,7 +20,7 @@ class CommandFailed(Failure):
         self.exit_code = exit_code
 
     def text(self) -> str:
-        """Return what standard error has of it: the remedy on a line of its own."""
+        """Return the text for standard error: the remedy is on a line of its own."""
         return f"ottla: {self.cause}" + (f"\n  {self.remedy}" if self.remedy else "")
 
 

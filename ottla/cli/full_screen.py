@@ -53,7 +53,7 @@ class FullScreen:
 
     @contextmanager
     def shown(self) -> Iterator[FullScreen]:
-        """Show it, and what was there again at the end."""
+        """Show the screen, and at the end again what was there before."""
         loop = asyncio.get_running_loop()
         for number in ENDS:
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup

@@ -1,4 +1,4 @@
-"""What a person at a terminal can try, and with which exit code the command ends: of each error that the client library raises."""
+"""Hints for a person at a terminal, and the exit code of the command, for each error that the client library raises."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ async def latency(
 
 
 async def _next_record(consumer: Consumer) -> int:
-    """Wait for a record; returns when it came."""
+    """Wait for a record; return when it came."""
     while not await consumer.poll():
         pass
     return consumer.cluster.world.clock.mono_ns()

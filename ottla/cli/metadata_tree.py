@@ -47,7 +47,7 @@ NO_TIME = 0
 
 
 def read_image(files: Files, path: str) -> tuple[MetadataImage, int]:
-    """Replay a file. Returns the metadata, and the time of the last record in it.
+    """Replay a file. Return the metadata, and the time of the last record in it.
 
     Raises:
         KafkaError, ProtocolError: the file is damaged, or of a newer Kafka.
@@ -73,7 +73,7 @@ def _version_text(level: int) -> str:
 
 
 def tree(image: MetadataImage, time_ms: int) -> Node:
-    """Returns the directory `image`."""
+    """Return the directory `image`."""
     levels = {name: level for name, level in image.features.levels.items() if name != METADATA_VERSION}
     features = {f"finalized_{name}": str(level) for name, level in levels.items()}
     return {
@@ -182,7 +182,7 @@ def _acl_text(entry: AccessControlEntry) -> str:
 
 
 def _quota_name(entity: Mapping[str, str | None]) -> str:
-    """Returns `clientId(x)_user(y)`; Kafka prints the default entity as `null`, which names no directory that can be opened."""
+    """Return `clientId(x)_user(y)`; Kafka prints the default entity as `null`, which names no directory that can be opened."""
     escaped = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)"})
     rows = [
         f"{QUOTA_NAMES[kind]}({name.translate(escaped)})" for kind, name in sorted(entity.items()) if name is not None

@@ -35,7 +35,7 @@ class Pace:
 
     @property
     def per_s(self) -> float:
-        """How much is done in a second; 0 before anything is known."""
+        """Return how much is done in a second; 0 before anything is known."""
         (first_ms, first), (last_ms, last) = self._samples[0], self._samples[-1]
         return max(0.0, last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else 0.0
 
@@ -73,7 +73,7 @@ class ProgressLine:
             self._stream.flush()
 
     def update(self, done: float, now_ms: int, total: float | None = None) -> None:
-        """Take what is done by now, and show it if it is time to."""
+        """Take the work that is done by now, and show it if the last line is old enough."""
         self.done, self.total = done, self.total if total is None else total
         self._pace.add(now_ms, done - self._before)
         if now_ms - self._shown_ms < (ON_TERMINAL_EVERY_MS if self._on_terminal else EVERY_MS):

@@ -44,7 +44,7 @@ def _size(data: bytes | None) -> bytes:
     return b"-1" if data is None else b"%d" % len(data)
 
 
-#: Without a form in braces.
+#: The fields that take no form in braces.
 FIELDS: dict[str, Write] = {
     "t": lambda topic, partition, record: topic.encode(),
     "p": lambda topic, partition, record: b"%d" % partition,

@@ -59,7 +59,7 @@ class Sort:
 
 @dataclass(slots=True)
 class TopScreen:
-    """What is shown: a view is one table, or all of them."""
+    """The screen of `ottla top`: a view is one table, or all of them."""
 
     view: str = ALL
     is_paused: bool = False
@@ -75,7 +75,7 @@ class TopScreen:
     )
 
     def press(self, key: str) -> bool:
-        """Do what a key means, which may be nothing. Returns False if it is the one that quits."""
+        """Do what a key means, which may be nothing. Return False if it is the one that quits."""
         if key == "q":
             return False
         if self.is_help:

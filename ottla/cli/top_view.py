@@ -1,4 +1,4 @@
-"""What `ottla top` shows: rows of nodes, topics and groups out of two looks at a cluster. Pure.
+"""The tables of `ottla top`: rows of nodes, topics and groups out of two looks at a cluster. Pure.
 
 A number that is not known is None and a dash: without an admin listener, as with Apache Kafka, these are the bytes of topics and
 nodes a second, requests, loop and memory. Rates are those between the two looks; a counter that fell belongs to a node that restarted.

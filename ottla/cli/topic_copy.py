@@ -30,7 +30,7 @@ from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTx
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Where DescribeConfigs has found a value that was set for the topic itself.
+#: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TIMESTAMP_TYPE = "message.timestamp.type"
 #: A marker that gets one of these was not written, and may be sent again; after others it may have been.
@@ -42,7 +42,7 @@ NOT_WRITTEN = (
 )
 #: Empty records between two looks at the clock.
 FILLED_AT_ONCE = 20_000
-#: Of an empty record: compacted topics refuse records without a key.
+#: The record that fills a gap. It has an empty key, because compacted topics refuse records without a key.
 FILLER = NewRecord(b"", None, 0)
 #: Between two looks at the target's end, where another producer would show.
 CHECK_EVERY_MS = 10_000
@@ -77,7 +77,7 @@ class TopicCopy:
 
     @property
     def left(self) -> int:
-        """How many offsets of the source the target does not have."""
+        """Return how many offsets of the source the target does not have."""
         return sum(max(0, end - self.next[index]) for index, end in self.ends.items())
 
     async def look(self) -> None:
@@ -88,7 +88,7 @@ class TopicCopy:
         self.next = dict.fromkeys(self.ends, 0)
 
     async def create_target(self, replication_factor: int, *, validate_only: bool) -> bool:
-        """Create the target with the partitions and settings of the source, unless it is there. Returns whether it was missing.
+        """Create the target with the partitions and settings of the source, unless it is there. Return whether it was missing.
 
         Raises:
             CommandFailed: the target has other partitions, or cannot be created.

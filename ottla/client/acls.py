@@ -86,7 +86,7 @@ async def judge(
 def new_entry(
     user: str, operation: str, resource: str, *, prefixed: bool = False, host: str = WILDCARD, deny: bool = False
 ) -> AccessControlEntry:
-    """Returns the entry that the words of `ottla acl add` mean.
+    """Return the entry that the words of `ottla acl add` mean.
 
     Raises:
         ClusterError: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
@@ -121,7 +121,7 @@ async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:
 
 
 async def delete_acls(cluster: ClusterClient, wanted: AclFilter) -> int:
-    """Delete the matching entries; returns their number."""
+    """Delete the matching entries; return their number."""
     cluster.doing = "removing access control entries"
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted)])
     response: DeleteAclsResponse = await cluster.request(request)

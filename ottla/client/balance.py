@@ -124,7 +124,7 @@ class _Plan:
         self.bytes[target] += self.size(place)
 
     def may_move(self, place: TopicPartition, source: int, target: int) -> bool:
-        """Whether it does not put two replicas on one broker, nor the replicas into fewer racks."""
+        """Return whether it does not put two replicas on one broker, nor the replicas into fewer racks."""
         nodes = self.replicas[place]
         if target in nodes:
             return False
@@ -167,7 +167,7 @@ class _Plan:
     # -- 3, 4: the same for all brokers --------------------------------------------------------------------------------
 
     def even_counts(self) -> bool:
-        """Move replicas from the broker with the most to one with at least two less. Returns whether one was moved."""
+        """Move replicas from the broker with the most to one with at least two less. Return whether one was moved."""
         has_moved = False
         while True:
             order = sorted(self.held, key=lambda node: (self.count(node), self.bytes[node], node))
@@ -191,7 +191,7 @@ class _Plan:
         return False
 
     def even_bytes(self, tolerance: float) -> bool:
-        """Exchange a large replica of the fullest broker for a smaller one of another. Returns whether one was exchanged."""
+        """Exchange a large replica of the fullest broker for a smaller one of another. Return whether one was exchanged."""
         if not self.held:
             return False
         has_moved = False

@@ -94,7 +94,7 @@ class ClusterClient:
         self._channels.clear()
 
     def limit(self, more_ms: int = 0) -> asyncio.Timeout:
-        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
+        """Return the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
 
         `more_ms`: what a request may take by its nature is added to it.
         """
@@ -198,7 +198,7 @@ class ClusterClient:
             try:
                 return await self._request_at(address, request, version, timeout_ms)
             except NoConnection as fault:
-                # Without a limit of its own the request has used up the command's, and may have been carried out.
+                # A request without a limit of its own has used up the command's time, and may have been carried out.
                 if fault.kind is Kind.TIMED_OUT and timeout_ms is None:
                     raise
                 lost.append(fault)

@@ -118,7 +118,7 @@ async def list_resources(cluster: ClusterClient, kind: str) -> list[str]:
 
 
 def _node_for(kind: str, name: str) -> int | None:
-    """Returns the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
+    """Return the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
     return int(name) if kind in _OF_ONE_BROKER and name else None
 
 

@@ -77,7 +77,7 @@ async def open_cluster(
     try:
         security = PLAINTEXT
         if properties:
-            # Not at the top: the mechanisms are slow to import.
+            # Imported late: the mechanisms are slow to import.
             from ottla.client.security import peer_security
 
             security = peer_security(real.world, properties, path or "the client's properties")

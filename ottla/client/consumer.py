@@ -73,7 +73,7 @@ class BatchConsumer:
         self.reset = reset
         #: Topics that were created again meanwhile, for the caller to say and to clear.
         self.recreated: list[Recreated] = []
-        #: For so long a leader delays a response that would be empty.
+        #: How long a leader delays a response that would be empty.
         self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._batch_bytes_max = batch_bytes_max
@@ -85,7 +85,7 @@ class BatchConsumer:
         #: The leader epoch of the last batch that was read of each.
         self._epochs_seen: dict[TopicPartition, int] = {}
         self._in_flight: dict[int, _Fetch] = {}
-        #: Of the last responses, to be handled once their batches were handed out.
+        #: The errors in the last responses, which are handled once the batches beside them were handed out.
         self._troubles: deque[Trouble] = deque()
         self._faults: deque[ClusterError] = deque()
         self._refreshing: asyncio.Task[ClusterError | None] | None = None
@@ -142,7 +142,7 @@ class BatchConsumer:
     # -- Leaders -------------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> ClusterError | None:
-        """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
+        """Look the leaders up. Return why that failed: an exception of a task would be logged."""
         try:
             if not self._leaders.known:
                 await self._leaders.start()
@@ -354,13 +354,19 @@ class Consumer(BatchConsumer):
             ClusterError: a partition cannot be read, or no broker has answered for the command's time limit.
             KafkaError: a batch is malformed; the records before it were returned, and the position is at it.
         """
-        return [row async for row in self.poll_each()]
+        rows: list[Consumed] = []
+        async for row in self.poll_each():
+            if rows and (*rows[-1][:2], rows[-1].is_append_time) == (*row[:2], row.is_append_time):  # one more batch
+                rows[-1].records.extend(row.records)
+            else:
+                rows.append(row)
+        return rows
 
     async def poll_each(self) -> AsyncIterator[Consumed]:
         """Give out the records of the next response batch by batch: one is decoded at a time. Who leaves early loses the others.
 
         Raises:
-            CommandFailed, KafkaError: as `poll`.
+            ClusterError, KafkaError: as `poll`.
         """
         for fetched in await self.poll_batches():
             async for row in self._decoded(fetched):

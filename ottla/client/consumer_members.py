@@ -1,17 +1,18 @@
-"""The two ways in which a consumer is a member of a group: by the classic protocol, and by the consumer protocol (KIP-848).
+"""Members of groups: by the classic protocol, whatever the group's type, and the two ways in which a consumer is one.
 
     classic    join --> sync, by the leader's assignor `range` --> heartbeats --> (a member comes or goes) --> join
-    consumer   heartbeat with epoch 0 --> heartbeats, each of which may bring another assignment of the coordinator's
+    consumer   heartbeat with epoch 0 --> heartbeats, each of which may bring another assignment of the coordinator's (KIP-848)
 
-Either has a member id, and a generation: the member's epoch in the second. What to read is asked for here, and read elsewhere.
+Either has a member id, and a generation: the member's epoch in the second. What the members of a classic group say of themselves
+and what their leader assigns are bytes for `ClassicMember`; a consumer and a registry give them a meaning. What to read is asked
+for here, and read elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ottla.client.classic_member import FORGOTTEN, ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_coordinator
@@ -28,10 +29,104 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.protocol.messages.join_group import JoinGroupResponse
-from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicNamePartitions
-from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicIdPartitions, TopicNamePartitions
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.primitives import new_uuid, uuid_to_str
+
+#: The member joins again: with its member id, or as a new member where the coordinator does not know it any more.
+REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class GroupProtocol(NamedTuple):
+    """The type of a group and its protocol; times in ms. A member that does not rejoin in `rebalance_ms_max` is left out."""
+
+    protocol_type: str
+    name: str
+    session_ms: int
+    rebalance_ms_max: int
+
+
+class ClassicMember:
+    """One member. `patience_ms` is how long a request is repeated besides the answer's own time; None: the command's limit.
+
+    All requests raise CommandFailed for an error that does not pass, and TimeoutError when time is up.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, group: str, protocol: GroupProtocol, patience_ms: int | None = None
+    ) -> None:
+        self.group = group
+        self.id = ""
+        #: The generation that the member is in, or NO_GENERATION.
+        self.generation = NO_GENERATION
+        self._cluster = cluster
+        self._protocol = protocol
+        self._patience_ms = patience_ms
+
+    async def join(self, metadata: bytes) -> JoinGroupResponse | None:
+        """Wait for the next generation. None: the member has to ask again."""
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self._protocol.session_ms,
+            rebalance_timeout_ms=self._protocol.rebalance_ms_max,
+            member_id=self.id,
+            protocol_type=self._protocol.protocol_type,
+            protocols=[ClassicProtocol(self._protocol.name, metadata)],
+        )
+        response, code = await self._ask(request, self._protocol.rebalance_ms_max + ATTEMPT_MS_MAX)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = response.member_id
+            return None
+        if self.is_out(code):
+            return None
+        check(f"group {self.group}", code)
+        self.id = response.member_id
+        joined: JoinGroupResponse = response
+        return joined
+
+    async def sync(self, joined: JoinGroupResponse, rows: Sequence[SyncGroupRequestAssignment]) -> bytes | None:
+        """Return the assignment; None if the group is in its next rebalance already. `rows` are the leader's."""
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=self._protocol.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=list(rows),
+        )
+        response, code = await self._ask(request, self._protocol.rebalance_ms_max)
+        if self.is_out(code):
+            return None
+        check(f"group {self.group}", code)
+        return bytes(response.assignment)
+
+    async def heartbeat(self, timeout_ms: int) -> int:
+        """Return the error code, with which `is_out` has not been asked yet."""
+        request = HeartbeatRequest(self.group, self.generation, self.id)
+        _, code = await self._ask(request, timeout_ms)
+        return code
+
+    async def leave(self, reason: str) -> None:
+        if self.id:
+            members = [MemberIdentity(self.id, None, reason)]
+            await self._ask(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
+
+    def is_out(self, code: int) -> bool:
+        """Return whether the member is not, or no longer, part of the generation; it joins again then."""
+        if code in FORGOTTEN:
+            self.id = ""
+        elif code not in REJOIN:
+            return False
+        self.generation = NO_GENERATION
+        return True
+
+    async def _ask(self, request: object, timeout_ms: int) -> tuple[Any, int]:
+        return await ask_coordinator(self._cluster, self.group, request, timeout_ms, self._patience_ms)
+
 
 CLASSIC, CONSUMER = "classic", "consumer"
 PROTOCOL = GroupProtocol("consumer", "range", session_ms=45_000, rebalance_ms_max=60_000)
@@ -50,7 +145,7 @@ class MemberBeat(NamedTuple):
 
 
 class GroupMembership(Protocol):
-    """What a consumer of a group needs of its membership. All requests raise TimeoutError when time is up."""
+    """The interface to the membership that a consumer of a group needs. All requests raise TimeoutError when time is up."""
 
     @property
     def id(self) -> str: ...
@@ -67,7 +162,7 @@ class GroupMembership(Protocol):
         """Return whether a heartbeat is due before its time."""
 
     async def join(self, topics: Sequence[str]) -> list[TopicPartition] | None:
-        """Become a member. Returns the partitions that it is to read first; None: it has to ask again."""
+        """Become a member. Return the partitions that it is to read first; None: it has to ask again."""
 
     async def heartbeat(self) -> MemberBeat:
         """Send a heartbeat. `is_out` has not been asked about its code yet."""
@@ -211,7 +306,7 @@ class HeartbeatMember:
 def member_of(
     protocol: str, cluster: ClusterClient, group: str, assignor: str | None = None, session_ms: int | None = None
 ) -> GroupMembership:
-    """Returns a member that has not joined, by the protocol CLASSIC or CONSUMER.
+    """Return a member that has not joined, by the protocol CLASSIC or CONSUMER.
 
     `assignor` is for the latter (HeartbeatMember), and `session_ms` for the former: the broker decides it in the latter.
     """

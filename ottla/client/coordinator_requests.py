@@ -33,7 +33,7 @@ async def ask_about_group(
     *,
     version: int | None = None,
 ) -> Any:
-    """Return the group's entry in the response of its coordinator, with its error code, which is none that passes.
+    """Return the group's entry in the response of its coordinator, with its error code, unless that is one that passes by itself.
 
     A coordinator that has moved is looked for, and one that still loads its log is waited for, until the command's time is up.
     """

@@ -1,4 +1,4 @@
-"""What can go wrong for those who use a cluster. An error says what happened; what a person types to mend it, and with which exit code
+"""The errors of the client library. An error says what happened; what a person types to mend it, and with which exit code
 a process ends, is known to the command line alone (ottla/cli/hints.py)."""
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """What kind of failure it is: for those who give it other words, or act on it."""
+    """The kind of a failure, for callers that give it other words or act on it."""
 
     FAILED = auto()
     TIMED_OUT = auto()
     #: What was asked for is wrong in itself: a name, an address, a property, a form.
     WRONG = auto()
-    # These are wrong too, and each has its own remedy.
+    # Kinds of a wrong request that have a remedy of their own.
     NO_ADDRESS = auto()
     NOT_HOST_PORT = auto()
     NOT_ADMIN_LISTENER = auto()
     NO_SUCH_PARTITION = auto()
     NO_SUCH_BROKER = auto()
     STAR_IN_NAME = auto()
-    # These are not.
+    # Failures of the cluster that have a remedy of their own.
     BROKER_GONE = auto()
     NO_BROKER_ANSWERS = auto()
     TOO_FEW_BROKERS = auto()

@@ -1,13 +1,23 @@
-"""What a consumer gives out of the responses to its Fetches, and what it remembers of those that brought nothing."""
+"""The records that a consumer gives out of the responses to its Fetches, and what it remembers of the others; one replica's records."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.cluster_error import check
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import Record, iter_records, skip_records
@@ -47,7 +57,7 @@ class Recreated(NamedTuple):
 
 
 def recreated_texts(rows: list[Recreated]) -> list[str]:
-    """Returns a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    """Return a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
     by_topic: dict[str, list[Recreated]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -64,7 +74,7 @@ def recreated_texts(rows: list[Recreated]) -> list[str]:
 
 
 class At(NamedTuple):
-    """Where a partition is read. What was asked there may be used as long as the consumer still reads there."""
+    """The place where a partition is read. What was asked there may be used as long as the consumer still reads there."""
 
     topic_id: bytes
     offset: int
@@ -81,8 +91,11 @@ class Trouble(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """What a response has of one partition: the batches that are given out, the position after them and after what is not, the leader epoch
-    of the last batch, and why the next one cannot be read."""
+    """The part of a response for one partition.
+
+    It has the batches that are given out, the position after them and after what is not, the leader epoch of the last batch, and why the next one
+    cannot be read.
+    """
 
     batches: list[BatchView]
     next_offset: int
@@ -148,4 +161,47 @@ async def records_between(batch: BatchView, first: int, end: int | None, bytes_m
             found.append(record)
         if not number % DECODED_AT_ONCE:
             await asyncio.sleep(0)
+    return found
+
+
+#: Kafka's "debugging replica": a consumer that is answered by followers too, up to the end of their logs.
+DEBUGGING_REPLICA = -2
+
+
+async def fetch_from_replica(
+    cluster: ClusterClient,
+    node: int,
+    offsets: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, bytes],
+    *,
+    bytes_max: int,
+    wait_ms: int,
+) -> dict[TopicPartition, PartitionData]:
+    """Return what the broker has from these offsets on, of each of the partitions.
+
+    Raises:
+        CommandFailed: the broker cannot be reached, or has no such replica.
+    """
+    topics: dict[str, FetchTopic] = {}
+    for (name, index), offset in sorted(offsets.items()):
+        topic = topics.setdefault(name, FetchTopic(name, topic_ids[name], []))
+        topic.partitions.append(FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max))
+    request = FetchRequest(
+        replica_state=ReplicaState(DEBUGGING_REPLICA),
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max * max(1, len(offsets)),
+        topics=list(topics.values()),
+    )
+    cluster.doing = f"reading the replicas of broker {node}"
+    response: FetchResponse = await cluster.request(request, node, timeout_ms=wait_ms + ATTEMPT_MS_MAX)
+    check(f"reading from broker {node}", response.error_code)
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    found = {
+        (topic.topic or names[topic.topic_id], part.partition_index): part
+        for topic in response.responses
+        for part in topic.partitions
+    }
+    for (name, index), part in found.items():
+        check(f"partition {name}-{index} at broker {node}", part.error_code)
     return found

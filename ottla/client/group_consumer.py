@@ -50,7 +50,7 @@ class GroupConsumer:
         self._cluster = cluster
         self._reset = reset
         self._member = member or RangeMember(cluster, group)
-        #: Raised by each assignment.
+        #: The number of assignments so far.
         self.assignments = 0
         self._processed: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import ClusterError
+from ottla.client.group_kinds import share_positions
 from ottla.client.groups import OFFSET_FETCH_VERSION, committed_offsets, kind_of
 from ottla.client.leaders import TopicPartition
-from ottla.client.share_groups import share_positions
 from ottla.client.topics import end_offsets
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -41,7 +41,7 @@ class GroupMember:
     host: str
     instance_id: str | None
     assigned: list[TopicPartition] = field(default_factory=list)
-    #: Of the consumer protocol only: its epoch, and what it is to have.
+    #: Set by the consumer protocol only: the member's epoch, and the partitions that it is to have.
     epoch: int = -1
     target: list[TopicPartition] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class GroupDescription:
     type: str
     assignor: str
     members: list[GroupMember] = field(default_factory=list)
-    #: Of the consumer protocol only: the epochs of the group and of its target assignment.
+    #: Set by the consumer protocol only: the epochs of the group and of its target assignment.
     epoch: int = -1
     target_epoch: int = -1
 
@@ -227,7 +227,7 @@ def _first_failed(response: OffsetCommitResponse) -> _Committed:
 async def delete_offsets(
     cluster: ClusterClient, group: str, places: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Delete the offsets of partitions; returns an error code per partition, 0 for those that are deleted.
+    """Delete the offsets of partitions; return an error code per partition, 0 for those that are deleted.
 
     Raises:
         CommandFailed: nothing was deleted.

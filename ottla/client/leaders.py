@@ -52,7 +52,7 @@ class Leaders:
 
     @property
     def known(self) -> bool:
-        """Whether all topics have been looked up that must exist."""
+        """Return whether all topics have been looked up that must exist."""
         return not self._all_exist or all(topic in self._topic_ids for topic in self.topics)
 
     def partitions(self, topic: str) -> list[int]:

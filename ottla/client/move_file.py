@@ -37,7 +37,7 @@ class PlannedMove(NamedTuple):
 
     @property
     def changes_leader(self) -> bool:
-        """Whether another replica is the preferred leader afterwards."""
+        """Return whether another replica is the preferred leader afterwards."""
         return self.before[:1] != self.after[:1]
 
     def row(self) -> dict[str, object]:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.client.brokers import directory_problems
 from ottla.client.cluster import (
     ATTEMPT_MS_MAX,
     RETRY_BACKOFF_MS,
@@ -20,6 +19,7 @@ from ottla.client.cluster import (
     NoConnection,
 )
 from ottla.client.cluster_error import ClusterError, check, code_of, failure
+from ottla.client.cluster_state import directory_problems
 from ottla.client.errors import Kind
 from ottla.client.leaders import Leaders
 from ottla.protocol.errors import ErrorCode
@@ -187,7 +187,7 @@ class ClusterProducer:
                 await self._look_for_leaders(failed[0] if failed else None)
 
     async def _send(self, node: int, indexes: list[int]) -> int | None:
-        """Send the next batch of each of the partitions. Returns the node if one of them must be sent again."""
+        """Send the next batch of each of the partitions. Return the node if one of them must be sent again."""
         try:
             response = await self.cluster.request(self._request(indexes), node, timeout_ms=2 * ATTEMPT_MS_MAX)
         except NoConnection as fault:
@@ -238,7 +238,7 @@ class ClusterProducer:
         )
 
     def _acknowledged(self, result: PartitionProduceResponse) -> bool:
-        """Take the answer for the next batch of a partition. Returns False if the batch must be sent again."""
+        """Take the answer for the next batch of a partition. Return False if the batch must be sent again."""
         batches, code = self._unacknowledged[result.index], code_of(result.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             batch = batches.popleft()

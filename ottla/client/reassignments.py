@@ -29,7 +29,7 @@ async def alter_reassignments(
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Begin to move each partition to the brokers, or cancel its move where they are None.
 
-    Returns the error code and message of each; the move itself goes on when this returns.
+    Return the error code and message of each; the move itself goes on when this returns.
 
     Raises:
         CommandFailed: the request as a whole is rejected.
@@ -68,7 +68,7 @@ async def elect_leaders(
 ) -> dict[TopicPartition, PartitionResult]:
     """Elect the first replica that is in sync (PREFERRED), or any that is alive (UNCLEAN: records may be lost). None: all partitions.
 
-    Returns the result of each partition; of all partitions only those whose leader changed, or could not.
+    Return the result of each partition; of all partitions only those whose leader changed, or could not.
     """
     topics: dict[str, TopicNamePartitions] = {}
     for name, index in places or ():

@@ -43,7 +43,7 @@ def to_line(topic: str, partition: int, record: Record) -> str:
 
 
 def from_line(line: str, default_timestamp: int) -> Incoming:
-    """ValueError says what is wrong with the line."""
+    """Return the record of a line. Raises ValueError, which says what is wrong with the line."""
     try:
         row = json.loads(line)
     except json.JSONDecodeError as fault:

@@ -1,4 +1,4 @@
-"""Security of a command's connections, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
+"""Security of connections, by the properties of Kafka's own clients (`security.protocol`, `ssl.*`, `sasl.*`) or of a node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Kind, did_you_mean
 from ottla.server.config.key import ConfigError, Values
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.tables.security import SASL, SSL
 from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
 from ottla.server.sasl.gssapi import command
@@ -68,7 +69,7 @@ def _text(default: Any) -> str | None:
 
 
 def _tls(world: World, values: Values) -> ClientTls:
-    # Not at the top: a plaintext command would pay 60 ms for the libraries.
+    # Imported late: a plaintext command would pay 60 ms for the libraries.
     from ottla.server.tls.contexts import client_context
     from ottla.server.tls.stores import TlsProperties
 
@@ -115,3 +116,31 @@ def _login(world: World, values: Values, properties: Mapping[str, str], path: st
 
 def _wrong(path: str, what: str, hint: str | None) -> ClusterError:
     return ClusterError(f"{path}: {what}", hint, Kind.WRONG)
+
+
+def client_properties(server_properties: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the properties of a client of the node's inter-broker listener, bootstrap.servers among them; None for a node that is no broker.
+
+    Raises:
+        ConfigError: the node would not start with these properties.
+    """
+    config = NodeConfig(dict(server_properties))
+    if not config.is_broker:
+        return None
+    listener = config.inter_broker_listener
+    endpoint = next(each for each in config.broker_endpoints if each.name == listener)
+    host, port = endpoint.advertised_host or endpoint.host, endpoint.advertised_port or endpoint.port
+    mechanism = config["sasl.mechanism.inter.broker.protocol"]
+    prefix = f"listener.name.{listener.lower()}."
+    found = {name: value for name, value in server_properties.items() if name.startswith("ssl.") or name == JAAS}
+    for name, value in server_properties.items():
+        own = name.removeprefix(prefix)
+        if own != name and own.startswith("ssl."):
+            found[own] = value
+        elif own == f"{mechanism.lower()}.{JAAS}":
+            found[JAAS] = value
+    return found | {
+        "bootstrap.servers": f"{host or 'localhost'}:{port}",
+        "security.protocol": endpoint.security_protocol,
+        "sasl.mechanism": mechanism,
+    }

@@ -44,7 +44,7 @@ NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION
 
 
 class Acknowledge(IntEnum):
-    """What becomes of an offset: it has no record (a marker has it), is done, to be delivered again, or given up."""
+    """The outcome of an offset: it has no record (a marker has it), is done, to be delivered again, or given up."""
 
     GAP = 0
     ACCEPT = 1
@@ -129,7 +129,7 @@ class ShareConsumer:
     async def acknowledge(
         self, acquired: Iterable[AcquiredRecords], kind: Acknowledge = Acknowledge.ACCEPT
     ) -> dict[TopicPartition, tuple[list[int], int]]:
-        """Acknowledge records. Returns their offsets by partition, and the error code for them."""
+        """Acknowledge records. Return their offsets by partition, and the error code for them."""
         offsets: dict[TopicPartition, list[int]] = {}
         for row in acquired:
             offsets.setdefault((row.topic, row.partition), []).append(row.record.offset)

@@ -107,7 +107,7 @@ async def add_partitions(
 
 
 async def delete_records(cluster: ClusterClient, name: str, before: Mapping[int, int]) -> dict[int, int]:
-    """Delete what is before the given offsets (HIGH_WATERMARK: everything). Returns the new first offsets."""
+    """Delete what is before the given offsets (HIGH_WATERMARK: everything). Return the new first offsets."""
 
     def build(part: list[int]) -> DeleteRecordsRequest:
         rows = [DeleteRecordsPartition(partition_index=index, offset=before[index]) for index in part]

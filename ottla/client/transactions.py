@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-#: Of the producer that InitProducerId makes; it never begins a transaction.
+#: The transaction timeout of the producer that InitProducerId makes; it never begins a transaction.
 TIMEOUT_MS = 60_000
 
 
@@ -38,7 +38,8 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-#: Of a transaction that is open or ends. An id without one counts as open since 1970 where brokers filter by time, as in Kafka.
+#: The states of a transaction that is open or ends. An id without a transaction counts as open since 1970 where brokers filter by time, as
+#: in Kafka.
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 

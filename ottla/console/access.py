@@ -85,7 +85,7 @@ class ConsoleAccess:
 
     @property
     def scans(self) -> int:
-        """How many scans are running."""
+        """Return how many scans are running."""
         return self._scans
 
     def _open(self, timeout_ms: int) -> AbstractAsyncContextManager[ClusterClient]:

@@ -1,4 +1,4 @@
-"""What only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
+"""The numbers that only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
 
 Apache Kafka has no such listener; pages then say that these numbers are missing.
 """
@@ -36,7 +36,7 @@ class Numbers(NamedTuple):
 
 
 async def scrape(address: str) -> Numbers | Failure:
-    """Read one admin listener on a thread. Returns the failure instead of raising it."""
+    """Read one admin listener on a thread. Return the failure instead of raising it."""
     try:
         text = await asyncio.to_thread(read_admin, address, "/metrics", SCRAPE_TIMEOUT_S)
     except Failure as fault:

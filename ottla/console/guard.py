@@ -1,4 +1,4 @@
-"""What stands before each page: the Host header, the login, requests of other sites, and the headers that keep a browser safe.
+"""The checks before each page: the Host header, the login, requests of other sites, and the headers that keep a browser safe.
 
 400, 403, 415    a request of another site (ottla/web/rules.py)
 401              no login, or a wrong one

@@ -37,7 +37,7 @@ class ConsoleLogin:
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """What `ottla console` was started with."""
+    """The options of `ottla console`."""
 
     bootstrap: str
     properties: dict[str, str] = field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""What pages show, by panel: asked of the cluster when a page is looked at, shared by all who look, and never waited for longer
-than a panel's time.
+"""The panels of the pages. A panel is asked of the cluster when a page is looked at, shared by all who look, and never waited for
+longer than its time.
 
 A panel whose cluster is slow shows what it had before, with its age and the reason. The question goes on meanwhile, up to the
 client's own time limit, so that the next look may find its answer.
@@ -32,7 +32,7 @@ FRESH_S = 1.0
 PANELS_MAX = 128
 #: Eight screens of records, as many as are read at once, and what other panels keep.
 BYTES_MAX = 160 * 1024 * 1024
-#: Of a row of the panels beside its value.
+#: What a row of the panels takes besides its value.
 PANEL_BYTES = 1_000
 #: Items of a collection that are measured, by its depth in the value: 16,384 at most in all, which take some milliseconds.
 SAMPLED = (64, 16, 4, 2, 2)
@@ -83,7 +83,7 @@ class Panels:
 
     @property
     def bytes(self) -> int:
-        """What all panels count with."""
+        """The bytes of all panels together."""
         return sum(each.size for each in self._panels.values())
 
     async def show(self, key: object, load: Callable[[], Awaitable[T]]) -> Shown[T]:
@@ -143,7 +143,7 @@ class Panels:
         return panel
 
     def _make_room(self, size: int) -> bool:
-        """Drop panels that no look holds until there is room for so many bytes. Returns whether there is."""
+        """Drop panels that no look holds until there is room for so many bytes. Return whether there is."""
         left = self._bytes_max - size - self.bytes
         for key in [each for each, row in self._panels.items() if not row.is_held]:
             if left >= 0:

@@ -1,12 +1,12 @@
-"""What is wrong with the cluster now, and what to do: from the newest sample, without a request."""
+"""The present problems of the cluster and their remedies, from the newest sample, without a request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.client.brokers import FULL_BYTES
 from ottla.client.cluster import NoConnection
+from ottla.client.cluster_state import FULL_BYTES
 from ottla.client.errors import Failure
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import ConsoleSnapshot

@@ -34,7 +34,7 @@ SCREEN_S_MAX = 6.0
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 #: One fetch of a screen has so much of each partition: more would be decoded for nothing.
 SCREEN_FETCH_BYTES = 128 * 1024
-#: Offsets of one partition in the first window of a scan, which has its matches on the screen soon, and in later ones at most.
+#: How many offsets of a partition the first window of a scan has, so that its matches are on the screen soon, and later ones at most.
 FIRST_WINDOW_OFFSETS = 500
 WINDOW_OFFSETS = 20_000
 STARTS = ("newest", "oldest", "offset", "time", "live")
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """What a page asks for. `at` is the offset or time to start at, `after` and `before` a place for each partition."""
+    """The records that a page asks for. `at` is the offset or time to start at, `after` and `before` a place for each partition."""
 
     topic: str
     partition: int | None = None
@@ -341,7 +341,7 @@ def _consumer(
 def _passed(
     begin: Mapping[int, int], starts: Mapping[int, int], stops: Mapping[int, int], back: bool, ends: Mapping[int, int]
 ) -> int:
-    """Returns the offsets of the windows up to this one."""
+    """Return the offsets of the windows up to this one."""
     if back:
         return sum(ends[index] - starts[index] for index in starts)
     return sum(stops[index] - begin[index] for index in stops)

@@ -11,7 +11,7 @@ from ottla.client.record_json import to_line
 from ottla.protocol.records.record import Record
 
 FORMS = ("auto", "json", "text", "hex")
-#: Of a key, value or header the page shows so much; a download has all of it.
+#: The page shows so much of a key, a value or a header; a download has all of it.
 SHOWN_BYTES_MAX = 16 * 1024
 LINE_CHARACTERS_MAX = 220
 #: A larger value is not parsed to see whether it is JSON.
@@ -23,7 +23,7 @@ INDENTED_MAX = 40
 #: So many characters of a decoded value are asked for: no more of them are shown.
 DECODED_CHARS_MAX = 2 * SHOWN_BYTES_MAX
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-#: Also what turns the direction of a line round, or ends it: a value must not look like another one.
+#: Control characters, and those that turn the direction of a line round or end it: a value must not look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: The first character of a cell that a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -13,13 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from ottla.client import configs
-from ottla.client.brokers import describe_log_dirs
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import describe_cluster, describe_log_dirs, describe_quorum
 from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
-from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
-from ottla.client.quorum import describe_quorum
 from ottla.client.topics import LATEST
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of
@@ -49,7 +47,7 @@ class Sampler:
         admin: Mapping[int, str] | None = None,
         admin_port: int | None = None,
     ) -> None:
-        """Takes the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
+        """Take the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
         self._cluster = cluster
         self.interval_s = interval_s
         self._admin = dict(admin or {})
@@ -142,7 +140,7 @@ class Sampler:
     # -- What a sample has -----------------------------------------------------------------------------------------------
 
     def _values(self, snapshot: ConsoleSnapshot) -> dict[str, float]:
-        """Returns the numbers of this sample by series."""
+        """Return the numbers of this sample by series."""
         records = dict.fromkeys((f"topic/{name}/records" for name in snapshot.topics), 0.0)
         for (name, _), end in self.ends.items():
             records[f"topic/{name}/records"] += end

@@ -30,7 +30,7 @@ Name = str | Callable[[Fields], str]
 Make = Callable[[ClusterClient, Fields], Awaitable[str | Response]]
 
 FOLDER = Path(__file__).parent
-#: Of a form; most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
+#: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
 FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
 #: A sample that is older is marked on each page.

@@ -155,7 +155,7 @@ def changes(before: ConsoleSnapshot, after: ConsoleSnapshot) -> list[Event]:
 def setting_changes(
     at_ms: int, place: str, before: Mapping[str, str] | None, after: Mapping[str, str]
 ) -> Iterator[Event]:
-    """What differs between two readings of the settings of a topic or broker; None: they were not read before."""
+    """Return the differences between two readings of the settings of a topic or broker; None if they were not read before."""
     if before is None:
         return
     for name in sorted(before.keys() | after.keys()):

@@ -26,7 +26,7 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Small rates have a digit behind the point."""
+    """Return a rate; small ones have a digit behind the point."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"

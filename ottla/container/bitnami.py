@@ -47,13 +47,16 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 DEFAULT_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 YES = frozenset({"yes", "true", "1"})
 FORMAT_EMPTY = "ottla.format.empty.directories"
-#: Where users mount certificates when they do not mount over the image's own directory of them.
+#: The directory in which users mount certificates, unless they mount over the image's own directory.
 MOUNTED_CERTIFICATES = "/bitnami/kafka/config/certs"
 _LIST = re.compile(r"[,;]")
 
 
 def property_name(variable: str) -> str:
-    """KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others."""
+    """Return the property of a variable.
+
+    KAFKA_CFG_SASL_SSL_X is sasl_ssl.x: the two names with an underscore that Kafka has are repaired, no others.
+    """
     if variable == "KAFKA_CFG_ZOOKEEPER_CLIENTCNXNSOCKET":
         return "zookeeper.clientCnxnSocket"
     dotted = variable.removeprefix(PREFIX).replace("_", ".").lower()
@@ -61,7 +64,10 @@ def property_name(variable: str) -> str:
 
 
 def with_aliases(environment: Environment) -> dict[str, tuple[str, str]]:
-    """KAFKA_CFG_ variable -> (value, variable it was given as). An alias wins over the name it stands for, as there."""
+    """Return for each KAFKA_CFG_ variable its value and the variable it was given as.
+
+    An alias wins over the name it stands for, as there.
+    """
     found = {name: (value, name) for name, value in environment.items() if name.startswith(PREFIX)}
     for alias, name in ALIASES.items():
         if alias in environment:
@@ -91,7 +97,7 @@ def listed(text: str) -> list[str]:
 
 
 def _listener_protocols(resolution: Resolution) -> dict[str, str]:
-    """Listeners that the protocol map names."""
+    """Return the listeners that the protocol map names."""
     text = resolution.get("listener.security.protocol.map") or ""
     pairs = (entry.partition(":") for entry in text.split(",") if ":" in entry)
     return {name.strip(): protocol.strip().upper() for name, _, protocol in pairs}

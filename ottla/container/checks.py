@@ -97,7 +97,7 @@ def _volume_remedy(path: str, number: int | None) -> str:
 
 
 def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
-    """Returns the id to start with: the one asked for, the directories', or the image's; None for a new one.
+    """Return the id to start with: the one asked for, the directories', or the image's; None for a new one.
 
     A directory of another cluster or node is rejected, because its records belong to that one.
     """
@@ -176,7 +176,7 @@ def _address_remedy(endpoint: Endpoint, number: int | None) -> str:
 
 
 def unresolved_names(config: NodeConfig) -> list[str]:
-    """Returns notes about advertised hosts and voters that this container cannot resolve. They may be resolvable later."""
+    """Return notes about advertised hosts and voters that this container cannot resolve. They may be resolvable later."""
     hosts = {e.advertised_host for e in config.endpoints if e.advertised_host} | {voter.host for voter in config.voters}
     return sorted(host for host in hosts if not _resolves(host))
 

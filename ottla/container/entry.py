@@ -77,7 +77,7 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
-    # As the images that it stands for: they format at each start what is empty.
+    # The images that it stands for do the same: they format at each start what is empty.
     properties.setdefault(FORMAT_EMPTY, "true")
     return PreparedStart(
         properties,

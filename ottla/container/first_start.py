@@ -1,4 +1,4 @@
-"""What other images do around the first start: users and voters are formatted into the directories, topics are created afterwards."""
+"""The work of other images around the first start: users and voters are formatted into the directories, topics are created afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SALT_BYTES = 32
 
 
 class FirstStart(NamedTuple):
-    """What is to be done beside the start of the node itself."""
+    """The work beside the start of the node itself."""
 
     users: Sequence[User]
     initial_controllers: str | None

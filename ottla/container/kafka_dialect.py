@@ -113,7 +113,7 @@ def set_credentials(environment: Environment, resolution: Resolution, read: Read
 
 
 def set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
-    """Sets the properties of listeners with passwords from the JAAS file that the JVM's options name."""
+    """Set the properties of listeners with passwords from the JAAS file that the JVM's options name."""
     match = _LOGIN_CONFIG.search(environment.get("KAFKA_OPTS", ""))
     if match is None:
         return

@@ -27,7 +27,7 @@ DEFAULT_PORT = 9092
 
 
 class OlderImage(NamedTuple):
-    """The variables of an image by which it is known, and under which name each of its others is read here."""
+    """An older image: the variables by which it is known, and the names under which its other variables are read here."""
 
     name: str
     known_by: frozenset[str]
@@ -152,7 +152,7 @@ def _advertise(resolution: Resolution) -> None:
 
 
 def _is_alone(resolution: Resolution, image: OlderImage | None) -> bool:
-    """Whether this broker has no others beside it.
+    """Return whether this broker has no others beside it.
 
     Raises:
         ContainerError: there may be others, which would not find each other without ZooKeeper.

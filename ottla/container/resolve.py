@@ -178,7 +178,7 @@ def _set_own(environment: Environment, resolution: Resolution) -> None:
 
 
 def _read_users(text: str) -> list[User]:
-    """Returns the users of lines of name:password.
+    """Return the users of lines of name:password.
 
     Raises:
         ContainerError: a line has another form. It is not repeated, because it has a password.

@@ -36,7 +36,7 @@ FILES = {
     "OTTLA_REGISTRY_ACL": "--acl",
     "OTTLA_REGISTRY_SECRET_FILE": "--secret-file",
 }
-#: What was asked for is missing if these are passed over: values that ask for nothing, and the remedy.
+#: Properties that must not be passed over: their values that ask for nothing, and the remedy.
 REFUSED = {
     "authentication.method": (
         ("NONE",),

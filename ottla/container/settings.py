@@ -101,7 +101,7 @@ class Resolution:
 
 
 def _shown(name: str, value: str) -> str:
-    """Returns the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
+    """Return the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
     own = OWN_CONFIGS.get(name)
     hidden = is_secret(name) if own is None else own.secret
     return HIDDEN if hidden else value.replace("\n", "\\n")
@@ -126,7 +126,7 @@ def read_file(data: bytes, where: str) -> dict[str, str]:
 
 
 def write_file(properties: Mapping[str, str]) -> str:
-    """Text that reads back to the same properties."""
+    """Return text from which the same properties are read."""
     import javaproperties
 
     return str(javaproperties.dumps(properties, timestamp=False))

@@ -9,26 +9,27 @@ from collections.abc import Callable
 from ottla.container.bitnami import ALIASES, PREFIX
 from ottla.container.settings import ContainerError, Environment
 
-#: bitnami's: the output of the command replaces the value of the other variable.
+#: Variables of bitnami's images that hold a command, whose output replaces the value of the other variable.
 COMMANDS = {
     "KAFKA_NODE_ID_COMMAND": "KAFKA_CFG_NODE_ID",
     "KAFKA_CONTROLLER_QUORUM_VOTERS_COMMAND": "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS",
     "KAFKA_BROKER_ID_COMMAND": "KAFKA_CFG_BROKER_ID",
 }
-#: wurstmeister's: the output replaces _{HOSTNAME_COMMAND} in others, or it is the other variable's value if nothing else gives it one.
+#: The variables of wurstmeister's image: the output replaces _{HOSTNAME_COMMAND} in others, or it is the other variable's value if nothing
+#: else gives it one.
 PLACEHOLDERS = {
     "HOSTNAME_COMMAND": "KAFKA_ADVERTISED_HOST_NAME",
     "PORT_COMMAND": "KAFKA_ADVERTISED_PORT",
     "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",
 }
 SCRIPTS = "/docker-entrypoint-initdb.d"
-#: On the volume: the scripts are for its first start.
+#: The mark is on the volume, because the scripts are for its first start.
 DONE = "/bitnami/kafka/.user_scripts_initialized"
 COMMAND_S_MAX = 60
 
 
 def with_commands_run(environment: Environment) -> dict[str, str]:
-    """Returns the environment with the values that commands give.
+    """Return the environment with the values that commands give.
 
     Raises:
         ContainerError: a command fails, or prints nothing.
@@ -46,7 +47,7 @@ def with_commands_run(environment: Environment) -> dict[str, str]:
 
 
 def with_placeholders_filled(environment: Environment) -> dict[str, str]:
-    """Returns the environment with what wurstmeister's commands print, each of which is run only if it is needed.
+    """Return the environment with what wurstmeister's commands print, each of which is run only if it is needed.
 
     Raises:
         ContainerError: a command fails, or prints nothing.

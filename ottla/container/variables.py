@@ -52,7 +52,7 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
 
 
 def is_reference(variable: str) -> bool:
-    """Returns True if the variable names a file with the value of another one. sasl.oauthbearer.assertion.file is a property itself."""
+    """Return True if the variable names a file with the value of another one. sasl.oauthbearer.assertion.file is a property itself."""
     name = variable.removesuffix(SUFFIX)
     if name == variable or variable in PATHS:
         return False

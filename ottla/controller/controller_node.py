@@ -83,7 +83,7 @@ class ControllerRegistrar:
         connect: Callable[[], Channel | None],
         features: Mapping[str, tuple[int, int]],
     ) -> None:
-        """Takes `connect`, which returns a channel to the active controller, or None if that is unknown."""
+        """Take `connect`, which returns a channel to the active controller, or None if that is unknown."""
         self._world = world
         self._controller = controller
         self._incarnation_id = incarnation_id
@@ -101,7 +101,7 @@ class ControllerRegistrar:
         self.check()
 
     def check(self) -> None:
-        """Registers unless that is done or in progress. It is called after each change of the metadata or the leader."""
+        """Register unless that is done or in progress. It is called after each change of the metadata or the leader."""
         if not self._running and not self._stopped and self._needed():
             self._running = True
             self._world.spawn(self._register(), "controller-registration")
@@ -163,7 +163,7 @@ class MetadataNode:
         security: PeerSecurity = PLAINTEXT,
         advertised: Advertised = DEFAULT,
     ) -> None:
-        """Takes the `security` of the connections to other controllers."""
+        """Take the `security` of the connections to other controllers."""
         self.supported_levels = supported_levels(advertised)
         self.world = world
         self.directory = directory
@@ -179,7 +179,7 @@ class MetadataNode:
         )
 
     async def introduce(self, publisher: Publisher) -> None:
-        """Introduces a publisher: it gets the current image as one delta from the empty image; later commits follow."""
+        """Introduce a publisher: it gets the current image as one delta from the empty image; later commits follow."""
         known = asyncio.Event()
 
         def introduction() -> Work[None]:
@@ -190,7 +190,7 @@ class MetadataNode:
         await known.wait()
 
     def features(self) -> Features:
-        """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
+        """Return the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.state.voters.kraft_version
@@ -238,7 +238,7 @@ class ControllerNode:
         quotas: ClientQuotas | None = None,
         static_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Takes the advertised `endpoints` of this controller's listeners, and `static_configs`, the texts of the properties file."""
+        """Take the advertised `endpoints` of this controller's listeners, and `static_configs`, the texts of the properties file."""
         self.world = world
         self.metadata = metadata
         tokens = settings.delegation_tokens
@@ -270,11 +270,11 @@ class ControllerNode:
         metadata.loader.add_publisher(self.registrar)
 
     def routes(self) -> list[Route]:
-        """Returns the routes of a controller's listener, with the quorum's APIs."""
+        """Return the routes of a controller's listener, with the quorum's APIs."""
         return controller_routes(self.components, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
-        """Stops before the metadata node does: pending requests get NOT_CONTROLLER, so that they are retried at the next active controller."""
+        """Stop before the metadata node does: pending requests get NOT_CONTROLLER, so that they are retried at the next active controller."""
         self.registrar.stop()
         self.controller.stop()
         if self._channel is not None:
@@ -285,7 +285,7 @@ class ControllerNode:
         self.registrar.check()
 
     def _read_bootstrap(self) -> None:
-        """Reads the bootstrap records of a formatted directory. The directory need not be formatted."""
+        """Read the bootstrap records of a formatted directory. The directory need not be formatted."""
         values = read_bootstrap(self.world.files, self.metadata.directory)
         if values:
             records = [decode_record(value)[0] for value in values]

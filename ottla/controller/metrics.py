@@ -38,7 +38,7 @@ class ControllerMetrics:
         self._unclean_elections = 0
         self._elections = 0
         self._elections_from_elr = 0
-        #: Of a standby, by topic id.
+        #: What a standby has counted, by topic id.
         self._faults: dict[bytes, Faults] = {}
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -75,7 +75,7 @@ class ControllerMetrics:
             yield from self._of_cluster(image, sum(of.offline for of in counted), sum(of.imbalanced for of in counted))
 
     def _count_faults(self, image: MetadataImage) -> Iterator[Family]:
-        """Counts partitions of a standby, which has no index of them, by topic: again only those of changed topics.
+        """Count partitions of a standby, which has no index of them, by topic: again only those of changed topics.
 
         The families are empty: a scrape may end its turn at each of them.
         """
@@ -131,7 +131,7 @@ class ControllerMetrics:
 
 
 def _registration_state(broker: BrokerRegistration) -> int:
-    """Returns Kafka's number of the state (BrokerRegistrationState)."""
+    """Return Kafka's number of the state (BrokerRegistrationState)."""
     if broker.fenced:
         return 10
     return 20 if broker.in_controlled_shutdown else 30
@@ -174,7 +174,7 @@ class ControllerWorkMetrics:
         yield self._since_contact()
 
     def _applied_ms(self) -> int:
-        """Returns the time of the newest record of `image`: the append of an uncommitted one was this controller's own."""
+        """Return the time of the newest record of `image`: the append of an uncommitted one was this controller's own."""
         controller = self.controller
         if controller.last_applied_offset == controller.loader.last_offset:
             return self.metadata.last_append_time_ms

@@ -49,7 +49,7 @@ class ScheduledTasks:
         controller.on_configs_changed = self._configs_changed
 
     def check_sessions(self) -> None:
-        """Sets the timer for the session that ends next. It must be called after each change of sessions."""
+        """Set the timer for the session that ends next. It must be called after each change of sessions."""
         if not self._controller.is_active:
             return
         next_ms = self._controller.heartbeats.next_expiry_ms()
@@ -60,7 +60,7 @@ class ScheduledTasks:
         self._later("sessions", max(0, next_ms - self._controller.clock.mono_ms()), self._expire_sessions)
 
     def connection_lost(self, broker_id: int) -> None:
-        """Shortens the session of a broker whose connection broke, so that failover takes less than a second."""
+        """Shorten the session of a broker whose connection broke, so that failover takes less than a second."""
         controller = self._controller
         if controller.is_active:
             controller.heartbeats.connection_lost(
@@ -69,7 +69,7 @@ class ScheduledTasks:
             self.check_sessions()
 
     def broker_changed(self, *broker_ids: int) -> None:
-        """Schedules decisions about partitions of fenced or unfenced brokers that did not fit into that turn."""
+        """Schedule decisions about partitions of fenced or unfenced brokers that did not fit into that turn."""
         if self._controller.is_active:
             self._changed_brokers.update(dict.fromkeys(broker_ids))
             self._settle_later()
@@ -79,7 +79,7 @@ class ScheduledTasks:
             self._later("settle", 0, self._settle)
 
     def _settle(self) -> None:
-        """Decides about the remaining partitions of one broker, some in each turn; then of the next broker."""
+        """Decide about the remaining partitions of one broker, some in each turn; then of the next broker."""
         self._timers.pop("settle", None)
         if not self._unsettled:
             broker_id = next(iter(self._changed_brokers))
@@ -121,7 +121,7 @@ class ScheduledTasks:
         self._timers[task] = self._controller.clock.call_later(delay_ms, run)
 
     def _write(self, decide: Decide[T]) -> bool:
-        """Writes a decision; returns False if that failed."""
+        """Write a decision; return False if that failed."""
         try:
             self._controller.write(decide)
         except KafkaError as error:
@@ -135,7 +135,7 @@ class ScheduledTasks:
         return True
 
     def _expire_sessions(self) -> None:
-        """Fences brokers with one decision each, so that each decision uses an image with the earlier ones fenced."""
+        """Fence brokers with one decision each, so that each decision uses an image with the earlier ones fenced."""
         self._timers.pop("sessions", None)
         controller = self._controller
         for broker_id in controller.heartbeats.stale(controller.clock.mono_ms()):
@@ -147,7 +147,7 @@ class ScheduledTasks:
                 return Outcome(fence_records(state, broker_id), None)
 
             if not self._write(decide):
-                # Its epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
+                # The controller's epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
                 if controller.is_active:
                     self._later("sessions", REJECTED_RETRY_MS, self._expire_sessions)
                 return
@@ -155,7 +155,7 @@ class ScheduledTasks:
         self.check_sessions()
 
     def _no_op(self) -> None:
-        """Writes a NoOp record if no other record was written, so that the log shows progress and snapshots have a current timestamp."""
+        """Write a NoOp record if no other record was written, so that the log shows progress and snapshots have a current timestamp."""
         controller = self._controller
         interval_ms = controller.settings.metadata_max_idle_interval_ms
         idle_ms = controller.clock.mono_ms() - controller.last_append_ms
@@ -181,7 +181,7 @@ class ScheduledTasks:
         self._in_parts("tokens", lambda state: remove_expired(state, now_ms), interval_ms, self._remove_tokens)
 
     def _configs_changed(self, names: Container[str]) -> None:
-        """Runs unclean elections at once if they may be enabled now: an operator who enables them for an offline partition expects that."""
+        """Run unclean elections at once if they may be enabled now: an operator who enables them for an offline partition expects that."""
         if UNCLEAN_LEADER_ELECTION in names and "unclean" in self._timers:
             self._later("unclean", 0, self._elect_unclean)
 

@@ -36,7 +36,7 @@ ControllerHandler = Callable[[ControllerComponents, Any, RequestContext], Any]
 
 
 def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]]) -> ControllerHandler:
-    """Returns the handler. The client must be authorized for `operation` on the cluster."""
+    """Return the handler. The client must be authorized for `operation` on the cluster."""
 
     @wraps(decide)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
@@ -47,7 +47,7 @@ def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]])
 
 
 def described(operation: int, describe: Callable[[ControllerComponents, Any], Any]) -> ControllerHandler:
-    """Returns the handler of a request that changes nothing. The client must be authorized for `operation` on the cluster."""
+    """Return the handler of a request that changes nothing. The client must be authorized for `operation` on the cluster."""
 
     @wraps(describe)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
@@ -58,7 +58,7 @@ def described(operation: int, describe: Callable[[ControllerComponents, Any], An
 
 
 def decided_in_turns(operation: int, decide: Callable[[ControlState, Any], Decision[Any]]) -> ControllerHandler:
-    """Returns the handler of a request that may be about thousands of partitions."""
+    """Return the handler of a request that may be about thousands of partitions."""
 
     @wraps(decide)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
@@ -69,7 +69,7 @@ def decided_in_turns(operation: int, decide: Callable[[ControlState, Any], Decis
 
 
 def in_time(handler: ControllerHandler) -> ControllerHandler:
-    """Wraps the handler of a request with a `timeout_ms`: 0 times out, as in Kafka's event queue; others are decided at once."""
+    """Wrap the handler of a request with a `timeout_ms`: 0 times out, as in Kafka's event queue; others are decided at once."""
 
     @wraps(handler)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
@@ -81,7 +81,7 @@ def in_time(handler: ControllerHandler) -> ControllerHandler:
 
 
 def of_acls(handler: ControllerHandler) -> ControllerHandler:
-    """Wraps the handler of a request about access control entries, which only an authorizer has."""
+    """Wrap the handler of a request about access control entries, which only an authorizer has."""
 
     @wraps(handler)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
@@ -153,7 +153,7 @@ QUORUM_OPERATIONS: Mapping[ApiKey, int] = {
 
 
 def controller_routes(components: ControllerComponents, quorum: Iterable[Route]) -> list[Route]:
-    """Returns all rows of a controller's listener, bound to the dependencies of one controller."""
+    """Return all rows of a controller's listener, bound to the dependencies of one controller."""
     routes = [Route(api_key, partial(handler, components)) for api_key, handler in ROUTES]
     routes += guard_quorum(components, quorum)
     inner = RouteTable(routes, components.controller.settings.advertised)
@@ -161,7 +161,7 @@ def controller_routes(components: ControllerComponents, quorum: Iterable[Route])
 
 
 def guard_quorum(components: ControllerComponents, quorum: Iterable[Route]) -> list[Route]:
-    """Adds authorization to the routes. Without an authorizer it returns them unchanged, so that the quorum's fetches cost no more."""
+    """Add authorization to the routes. Without an authorizer it returns them unchanged, so that the quorum's fetches cost no more."""
     if not components.authorizer.enabled:
         return list(quorum)
     return [

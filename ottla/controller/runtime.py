@@ -129,7 +129,7 @@ class Controller:
 
     # The quorum's side
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Handles a leader change. This node becomes leader only after everything before its epoch is committed and loaded."""
+        """Handle a leader change. This node becomes leader only after everything before its epoch is committed and loaded."""
         if self.is_active:
             self._deactivate()
         self.leader_id, self.epoch = leader_id, epoch
@@ -152,7 +152,7 @@ class Controller:
     # The requests' side
     @property
     def state(self) -> ControlState:
-        """KafkaError(NOT_CONTROLLER) on any node but the active controller."""
+        """Return the state. Raises KafkaError(NOT_CONTROLLER) on any node but the active controller."""
         if self._state is None:
             raise self.not_controller()
         return self._state

@@ -48,7 +48,7 @@ class Issued:
         return key_pem(self.key, password)
 
     def pkcs12(self, password: str) -> bytes:
-        """Returns a key store of the type PKCS12."""
+        """Return a key store of the type PKCS12."""
         encryption = serialization.BestAvailableEncryption(password.encode())
         return pkcs12.serialize_key_and_certificates(b"kafka", self.key, self.certificate, [self.issuer], encryption)
 
@@ -83,7 +83,7 @@ class Authority:
         return pem(self.certificate)
 
     def pkcs12(self, password: str) -> bytes:
-        """Returns a trust store of the type PKCS12."""
+        """Return a trust store of the type PKCS12."""
         encryption = serialization.BestAvailableEncryption(password.encode())
         return pkcs12.serialize_key_and_certificates(None, None, None, [self.certificate], encryption)
 
@@ -146,7 +146,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey, days: float
 
 
 def _signed_by(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Names the issuer's key (RFC 5280, 4.2.1.1): Python's clients refuse a certificate without it since 3.13, VERIFY_X509_STRICT."""
+    """Name the issuer's key (RFC 5280, 4.2.1.1): Python's clients refuse a certificate without it since 3.13, VERIFY_X509_STRICT."""
     try:
         known = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:

@@ -44,7 +44,7 @@ class PlannedCluster:
 
     nodes: tuple[PlannedNode, ...]
     cluster_id: str
-    #: As `kafka-storage format --initial-controllers` takes them.
+    #: The controllers as `kafka-storage format --initial-controllers` takes them.
     initial_controllers: str
     #: The log directory on each machine, and the directory of its settings and keys.
     data: str
@@ -95,7 +95,7 @@ def plan(hosts: Sequence[str], rng: Random, data: str, installed: str) -> Planne
 
 
 def _cluster_id(rng: Random) -> str:
-    """One that a command line does not read as an option."""
+    """Return a cluster id that a command line does not read as an option."""
     while (text := uuid_to_str(new_uuid(rng))).startswith("-"):
         pass
     return text
@@ -126,7 +126,7 @@ def _is_host(text: str) -> bool:
 
 
 def make(directory: str, cluster: PlannedCluster, *, secure: bool, users: Sequence[str] = ()) -> SecureFiles | None:
-    """Write the files; returns those of security, if there are any.
+    """Write the files; return those of security, if there are any.
 
     Raises:
         Failure: the directory is not empty, a name has invalid characters, or the directory cannot be written.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from ottla.client.errors import Failure, Kind
 
 FILE = "cluster.properties"
-#: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.
+#: The file that names the remedy while the nodes' data is exchanged, when some nodes are of one time and some of another.
 RESTORING = "restore-in-progress"
-#: Of a fork: the snapshot that it was made of, and the addresses of its cluster (former_addresses.py).
+#: The file of a fork that names the snapshot that it was made of, and the addresses of its cluster (former_addresses.py).
 ORIGIN = "fork.json"
 META_PROPERTIES = "meta.properties"
 NODES_DEFAULT = 3
@@ -56,7 +56,7 @@ def new_cluster_id() -> str:
 
 
 def keep(directory: str, kept: KeptCluster) -> None:
-    """Before the first node is started."""
+    """Keep the settings in the directory, before the first node is started."""
     try:
         os.makedirs(directory, exist_ok=True)
         with open(os.path.join(directory, FILE), "w", encoding="ascii") as file:

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from ottla.client.errors import Failure
 from ottla.local.directory import ORIGIN
 
-#: In the directory of a cluster: the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a fork's cluster.
+#: The file in the directory of a cluster that has the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a
+#: fork's cluster.
 FILE = "addresses.json"
-#: Of one node. All nodes register in each start that is of any use, so that the metadata has the newest few.
+#: The starts of a node whose addresses are kept. All nodes register in each start that is of any use, so that the metadata has the newest
+#: few.
 STARTS_MAX = 16
 #: HOST:PORT of each broker, by its id, and of each controller, by `controller_key`.
 Known = dict[str, list[str]]
@@ -52,7 +54,7 @@ def detours(directory: str, now: Mapping[str, str]) -> dict[str, str]:
 
 
 def note(directory: str, addresses: Mapping[str, list[str]]) -> None:
-    """These, of data that is put into the directory, are in its metadata from now on."""
+    """Note addresses that come with data which is put into the directory: they are in its metadata from now on."""
     own = _read(directory, FILE)
     _write(directory, {node: [*own.get(node, []), *addresses.get(node, [])] for node in own.keys() | addresses.keys()})
 

@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this only plans, starts and
+The nodes are `ottla start` processes, or forks of this one (ottla/processes/children.py); this module plans, starts and
 ends them. It imports nothing of the server, which a wrong argument must not wait for.
 """
 
@@ -207,7 +207,7 @@ def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
 
 
 def stop(nodes: Sequence[LocalNode]) -> list[LocalNode]:
-    """Stops all nodes at once: one by one, the last would have no quorum for a controlled shutdown. Returns those that had to be killed."""
+    """Stop all nodes at once: one by one, the last would have no quorum for a controlled shutdown. Return those that had to be killed."""
     killed = []
     for node in nodes:
         if node.process is not None and node.process.poll() is None:

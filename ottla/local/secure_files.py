@@ -172,7 +172,7 @@ def make(
 
 
 def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
-    """Make the key and certificate of one more node by the authority that `make` left in the directory. Returns the file.
+    """Make the key and certificate of one more node by the authority that `make` left in the directory. Return the file.
 
     Raises:
         Failure: there is no authority, the node has a certificate already, or its name has invalid characters.

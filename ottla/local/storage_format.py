@@ -174,7 +174,7 @@ def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, dire
 
 
 def read_initial_controllers(text: str, listener: str) -> VoterSet:
-    """Reads `id@host:port:directory-id`, separated by commas. The same list formats every one of them."""
+    """Read `id@host:port:directory-id`, separated by commas. The same list formats every one of them."""
     voters: dict[int, Voter] = {}
     for entry in (part.strip() for part in text.split(",")):
         try:

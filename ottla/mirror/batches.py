@@ -1,4 +1,4 @@
-"""What the target gets of the batches that the source has: the same bytes under another header, wherever that is possible.
+"""The batches of the source as the target gets them: the same bytes under another header, wherever that is possible.
 
 A batch is passed on compressed as it is; only the producer's part of its header and the CRC are new. It is encoded again where a
 producer may not send it so: it has lost records by compaction, its timestamps are the source broker's (LogAppendTime), it begins before

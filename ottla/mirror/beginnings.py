@@ -44,7 +44,7 @@ class PlaceBegin(NamedTuple):
 
 @dataclass(slots=True)
 class Losses:
-    """What the source had no more when it was to be mirrored."""
+    """The records that the source no longer had when they were to be mirrored."""
 
     #: Offsets that were not mirrored, as far as they are known.
     offsets: int = 0
@@ -134,7 +134,8 @@ class Beginnings:
                 self.losses.offsets += first - at
             return MirrorPosition(first, topic_id)
         if parted is None and end is not None and at > end:
-            # Without an epoch it is not known where they part: a topic of the same id was cut, another one is mirrored from its beginning.
+            # Without an epoch it is not known where the two logs part. A topic of the same id was cut; one of another id is mirrored from
+            # its beginning.
             parted = MirrorPosition(end if position.topic_id is not None else first, topic_id)
             if position.topic_id is None:
                 why = f"the source ends before offset {at}: it was deleted and created again, or has lost records"
@@ -152,7 +153,7 @@ class Beginnings:
         return position._replace(topic_id=topic_id)
 
     def _report(self, place: TopicPartition, position: MirrorPosition, text: str) -> bool:
-        """Say it once for each position. Returns whether it was said now."""
+        """Report a loss once for each position. Return whether it was reported now."""
         if (place, position) in self._reported:
             return False
         self._reported.add((place, position))
@@ -223,7 +224,7 @@ class Beginnings:
     async def _ask(
         self, leaders: Leaders, places: Iterable[TopicPartition], request: Callable[[dict[str, list[int]]], object]
     ) -> list[Any]:
-        """Ask each leader once for all of its partitions. Returns the topics of the responses."""
+        """Ask each leader once for all of its partitions. Return the topics of the responses."""
         topics: list[Any] = []
         for node, listed in leaders.by_node(places).items():
             rows: dict[str, list[int]] = {}

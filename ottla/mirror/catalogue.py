@@ -27,10 +27,10 @@ SETTINGS_EXCLUDED = frozenset(
         "min.insync.replicas",
     }
 )
-#: Where DescribeConfigs has found a value that was set for the topic itself.
+#: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
-#: Of the topics in a message.
+#: How many topics a message names.
 NAMED_MAX = 5
 REPLICAS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
@@ -60,10 +60,10 @@ class Catalogue:
         #: Partitions of the source that have a counterpart in the target.
         self.places: set[TopicPartition] = set()
         self.cycles: list[str] = []
-        #: Of the topics in the source, and of all topics in the target.
+        #: The ids of the topics in the source, and of all topics in the target.
         self.topic_ids: dict[str, bytes] = {}
         self._target_ids: dict[str, bytes] = {}
-        #: By what `check_clusters` has found; empty before.
+        #: The ids that `check_clusters` has found; empty before.
         self.cluster_ids = ("", "")
         #: Topics of the source for which the target makes no room, and why.
         self.refused: dict[str, str] = {}
@@ -155,7 +155,7 @@ class Catalogue:
         return wanted and not is_internal(name) and not self._is_cycle(name)
 
     def begin(self) -> None:
-        """From now on the topics of the last look are mirrored, whatever another group says of them."""
+        """Begin to mirror the topics of the last look, whatever another group says of them."""
         self._begun |= set(self._source_counts)
 
     @property
@@ -170,7 +170,7 @@ class Catalogue:
 
     @property
     def why_cycles(self) -> str:
-        """Why `cycles` are not mirrored."""
+        """Return why `cycles` are not mirrored."""
         if self.policy.kind == IDENTITY:
             return f"a mirror from {self.policy.target} to {self.policy.source} runs that would bring them back (stop one of both)"
         return f"they came from {self.policy.target}"
@@ -202,7 +202,7 @@ class Catalogue:
 
     @property
     def remote_topics(self) -> list[str]:
-        """Their counterparts that there are."""
+        """Return the topics' counterparts that are there."""
         return [remote for name in self._source_counts if (remote := self.policy.remote(name)) in self._target_counts]
 
     def missing(self) -> dict[str, int]:
@@ -296,7 +296,7 @@ def own_settings(entries: Iterable[DescribeConfigsResourceResult]) -> dict[str, 
 
 
 def _changes(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str | None]:
-    """Return what makes `theirs` to `ours`."""
+    """Return the changes that make `theirs` equal to `ours`."""
     changes: dict[str, str | None] = {name: value for name, value in ours.items() if theirs.get(name) != value}
     return changes | dict.fromkeys(theirs.keys() - ours.keys())
 

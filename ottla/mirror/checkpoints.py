@@ -76,7 +76,7 @@ class Checkpoints:
         self._say = say
 
     async def round(self) -> int:
-        """Translate the offsets that the groups have now, and write what is new. Returns how many checkpoints these are.
+        """Translate the offsets that the groups have now, and write what is new. Return how many checkpoints these are.
 
         Raises:
             Failure: a cluster does not answer, or takes nothing.
@@ -159,7 +159,7 @@ def is_of_others(row: Checkpoint, ids: TopicIds | None) -> bool:
 
 
 class Applied(NamedTuple):
-    """What `apply_checkpoints` has set, and what was unusual about it, for a person."""
+    """The offsets that `apply_checkpoints` has set, and notes for a person about unusual ones."""
 
     offsets: dict[TopicPartition, int]
     texts: list[str]

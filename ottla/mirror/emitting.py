@@ -1,4 +1,4 @@
-"""What a mirror writes beside the records: pairs of offsets while it commits, and heartbeats."""
+"""The records that a mirror writes of its own: pairs of offsets while it commits, and heartbeats."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SyncEmitter:
     def __init__(
         self, cluster: ClusterClient, topic: str, target_ids: Callable[[set[str]], Awaitable[dict[str, bytes]]]
     ) -> None:
-        """Take what asks the target which ids it has now for the counterparts of the source's topics."""
+        """Take the function that asks the target for the ids which the counterparts of the source's topics have now."""
         self._emitter = Emitter(cluster, topic)
         self._target_ids = target_ids
         self._choice = SyncWriter()
@@ -94,7 +94,7 @@ class MirrorHeartbeats:
     """Heartbeats of a mirror, in each cluster under the key that MirrorMaker's flow towards it would have."""
 
     def __init__(self, source: str, target: str, at: Iterable[tuple[ClusterClient, bool]]) -> None:
-        """Takes the clusters in `at`, and of each whether it is the target."""
+        """Take the clusters in `at`, and of each whether it is the target."""
         self._emitters = [
             (Emitter(cluster, HEARTBEATS), (source, target) if is_target else (target, source))
             for cluster, is_target in at

@@ -86,7 +86,10 @@ class OffsetSync(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A group's committed offset in the source, and what it is in the target, where `place` is. `ids` of MirrorMaker's are None."""
+    """A group's committed offset in the source and in the target.
+
+    `place` is the target's partition; `ids` are None in MirrorMaker's records.
+    """
 
     group: str
     place: TopicPartition
@@ -139,7 +142,7 @@ def _headers(ids: TopicIds | None) -> tuple[tuple[str, bytes], ...]:
 
 
 def _read_ids(record: Record) -> TopicIds | None:
-    """Return what the header says; None without one, or if it is none of this mirror's."""
+    """Return the ids in the header; None without a header, or if it is not of this mirror."""
     text = dict(record.headers).get(TOPICS_HEADER)
     try:
         source, target = (text or b"").decode("ascii").split(" ")

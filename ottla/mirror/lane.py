@@ -30,7 +30,7 @@ from ottla.server.clock import Clock
 
 #: What waits in a lane of one partition; it is read on when there is less.
 WAITING_BYTES_MAX = 16 * 1024 * 1024
-#: Of one transaction: what is lost with it is read again.
+#: The bytes of one transaction: what is lost with it is read again.
 TRANSACTION_BYTES_MAX = 16 * 1024 * 1024
 #: The least time between two commits of a lane, so that a trickle of records does not cost a transaction each.
 COMMIT_EVERY_MS = 100
@@ -43,7 +43,7 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Surroundings(Protocol):
-    """What a lane needs of its worker."""
+    """The interface to its worker that a lane needs."""
 
     source: str
     clock: Clock
@@ -53,7 +53,7 @@ class Surroundings(Protocol):
     def target_of(self, place: TopicPartition) -> TopicPartition: ...
 
     def restart_at(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Read these partitions from there."""
+        """Have these partitions read from these positions."""
 
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
@@ -75,12 +75,12 @@ class Surroundings(Protocol):
     def say(self, text: str) -> None: ...
 
     def say_seldom(self, text: str) -> None:
-        """Say what is tried again and again, unless it was said a moment ago."""
+        """Log a failure that is tried again and again, unless it was logged a moment ago."""
 
 
 @dataclass(slots=True)
 class Done:
-    """What one transaction has brought."""
+    """The result of one transaction."""
 
     records: int = 0
     bytes: int = 0
@@ -92,7 +92,7 @@ class Lane:
 
     def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
         self.number = number
-        #: Up to where each partition is committed. Only these are read.
+        #: The committed position of each partition. Only these partitions are read.
         self.positions: dict[TopicPartition, MirrorPosition] = {}
         #: The next offset that is to be read of each.
         self.expected: dict[TopicPartition, int] = {}
@@ -127,7 +127,10 @@ class Lane:
             self._changed.set()
 
     def put(self, batches: Batches) -> None:
-        """Take what was read, if it is what comes next. What was read before the lane began again is dropped: it will be read again."""
+        """Take batches, if they are the next ones.
+
+        Batches that were read before the lane began again are dropped: they will be read again.
+        """
         place = batches[:2]
         if not self.is_running or place in self._again or batches.position != self.expected.get(place):
             return
@@ -164,13 +167,13 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was read is committed."""
+        """Return whether all that was read is committed."""
         held = self._bytes or self._again or self._unsaved
         return self.is_running and not held and set(self.positions) | set(self.stopped) >= self._wanted
 
     @property
     def waits_for_source(self) -> bool:
-        """Whether a partition has no leader in the source, or is there no more."""
+        """Return whether a partition has no leader in the source, or is there no more."""
         return bool(self._later_ms)
 
     # -- Its task ----------------------------------------------------------------------------------------------------------
@@ -239,7 +242,7 @@ class Lane:
         self._around.restart_at(begins)
 
     async def _step(self) -> bool:
-        """Take what has changed, or commit what has come. Returns whether something was committed."""
+        """Take what has changed, or commit what has come. Return whether something was committed."""
         around = self._around
         self._changed.clear()
         for place, retry_ms in list(self._retry_ms.items()):
@@ -308,10 +311,10 @@ class Lane:
     async def _commit(
         self, batches: dict[TopicPartition, list[Outgoing]], saved: dict[TopicPartition, list[Outgoing]]
     ) -> dict[TopicPartition, list[int]]:
-        """Write records and positions in one transaction. Returns the offset of the first record of each batch."""
+        """Write records and positions in one transaction. Return the offset of the first record of each batch."""
         await self._producer.begin([*batches, *saved])
         offsets = await self._producer.produce(batches)
-        # After the records, for a producer without transactions: a position never says more than what is there.
+        # The positions come after the records, for a producer without transactions: a position never says more than what is there.
         await self._producer.produce(saved)
         await self._producer.end(commit=True)
         return offsets
@@ -343,7 +346,7 @@ class Lane:
     async def _stop(self, fault: PlaceFailed) -> bool:
         """Go on without the partition that the target does not take. A batch that is too large is cut first.
 
-        Returns whether it is one of the lane's partitions.
+        Return whether it is one of the lane's partitions.
         """
         failed = [place for place in self._wanted if self._around.target_of(place) == fault.at]
         topic = fault.at[0]

@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ottla.client.classic_member import ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.cluster_error import check
+from ottla.client.consumer_members import ClassicMember, GroupProtocol
 from ottla.client.errors import Failure
 from ottla.mirror.opposite import PROTOCOL_TYPE, Brings
 from ottla.mirror.shares import LANES, PROTOCOL, share

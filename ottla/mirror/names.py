@@ -64,12 +64,14 @@ class Policy:
 
     @property
     def positions_topic(self) -> str:
-        """In the target: the source's offset up to which each partition is mirrored (Connect's offset.storage.topic)."""
+        """Return the topic in the target that has the source's offsets up to which each partition is mirrored (Connect's
+        offset.storage.topic).
+        """
         return f"mm2-offsets.{self.source}.internal"
 
     @property
     def checkpoints_topic(self) -> str:
-        """In the target: the translated offsets of groups."""
+        """Return the topic in the target that has the translated offsets of groups."""
         return f"{self.source}.checkpoints.internal"
 
     def offset_syncs_topic(self, *, in_source: bool) -> str:

@@ -28,7 +28,7 @@ from ottla.server.regex.automaton import TooMuchWork
 PROTOCOL_TYPE = "ottla-mirror"
 #: A group that is in a rebalance does not show what its members say; one takes a second or two.
 LOOKS, LOOK_S = 50, 0.2
-#: Of what one member says, and the members of a group that count.
+#: The expressions of a member that count, their length, and the members of a group that count.
 EXPRESSIONS_MAX, EXPRESSION_MAX, MEMBERS_MAX = 100, 1_000, 100
 
 
@@ -64,7 +64,7 @@ def _compiled(expression: str) -> Pattern | None:
 
 
 class Brings(NamedTuple):
-    """What a mirror brings into the cluster that it writes to: topics of the cluster `cluster_id`, which it calls `alias`."""
+    """The topics that a mirror brings into its target: those of the cluster `cluster_id`, which it calls `alias`."""
 
     cluster_id: str
     alias: str
@@ -72,7 +72,7 @@ class Brings(NamedTuple):
     selection: Selection | Foreign
 
     def encoded(self) -> dict[str, object]:
-        """Return it as its members say it."""
+        """Return the text by which the members of the mirror say it."""
         included, excluded = list(self.selection.included), list(self.selection.excluded)
         return {"id": self.cluster_id, "alias": self.alias, "names": self.kind, "topics": included, "exclude": excluded}
 

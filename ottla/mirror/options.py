@@ -1,4 +1,4 @@
-"""What a mirror is to do, and the connections of a worker of it."""
+"""The options of a mirror, and the connections of its workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MirrorOptions:
     copy_settings: bool = True
     copy_acls: bool = True
     refresh_s: float = 30.0
-    #: Where the pairs of offsets are: "source", "target" or "none".
+    #: The place of the pairs of offsets: "source", "target" or "none".
     offset_syncs: str = "source"
     groups: Selection = field(default_factory=Selection)
     checkpoint_s: float = 60.0

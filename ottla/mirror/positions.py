@@ -26,14 +26,14 @@ from ottla.protocol.records.record import Record
 
 #: The name of the connector in Connect's positions.
 CONNECTOR = "MirrorSourceConnector"
-#: In its place for the records that say of a lane that its partitions have begun at their ends (--begin latest).
+#: The name in the key of records which say that the partitions of a lane have begun at their ends (--begin latest).
 BEGUN = "OttlaMirrorBegun"
 #: Takes each record of a topic.
 Replay = Callable[[Record], object]
 
 
 class MirrorPosition(NamedTuple):
-    """Up to where a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
+    """The position up to which a partition is mirrored: the next offset, in which topic, and the leader epoch of the record before it.
 
     MirrorMaker's positions have no id (None); an epoch of -1 is unknown.
     """

@@ -31,7 +31,7 @@ class SourceReader(BatchConsumer):
         on_changed: Callable[[TopicPartition], None],
     ) -> None:
         super().__init__(cluster, {}, isolation_level=READ_COMMITTED, partition_bytes_max=PARTITION_BYTES_MAX)
-        #: Where committed records end, as the leaders have said last.
+        #: The ends of committed records, as the leaders have said last.
         self.known_ends: dict[TopicPartition, int] = {}
         self._leaders = Leaders(cluster, (), all_exist=False)
         self._has_room = has_room
@@ -48,7 +48,7 @@ class SourceReader(BatchConsumer):
             self.drop(place)
 
     def begin(self, begins: Mapping[TopicPartition, PlaceBegin]) -> None:
-        """Read these partitions from there."""
+        """Read these partitions from these positions."""
         for place, (position, epoch) in begins.items():
             assert position.topic_id is not None, "a place where a partition begins is one of a topic"
             self.seek(place, position.next_offset)
@@ -66,7 +66,7 @@ class SourceReader(BatchConsumer):
 
     @property
     def is_wanting(self) -> bool:
-        """Whether there is a partition to read, now."""
+        """Return whether there is a partition to read, now."""
         roomy = [self._has_room(place) for place in self.positions]
         self.wait_ms = FETCH_WAIT_MS if all(roomy) else SHORT_WAIT_MS
         return any(roomy)
@@ -107,7 +107,7 @@ class ReadThrottle:
         self._at_ms = now_ms
 
     def wait_s(self, taken: int, now_ms: int) -> float:
-        """Take so many bytes. Returns the seconds to wait before the next are taken."""
+        """Take so many bytes. Return the seconds to wait before the next are taken."""
         if self._per_ms is None:
             return 0.0
         self._left = min(self._per_ms * 1000, self._left + (now_ms - self._at_ms) * self._per_ms) - taken

@@ -1,4 +1,4 @@
-"""What a worker does beside the records, by timers: pairs of offsets, checkpoints of groups, heartbeats.
+"""Scheduled work of a worker beside the records: pairs of offsets, checkpoints of groups, heartbeats.
 
 Each worker writes the pairs of its own partitions; checkpoints and heartbeats are those of the worker that has the first lane.
 """
@@ -67,7 +67,7 @@ class MirrorTasks:
 
     @property
     def restarted_checkpoints(self) -> int:
-        """How many checkpoints began again, because their topic was created again."""
+        """Return how many checkpoints began again, because their topic was created again."""
         return 0 if self._checkpoints is None else self._checkpoints.restarted
 
     def take(self, pairs: Iterable[OffsetSync]) -> None:

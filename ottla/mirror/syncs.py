@@ -94,7 +94,7 @@ class SyncWriter:
         return due
 
     def pause(self) -> list[OffsetSync]:
-        """Return the last pairs, which are not written yet: a group at the end of its topic is translated exactly."""
+        """Return the last pairs if they are not written yet, so that a group at the end of its topic is translated exactly."""
         due = list(self._waiting.values())
         self._waiting.clear()
         self._written.update((pair.place, pair) for pair in due)

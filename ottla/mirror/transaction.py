@@ -121,7 +121,7 @@ class LaneProducer:
                 raise PlaceFailed(place, failure(f"partition {place[0]}-{place[1]}", found))
 
     async def produce(self, batches: Mapping[TopicPartition, Sequence[Outgoing]]) -> dict[TopicPartition, list[int]]:
-        """Send the batches of each partition in their order. Returns the offset of the first record of each.
+        """Send the batches of each partition in their order. Return the offset of the first record of each.
 
         Raises:
             PlaceFailed: a partition has rejected one.

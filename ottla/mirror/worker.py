@@ -48,7 +48,7 @@ END_S_MAX = 15.0
 
 @dataclass(slots=True)
 class Counts:
-    """What this worker has mirrored since it began."""
+    """The counts of what this worker has mirrored since it began."""
 
     records: int = 0
     bytes: int = 0
@@ -166,7 +166,7 @@ class Worker:
 
     @property
     def lags(self) -> dict[TopicPartition, int]:
-        """How many offsets of each of this worker's partitions are not committed in the target yet."""
+        """Return how many offsets of each of this worker's partitions are not committed in the target yet."""
         ends = self._reader.known_ends
         return {
             place: max(0, ends.get(place, position.next_offset) - position.next_offset)
@@ -181,7 +181,7 @@ class Worker:
 
     @property
     def losses(self) -> Losses:
-        """What the source had no more when it was to be mirrored."""
+        """Return the records that the source no longer had when they were to be mirrored."""
         return self._beginnings.losses
 
     async def wait_until_mirrored(self) -> None:

@@ -49,7 +49,7 @@ class InSyncOnce:
         self._since_ms = -1
 
     def missing(self, node_id: int, partitions: Iterable[Partition], image: MetadataImage, now_ms: int) -> int:
-        """Returns the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
+        """Return the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
 
         Partitions without a leader do not count: there is nothing to catch up with. Replicas that a reassignment is adding are not missed either,
         and those of a failed log directory come back by another way.
@@ -77,11 +77,11 @@ def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
 
 
 class NodeChecks:
-    """What the admin listener answers about a node, which says here what it has started so far."""
+    """The admin listener's answers about a node. The node enters here what it has started so far."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world, self._config = world, config
-        self._in_sync = InSyncOnce(config.own[IN_SYNC_TIMEOUT])
+        self._in_sync = InSyncOnce(config[IN_SYNC_TIMEOUT])
         self._logs: Logs | None = None
         self._metadata: MetadataNode | None = None
         self._broker: BrokerNode | None = None
@@ -143,12 +143,12 @@ class NodeChecks:
 def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: NodeChecks) -> list[AdminServer]:
     """Return a server for each of the two properties that is set: they say where the same pages are served."""
     addresses = []
-    if text := config.own[ADMIN_LISTENER]:
+    if text := config[ADMIN_LISTENER]:
         try:
             addresses.append(read_address(text))
         except ValueError as error:
             raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644") from None
-    if (metrics_port := config.own[METRICS_PORT]) is not None:
+    if (metrics_port := config[METRICS_PORT]) is not None:
         addresses.append(("127.0.0.1", metrics_port))
     if addresses:
         metrics.add(LoopMetrics(world.clock, config.is_controller))
@@ -156,7 +156,7 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
 
 
 def build_info(release: str) -> Family:
-    """What runs here; `release` is the Apache Kafka that it advertises."""
+    """Yield the version that runs here; `release` is the Apache Kafka that it advertises."""
     labels = {"version": __version__, "kafka": release, "python": platform.python_version()}
     return gauge("ottla_build_info", "1; the labels say what runs here", 1, **labels)
 
@@ -180,7 +180,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(broker.full_disks.metrics)
     registry.add(broker.clock_jumps.metrics)
     registry.add(UnflushedAges(world.clock, broker.logs.open))
-    registry.add(lambda: partition_metrics(broker.replicas, broker.configs.setting(PARTITIONS_MAX)))
+    registry.add(lambda: partition_metrics(broker.replicas, broker.configs[PARTITIONS_MAX]))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(broker.components.telemetry.metrics)
     registry.add(lambda: coordinator_metrics(broker.groups))

@@ -14,7 +14,7 @@ SHARED = "/tmp/ottla-logs"
 
 
 def default_log_dir() -> str:
-    """Returns ./data if it can be created, else a directory below /tmp as in Kafka."""
+    """Return ./data if it can be created, else a directory below /tmp as in Kafka."""
     return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else SHARED
 
 

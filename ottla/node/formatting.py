@@ -68,11 +68,11 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
     metadata = config.metadata_log_directory
     directories = list(dict.fromkeys([metadata, *config.log_directories]))
     found = _look(files, directories)
-    cluster_id = _cluster_of(found, config.node_id, config.own["cluster.id"])
+    cluster_id = _cluster_of(found, config.node_id, config["cluster.id"])
     is_new = metadata in found and found[metadata] is None
     if is_new:
         _check_is_first_start(files, metadata, found)
-        if not (config.own["ottla.format.empty.directories"] or may_format(config, cluster_id)):
+        if not (config["ottla.format.empty.directories"] or may_format(config, cluster_id)):
             raise _not_formatted(config, cluster_id, rng)
     directory_id = new_directory_id(rng)
     if is_new and config.is_controller and config.bootstrap_servers and not config.voters and is_alone(config):
@@ -82,12 +82,12 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
 
 
 def may_format(config: NodeConfig, cluster_id: str | None) -> bool:
-    """Whether no committed metadata can be lost if the node formats its empty metadata directory."""
+    """Return whether no committed metadata can be lost if the node formats its empty metadata directory."""
     return is_alone(config) if config.is_controller else cluster_id is not None
 
 
 def is_alone(config: NodeConfig) -> bool:
-    """Whether this node is the only voter, or its own address the only one from which the quorum is to be learnt."""
+    """Return whether this node is the only voter, or its own address the only one from which the quorum is to be learnt."""
     if config.voters:
         return [node_id for node_id, _, _ in config.voters] == [config.node_id]
     if not config.bootstrap_servers:
@@ -102,7 +102,7 @@ def is_alone(config: NodeConfig) -> bool:
 
 
 def own_voter(config: NodeConfig, directory_id: bytes) -> Voter:
-    """This node as the first voter of a quorum in the log (KIP-853)."""
+    """Return this node as the first voter of a quorum in the log (KIP-853)."""
     endpoints = [
         QuorumEndpoint(each.name, registered_host(each), each.advertised_port or each.port)
         for each in config.controller_endpoints
@@ -148,7 +148,7 @@ def _cluster_of(found: Mapping[str, MetaProperties | None], node_id: int, cluste
 
 
 def _check_is_first_start(files: Files, metadata: str, found: Mapping[str, MetaProperties | None]) -> None:
-    """Raises NotFormatted if the node has run before with its metadata log elsewhere, or on a disk that is missing now."""
+    """Raise NotFormatted if the node has run before with its metadata log elsewhere, or on a disk that is missing now."""
     for path, meta in found.items():
         if meta is None:
             continue
@@ -174,7 +174,7 @@ def _not_formatted(config: NodeConfig, cluster_id: str | None, rng: Random) -> N
     voters = (
         "" if config.voters else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,... (`ottla init` makes the list)"
     )
-    nodes = "every node of the cluster" if config.own["cluster.id"] is None else "this node"
+    nodes = "every node of the cluster" if config["cluster.id"] is None else "this node"
     return NotFormatted(
         f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is the first start, "
         f"format {nodes}: {command.format(uuid_to_str(new_uuid(rng)))}{voters}"
@@ -201,7 +201,7 @@ def _format(
 
 
 def _keep(files: Files, path: str) -> None:
-    """Puts the directory's own name on the disk: a power loss would take it away with all that is synced inside.
+    """Put the directory's own name on the disk: a power loss would take it away with all that is synced inside.
 
     It also syncs the entries of the directories above it, which may be new: an interrupted start may have created some of them.
     """

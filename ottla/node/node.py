@@ -69,7 +69,7 @@ class Node:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """Takes in `where` the origin of each property, for messages."""
+        """Take in `where` the origin of each property, for messages."""
         config = self.config = NodeConfig(properties, where)
         self.world = detoured(world, config)
         log_ignored(self.config)
@@ -125,7 +125,7 @@ class Node:
     # -- Starting ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when clients are served."""
+        """Return when clients are served."""
         config, files = self.config, self.world.files
         directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
         self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())
@@ -195,7 +195,7 @@ class Node:
         configs = BrokerConfigs(config)
         began_ms = clock.mono_ms()
         image = self.metadata.loader.image
-        # On a worker: the quorum must not miss its turns while logs are recovered.
+        # This runs on a worker, because the quorum must not miss its turns while logs are recovered.
         await self.world.workers.run(
             load_logs, logs, lambda topic, _: configs.for_log(image.configs.for_topic(topic)), clock, clock.wall_ms()
         )
@@ -262,7 +262,7 @@ class Node:
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
-        """Directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
+        """Set the directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
         for directory in logs.directories:
             directory.cordoned = self.config.is_cordoned(directory.path)
         lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
@@ -320,7 +320,7 @@ class Node:
         return made, dispatcher
 
     async def _accept(self, listeners: list[Listener]) -> None:
-        """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
+        """Open listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
         early = self.config.early_start_listeners
         for listener in sorted(listeners, key=lambda each: each.name not in early):
             if listener.name not in early and not self.authorizer.loaded.is_set():

@@ -1,4 +1,4 @@
-"""What a node reports to the process that started it: `ottla dev`, `ottla start --processes`, a test, or systemd.
+"""The reports of a node to the process that started it: `ottla dev`, `ottla start --processes`, a test, or systemd.
 
 A child has two pipes to its parent (ottla/processes/children.py):
 ready     the node writes one line once it serves clients

@@ -44,7 +44,7 @@ def run(
     outside: Callable[[asyncio.AbstractEventLoop], RealWorld] = RealWorld,
     make: Callable[[World, Mapping[str, str], Mapping[str, str] | None], Node] = Node,
 ) -> int:
-    """Runs a node until a signal stops it; returns the process's exit code. Tests give another `outside` (ottla/testing/inside)."""
+    """Run a node until a signal stops it; return the process's exit code. Tests give another `outside` (ottla/testing/inside)."""
     log_file = os.environ.get(LOG_FILE_VARIABLE)
     try:
         stream = log_setup.LogFile(log_file) if log_file else None
@@ -122,7 +122,7 @@ async def _run(
 
 
 async def _started(node: Node) -> BaseException | None:
-    """Starts the node; returns an expected error as a result, because a task's exception would be logged as a bug."""
+    """Start the node; return an expected error as a result, because a task's exception would be logged as a bug."""
     try:
         await node.start()
     except FAILED_TO_START as failure:
@@ -147,7 +147,7 @@ def is_full(failure: BaseException) -> bool:
 
 
 def _tune_collector() -> None:
-    """Collects from here on. The 2 MB of garbage that the imports leave are kept: to find them takes a tenth of the start's time."""
+    """Collect from here on. The 2 MB of garbage that the imports leave are kept: to find them takes a tenth of the start's time."""
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()

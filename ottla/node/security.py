@@ -46,10 +46,10 @@ class NodeUsers:
     """SCRAM users and delegation tokens, as the node's metadata has them now, and the keys for OAUTHBEARER's tokens."""
 
     def __init__(self, world: World, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
-        """Takes in `image` a function that returns the latest one."""
+        """Take in `image` a function that returns the latest one."""
         self._world, self._config, self._image = world, config, image
         self._decoys_of: ScramImage | None = None
-        #: By mechanism, the credential that decoys are like.
+        #: For each mechanism the credential that decoys are like.
         self._models: dict[str, ScramCredential | None] = {}
         #: While there are no users.
         self._decoy_key = world.rng.randbytes(SALT_BYTES)
@@ -80,12 +80,12 @@ class NodeUsers:
 
 def token_keys(config: NodeConfig) -> tuple[str, ...]:
     """The keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
-    key, other = config[KEY], config.own[OTHER_KEY]
+    key, other = config[KEY], config[OTHER_KEY]
     return () if not key else (key, other) if other else (key,)
 
 
 def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
-    """Returns the login of this node at a listener of other nodes; None if the listener has no SASL.
+    """Return the login of this node at a listener of other nodes; None if the listener has no SASL.
 
     `name` is the property that says the mechanism.
 
@@ -121,7 +121,7 @@ def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> Pe
 def logins_of(
     world: World, config: NodeConfig, users: NodeUsers, endpoint: Endpoint, requests: Dispatcher, wheel: TimerWheel
 ) -> Logins | None:
-    """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
+    """Return how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
     if not endpoint.security_protocol.startswith("SASL"):
         return None
     logins = Logins(login_rules(config, endpoint.name, users.for_scram, users.tokens), requests, world, wheel)
@@ -173,7 +173,7 @@ class NodeSecurity:
             self._tls.check_peers()
 
     def check_stores(self, configs: Mapping[str, str]) -> str | None:
-        """Returns why the stores of a dynamic configuration of this node cannot be used, or None."""
+        """Return why the stores of a dynamic configuration of this node cannot be used, or None."""
         return None if self._tls is None else self._tls.rejection(configs)
 
     def metrics(self) -> Iterator[Family]:
@@ -188,7 +188,7 @@ class NodeSecurity:
 
 def _node_tls(world: World, config: NodeConfig) -> NodeTls:
     require(CRYPTOGRAPHY, "TLS", "listener.security.protocol.map", config["listener.security.protocol.map"])
-    # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
+    # Imported late: most nodes of developers have no TLS, and its libraries take 60 ms to import.
     from ottla.server.tls.node_tls import NodeTls
 
     return NodeTls(world, config)

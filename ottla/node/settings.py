@@ -38,7 +38,7 @@ OWN_RAFT_DEFAULTS: Mapping[str, str] = {
 
 
 def registered_host(endpoint: Endpoint) -> str:
-    """Returns the advertised host of a listener without one: this machine's name, as in Kafka."""
+    """Return the advertised host of a listener without one: this machine's name, as in Kafka."""
     return endpoint.advertised_host or of_every_family(endpoint.host) or socket.gethostname()
 
 
@@ -78,7 +78,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
 
 
 def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
-    other = config.own[OTHER_KEY]
+    other = config[OTHER_KEY]
     tokens = read(
         DelegationTokenSettings,
         config.__getitem__,
@@ -87,7 +87,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
     )
     return read(
         ControlSettings,
-        lambda name: config.own[name] if name in config.own else config[name],
+        config.__getitem__,
         node_id=config.node_id,
         cluster_id=cluster_id,
         advertised=config.advertised,
@@ -104,8 +104,8 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """Returns the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
-    text = config.own[PEER_DETOURS]
+    """Return the world with the detours to other nodes of a local cluster, or unchanged if there are none."""
+    text = config[PEER_DETOURS]
     if not text:
         return world
     try:

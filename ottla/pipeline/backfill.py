@@ -41,7 +41,7 @@ def epoch_ms(text: str) -> int:
 
 
 def run(config: Config) -> dict[str, int]:
-    """Runs all stages over a range and returns the number of rows of each result."""
+    """Run all stages over a range and return the number of rows of each result."""
     topics.ensure(config)
     spark = session.start(config)
 

@@ -43,7 +43,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
 
 
 def batch(spark: SparkSession, config: Config) -> DataFrame:
-    """Returns the same rows over a range of offsets or times."""
+    """Return the same rows over a range of offsets or times."""
     return rows(spark.read.format(config.source.connector).options(**source.options(config, batch=True)).load())
 
 

@@ -123,7 +123,7 @@ class Config:
     pipeline: Pipeline = field(default_factory=Pipeline)
 
     def path(self, *parts: str) -> str:
-        """Returns a folder under the output."""
+        """Return a folder under the output."""
         return str(Path(self.pipeline.output).absolute().joinpath(*parts))
 
     def checkpoint(self, query: str) -> str:
@@ -247,7 +247,7 @@ def duration_ms(text: str, name: str) -> int:
 
 
 def check(config: Config) -> None:
-    """Checks the relations between settings."""
+    """Check the relations between settings."""
     pipeline = config.pipeline
     if pipeline.trigger != "once":
         duration_ms(pipeline.trigger, "pipeline.trigger")
@@ -303,7 +303,7 @@ def json_of(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def documented(config: Config | None = None) -> Iterator[str]:
-    """Returns the lines of a TOML file with every setting, its meaning and its value."""
+    """Return the lines of a TOML file with every setting, its meaning and its value."""
     config = config or Config()
     for section in SECTIONS:
         part = getattr(config, section)

@@ -16,7 +16,7 @@ ENTRY = "ottla.spark"
 
 
 def needed_files(root: Path = ROOT) -> dict[str, Path]:
-    """Returns the file of each module that `import ottla.spark` can lead to, also by imports inside of functions."""
+    """Return the file of each module that `import ottla.spark` can lead to, also by imports inside of functions."""
     found: dict[str, Path] = {}
     todo = [ENTRY]
     while todo:

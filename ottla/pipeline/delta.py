@@ -40,7 +40,7 @@ class Version(NamedTuple):
 
 
 def is_usable(jars: Path | None) -> bool:
-    """Returns True if delta-spark of the installed pyspark's version is there, with its jars in the folder."""
+    """Return True if delta-spark of the installed pyspark's version is there, with its jars in the folder."""
     if jars is None or importlib.util.find_spec("delta") is None or not any(jars.glob(JARS)):
         return False
     own, spark = (metadata.version(name).split(".")[:2] for name in ("delta-spark", "pyspark"))
@@ -52,7 +52,7 @@ def is_table(table: str) -> bool:
 
 
 def current(table: str) -> Version:
-    """Returns the table as its log has it. Raises PipelineError for a table whose files alone do not say which rows there are."""
+    """Return the table as its log has it. Raises PipelineError for a table whose files alone do not say which rows there are."""
     batch, files = -1, dict[str, None]()
     for action in _actions(Path(table) / "_delta_log"):
         if (txn := action.get("txn")) and txn["appId"] == APPLICATION:
@@ -70,7 +70,7 @@ def current(table: str) -> Version:
 
 
 def _actions(log: Path) -> Iterator[dict[str, Any]]:
-    """Yields the actions of the last checkpoint, and of the commits after it."""
+    """Yield the actions of the last checkpoint, and of the commits after it."""
     first = 0
     pointer = log / "_last_checkpoint"
     if pointer.is_file():
@@ -89,7 +89,7 @@ def _actions(log: Path) -> Iterator[dict[str, Any]]:
 def apply(
     spark: SparkSession, table: str, changes: DataFrame, batch_id: int, *, keys: list[str], partition: str
 ) -> bool:
-    """Does what `upsert.apply` does, with the same arguments."""
+    """Do what `upsert.apply` does, with the same arguments."""
     if batch_id <= current(table).batch:
         return False
     spark.conf.set(f"{_TXN}AppId", APPLICATION)

@@ -110,7 +110,7 @@ def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
 
 
 def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: Any) -> int:
-    """Runs `ottla-pipeline` to its end, or until something it needs has ended."""
+    """Run `ottla-pipeline` to its end, or until something it needs has ended."""
     with running(("-m", "ottla.pipeline", *arguments), **options) as process:
         while True:
             try:
@@ -129,7 +129,7 @@ def check_alive(needed: dict[str, subprocess.Popen[str]]) -> None:
 
 
 def caught_up(needed: dict[str, subprocess.Popen[str]], common: list[str], output: str, seconds_max: float) -> bool:
-    """Waits until every check holds. They take a processor that Spark needs: before it has begun they are not tried."""
+    """Wait until every check holds. They take a processor that Spark needs: before it has begun they are not tried."""
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         check_alive(needed)

@@ -65,7 +65,7 @@ class Rule(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-#: One row a field; a test compares it with the shipped schemas.
+#: The rule of each field; a test compares it with the shipped schemas.
 RULES = (
     Rule("event_id", str, True, lambda text: 0 < len(text) <= 64),
     Rule("event_time_ms", int, True, lambda ms: 0 <= ms < 1 << 52),
@@ -100,7 +100,7 @@ def parsed(schema: str) -> Any:
 
 
 def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | RejectedEvent:
-    """Decodes and validates one value against when Kafka got it.
+    """Decode and validate one value against when Kafka got it.
 
     Lateness is measured against Kafka's time, not against the reader's: the verdict is the same in every run."""
     if not value:

@@ -60,7 +60,7 @@ class Recipe:
         self._recent: deque[Event] = deque(maxlen=RECENT)
 
     def next(self, now_ms: int) -> tuple[truth.Sent, bytes | None]:
-        """Returns the entry of the truth file and the value to send."""
+        """Return the entry of the truth file and the value to send."""
         dice = self._rng.uniform(0, 100)
         mix = self._mix
         if dice < mix.bad:
@@ -128,7 +128,7 @@ def run(
     seed: int,
     show: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
-    """Sends for so long at that rate, or until Ctrl-C; returns how many of each kind were acknowledged.
+    """Send for so long at that rate, or until Ctrl-C; return how many of each kind were acknowledged.
 
     Whatever ends it, all acknowledgements are waited for: a truth file that lacks what is in the topic is none."""
     topics.ensure(config)

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def shortcuts(args: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """Settings that are given so often that they have options of their own."""
+    """Return the settings that have options of their own, because they are often given."""
     return [
         ("kafka.bootstrap_servers", args.bootstrap),
         ("source.connector", getattr(args, "source", None)),

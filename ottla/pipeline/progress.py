@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TextIO
 
 
 def line(progress: Any) -> dict[str, Any]:
-    """Returns a StreamingQueryProgress in the terms we show."""
+    """Return a StreamingQueryProgress in the terms we show."""
     seconds = progress.batchDuration / 1000
     found: dict[str, Any] = {
         "time": progress.timestamp,
@@ -51,7 +51,7 @@ def parsed(text: str | None) -> dict[str, dict[str, int]] | None:
 
 
 def shown(each: dict[str, Any]) -> str:
-    """Returns a line for people."""
+    """Return a line for people."""
     lag = f", {each['lag_offsets']:,} offsets behind" if "lag_offsets" in each else ""
     dropped = f", {each['dropped_by_watermark']:,} DROPPED by the watermark" if "dropped_by_watermark" in each else ""
     text = f"{each['time'][11:19]} {each['query']:<12} batch {each['batch']:>4}: {each['rows']:>7,} rows"

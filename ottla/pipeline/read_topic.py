@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 def records(config: Config, topic: str) -> Iterator[Record]:
-    """Up to the ends as they were when reading began."""
+    """Yield the records up to the ends that the partitions had when reading began."""
     consumer = Consumer({**topics.client_settings(config), **SETTINGS})
     try:
         found = consumer.list_topics(topic, timeout=ANSWER_SECONDS_MAX).topics[topic]
@@ -59,7 +59,7 @@ def records(config: Config, topic: str) -> Iterator[Record]:
 
 
 def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
-    """Returns the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
+    """Return the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
     found = []
     for each in records(config, config.kafka.dead_letters):
         partition, offset = (int(each.headers[f"source.{name}"]) for name in ("partition", "offset"))
@@ -69,7 +69,10 @@ def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
 
 
 def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Asked again while leadership moves: librdkafka hands on the rejection of the leader that was."""
+    """Return the first and the next offset.
+
+    They are asked again while leadership moves: librdkafka hands on the rejection of the leader that was.
+    """
     deadline = time.monotonic() + FAILOVER_SECONDS_MAX
     while True:
         try:

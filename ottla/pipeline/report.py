@@ -30,7 +30,7 @@ table{{border-collapse:collapse}}td,th{{padding:.2rem 1rem .2rem 0;text-align:le
 
 
 def write(config: Config) -> str:
-    """Writes the charts and the page; returns the page's path."""
+    """Write the charts and the page; return the page's path."""
     import matplotlib
 
     matplotlib.use("Agg")  # no display is needed

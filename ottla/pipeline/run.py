@@ -55,7 +55,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 
 def run(config: Config, stages: Sequence[Stage]) -> None:
-    """Run the queries until a signal stops them; raises the first failure of a query."""
+    """Run the queries until a signal stops them; raise the first failure of a query."""
     topics.ensure(config)
     spark = session.start(config)
     watcher = progress.listener(config.path(), sys.stdout)
@@ -105,7 +105,7 @@ def run_on(
 
 
 def end(query: StreamingQuery) -> None:
-    """Stops between micro-batches if it can: what is interrupted is only done again, but Spark complains at length."""
+    """Stop between micro-batches if it can: what is interrupted is only done again, but Spark complains at length."""
     deadline = time.monotonic() + BATCH_SECONDS_MAX
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)
@@ -113,7 +113,7 @@ def end(query: StreamingQuery) -> None:
 
 
 def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
-    """Waits for the lines of the last micro-batches."""
+    """Wait for the lines of the last micro-batches."""
     deadline = time.monotonic() + EVENTS_WAIT_SECONDS_MAX
     while not {str(query.runId) for query in queries} <= watcher.ended and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 10)

@@ -41,7 +41,7 @@ DEFAULTS = {
 
 
 def missing() -> str | None:
-    """Returns the missing requirement of Spark with its remedy; None if nothing is missing."""
+    """Return the missing requirement of Spark with its remedy; None if nothing is missing."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is missing; install it: {INSTALL}"
@@ -58,7 +58,7 @@ def java() -> str | None:
 
 
 def jars_folder(config: Config) -> Path | None:
-    """Returns the folder with connector jars: as given, or beside this package (a source tree)."""
+    """Return the folder with connector jars: as given, or beside this package (a source tree)."""
     for folder in (Path(config.spark.jars), PACKAGE.parent / config.spark.jars):
         if config.spark.jars and any(folder.glob("spark-sql-kafka-0-10_*.jar")):
             return folder.absolute()
@@ -82,7 +82,7 @@ def jar_settings(config: Config) -> dict[str, str]:
 
 
 def start(config: Config) -> SparkSession:
-    """Returns the session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
+    """Return the session, new or the one spark-submit prepared; end with a clear message where it cannot be had."""
     problem = missing()
     if problem:
         what, _, remedy = problem.partition("; ")
@@ -120,12 +120,12 @@ def start(config: Config) -> SparkSession:
 
 
 def is_submitted() -> bool:
-    """Returns True under spark-submit: the JVM is there already, and has its master and its jars."""
+    """Return True under spark-submit: the JVM is there already, and has its master and its jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def uses_delta(config: Config) -> bool:
-    """Returns True if new tables of gold are Delta tables. Raises PipelineError if they are to be, and cannot."""
+    """Return True if new tables of gold are Delta tables. Raises PipelineError if they are to be, and cannot."""
     wanted = config.pipeline.upsert_format
     usable = delta.is_usable(jars_folder(config))
     if wanted == "delta" and not usable and not is_submitted():
@@ -137,7 +137,7 @@ def uses_delta(config: Config) -> bool:
 
 
 def own_settings(config: Config) -> dict[str, str]:
-    """Returns the options of a spark-submit command line."""
+    """Return the options of a spark-submit command line."""
     log = Path(config.path("spark.log"))
     log.parent.mkdir(parents=True, exist_ok=True)
     found = {
@@ -169,7 +169,7 @@ def send_package(spark: SparkSession) -> None:
 
 
 def stop() -> None:
-    """Ends the session, after its listeners have received all events: otherwise they log errors about the ended Python."""
+    """End the session, after its listeners have received all events: otherwise they log errors about the ended Python."""
     if "pyspark" in sys.modules:
         from pyspark.sql import SparkSession
 

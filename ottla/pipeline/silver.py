@@ -118,7 +118,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
 
 
 def batch(rows: DataFrame, config: Config) -> tuple[DataFrame, DataFrame]:
-    """Returns the good events of bronze rows, each once, and the dead letters."""
+    """Return the good events of bronze rows, each once, and the dead letters."""
     verdicts = judged(rows, config)
     return good(verdicts).dropDuplicates(["event_id"]), dead(verdicts, config)
 

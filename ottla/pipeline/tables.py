@@ -37,12 +37,12 @@ def finished_files(folder: str) -> list[str]:
 
 
 def sink(config: Config, name: str, columns: list[str]) -> Any:
-    """Returns a table of the file sink (bronze, silver) as Arrow."""
+    """Return a table of the file sink (bronze, silver) as Arrow."""
     return parquet(finished_files(config.path(name)), columns)
 
 
 def gold(config: Config, name: str) -> Any:
-    """Returns an upsert table as Arrow."""
+    """Return an upsert table as Arrow."""
     return parquet(upsert.files(config.path("gold", name)), None)
 
 

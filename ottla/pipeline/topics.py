@@ -38,7 +38,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Creates the topics that are missing, and rejects a source that is not there."""
+    """Create the topics that are missing, and rejects a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
@@ -68,7 +68,7 @@ def ensure(config: Config) -> None:
 
 
 def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """Returns the addresses that accept no connection, with the reason."""
+    """Return the addresses that accept no connection, with the reason."""
     failures: dict[str, str] = {}
     for host, port in addresses:
         try:
@@ -86,7 +86,7 @@ def bootstrap_addresses(config: Config) -> list[Address]:
 
 
 def check_brokers(config: Config, addresses: list[tuple[str, int]]) -> None:
-    """Returns the advertised addresses of the cluster: the bootstrap address may work while all others fail."""
+    """Return the advertised addresses of the cluster: the bootstrap address may work while all others fail."""
     failures = closed(addresses)
     if failures and len(failures) == len(addresses):
         raise PipelineError(

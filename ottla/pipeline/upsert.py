@@ -26,13 +26,13 @@ MANIFESTS_KEPT = 3
 
 
 def current(table: str) -> tuple[int, dict[str, str]]:
-    """Returns the last batch applied (-1: none) and the folder of each partition."""
+    """Return the last batch applied (-1: none) and the folder of each partition."""
     found = sorted(manifests(table).items())
     return (found[-1][0], json.loads(found[-1][1].read_text())) if found else (-1, {})
 
 
 def last_batch(table: str) -> int:
-    """Returns the last batch applied to a table of either form, -1 if there is none."""
+    """Return the last batch applied to a table of either form, -1 if there is none."""
     return delta.current(table).batch if delta.is_table(table) else current(table)[0]
 
 
@@ -51,7 +51,7 @@ def apply(
     partition: str,
     in_delta: bool = False,
 ) -> bool:
-    """Replaces or adds the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
+    """Replace or add the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
 
     A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it.
     With `in_delta` a table that is not there yet becomes a Delta table."""
@@ -88,7 +88,7 @@ def publish(table: str, batch_id: int, folders: dict[str, str]) -> None:
 
 
 def remove_old(table: str) -> None:
-    """Drops old manifests and every folder that none of the kept ones names."""
+    """Drop old manifests and every folder that none of the kept ones names."""
     (*old,) = sorted(manifests(table).items())[:-MANIFESTS_KEPT]
     for _, file in old:
         file.unlink()

@@ -1,1 +1,1 @@
-"""What `ottla start --processes N` runs: a machine's controller and its N brokers, a process each, under one supervisor."""
+"""The processes of `ottla start --processes N`: a machine's controller and its N brokers, a process each, under one supervisor."""

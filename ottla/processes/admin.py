@@ -23,7 +23,7 @@ class _Family:
 
 
 def merge(texts: Mapping[int, str]) -> str:
-    """Returns one text of Prometheus from those of several nodes: every sample gets the label `node_id`.
+    """Return one text of Prometheus from those of several nodes: every sample gets the label `node_id`.
 
     The families are in the order in which they first occur. A family's samples are the lines after its TYPE.
     """
@@ -51,14 +51,14 @@ def _labelled(sample: str, label: str) -> str:
     return f"{name}{{{label}}} {value}"
 
 
-#: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
+#: The time for an answer: less than orchestrators' probes wait with some retries, more than a busy event loop is late.
 ANSWER_TIMEOUT_S = 2.0
 #: A scrape is made in slices on the process's event loop (server/metrics.py); Prometheus itself waits for 10 s.
 SCRAPE_TIMEOUT_S = 5.0
 
 
 class Process(Protocol):
-    """What the admin listener wants to know of a process."""
+    """The interface to a process that the admin listener needs."""
 
     @property
     def node_id(self) -> int: ...
@@ -70,7 +70,7 @@ class Process(Protocol):
     def restarts(self) -> int: ...
     @property
     def why_down(self) -> str | None:
-        """None while the process runs."""
+        """Return why the process is down; None while it runs."""
 
 
 class _Response(NamedTuple):
@@ -127,7 +127,7 @@ async def _check(process: Process, path: str) -> Check:
 
 
 async def _ask(process: Process, path: str, timeout_s: float) -> _Response | None:
-    """Returns None where there is no answer in time."""
+    """Return None where there is no answer in time."""
     if process.why_down is not None:
         return None
     try:

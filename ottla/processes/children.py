@@ -31,7 +31,7 @@ STANDARD = (0, 1, 2)
 
 
 class NodeProcess(Protocol):
-    """What a parent does with a node's process: of subprocess.Popen, or one that another process has forked for it."""
+    """The interface to a node's process for its parent: one of subprocess.Popen, or one that another process has forked for it."""
 
     pid: int
     returncode: int | None
@@ -61,7 +61,10 @@ class Pipes(NamedTuple):
 
 @contextmanager
 def pipes_of_node() -> Iterator[Pipes]:
-    """Make the pipes of a node that is started within. Afterwards the parent has its own ends, or none if that raised OSError."""
+    """Make the pipes of a node, which is started inside of the `with`.
+
+    Afterwards the parent has its own ends, or none if the start raised OSError.
+    """
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
     try:
@@ -76,7 +79,7 @@ def pipes_of_node() -> Iterator[Pipes]:
 
 
 def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
-    """Starts `ottla start` with these arguments."""
+    """Start `ottla start` with these arguments."""
     environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
     # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
     root = str(Path(ottla.__file__).parent.parent)
@@ -183,7 +186,7 @@ def live(run: Callable[[], int]) -> NoReturn:
 
 
 def _with_files_of_its_own(arguments: Sequence[str], output: int | IO[bytes], ready: int, alive: int) -> list[str]:
-    """In the node: close all files of the parent, above all its ends of the other nodes' pipes. Its objects of them are never freed."""
+    """Close, in the node, all files of the parent, above all its ends of the other nodes' pipes. Its objects of them are never freed."""
     log = output if isinstance(output, int) else output.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in zip((nothing, log, log), STANDARD, strict=True):

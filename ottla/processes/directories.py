@@ -15,7 +15,7 @@ from ottla.storage.files import Files
 
 
 def check_directories(files: Files, nodes: Sequence[PlannedProcess], where: Mapping[str, str]) -> None:
-    """Refuses to start beside data that these processes would not serve.
+    """Refuse to start beside data that these processes would not serve.
 
     Raises:
         ConfigError: a directory is that of a single process, of a machine with another node.id, or of one with more brokers.
@@ -38,7 +38,7 @@ def check_directories(files: Files, nodes: Sequence[PlannedProcess], where: Mapp
 
 
 def cluster_id_of(files: Files, nodes: Sequence[PlannedProcess], rng: Random) -> str:
-    """Returns the cluster id of the machine's processes: the configured one, the one on disk, or a new one for all of them."""
+    """Return the cluster id of the machine's processes: the configured one, the one on disk, or a new one for all of them."""
     if configured := nodes[0].properties.get("cluster.id"):
         return configured
     for node in nodes:

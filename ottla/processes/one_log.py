@@ -19,7 +19,7 @@ class Lines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Returns the lines that are complete with this chunk."""
+        """Return the lines that are complete with this chunk."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > LINE_BYTES_MAX:
             lines.append(self._rest)
@@ -27,7 +27,7 @@ class Lines:
         return b"".join(b"%b%b\n" % (self._prefix, line) for line in lines)
 
     def end(self) -> bytes:
-        """Returns the last line if the process died within it."""
+        """Return the last line if the process died within it."""
         return self.feed(b"\n") if self._rest else b""
 
 
@@ -41,7 +41,7 @@ class OneLog:
         self._threads: list[threading.Thread] = []
 
     def pipe(self, name: str) -> int:
-        """Returns the end to write to, which its user closes; the other end is read until no process has it open."""
+        """Return the end to write to, which its user closes; the other end is read until no process has it open."""
         read_fd, write_fd = os.pipe()
         thread = threading.Thread(
             target=self._copy, args=(read_fd, Lines(f"[{name}] ")), name=f"log of {name}", daemon=True
@@ -51,7 +51,7 @@ class OneLog:
         return write_fd
 
     def join(self, timeout_s: float) -> None:
-        """Waits until all pipes are closed and their lines written."""
+        """Wait until all pipes are closed and their lines written."""
         for thread in self._threads:
             thread.join(timeout_s)
 

@@ -28,7 +28,7 @@ COUNT_MAX = 999
 
 
 def process_count(text: str) -> int:
-    """Returns the number of brokers of `--processes` and OTTLA_PROCESSES.
+    """Return the number of brokers of `--processes` and OTTLA_PROCESSES.
 
     Raises ValueError, whose text says what is expected, for anything but a number of brokers.
     """
@@ -44,7 +44,7 @@ PORT_STEP = 10
 ADMIN_LISTENER = "ottla.admin.listener"
 CONTROLLER_FOLDER = "controller"
 BROKER_FOLDER = "broker-"
-#: Of one process only, and not to be derived, with the remedy.
+#: Properties that one process alone can have, because no value for each can be derived; with the remedy.
 REFUSED = {
     "ottla.metrics.port": f"set {ADMIN_LISTENER}: its /metrics has the metrics of all processes",
 }
@@ -62,7 +62,7 @@ class PlannedProcess(NamedTuple):
 def plan(
     properties: Mapping[str, str], count: int, host: str, where: Mapping[str, str] | None = None
 ) -> list[PlannedProcess]:
-    """Returns the controller and its `count` brokers. `host` is the machine's name, `where` the origin of each property.
+    """Return the controller and its `count` brokers. `host` is the machine's name, `where` the origin of each property.
 
     Raises:
         ConfigError: a property is invalid, or there is no way to derive the processes' own values from it.
@@ -178,7 +178,7 @@ def _check(config: NodeConfig, properties: Mapping[str, str], count: int, where:
 def _check_ports(config: NodeConfig, nodes: Sequence[PlannedProcess], where: Mapping[str, str]) -> None:
     """Each port is one process's; an IPv4 and an IPv6 listener of the same process may share theirs, as in Kafka."""
     taken: dict[int, str] = {}
-    if text := config.own[ADMIN_LISTENER]:
+    if text := config[ADMIN_LISTENER]:
         taken[_admin_port(text)] = ADMIN_LISTENER
     for node in nodes:
         own: dict[int, str] = {}

@@ -57,7 +57,7 @@ class Backoff:
         self._deaths = 0
 
     def after(self, ran_s: float) -> float:
-        """Returns the pause after a death of a process that ran for `ran_s`."""
+        """Return the pause after a death of a process that ran for `ran_s`."""
         if ran_s >= QUIET_S:
             self._deaths = 0
         self._deaths += 1
@@ -82,11 +82,12 @@ class Supervised:
         self._alive_fd = -1
 
     async def live(self, one_log: OneLog) -> int:
-        """Runs the process once, and returns its exit code (minus the signal that ended it)."""
+        """Run the process once, and return its exit code (minus the signal that ended it)."""
         loop = asyncio.get_running_loop()
         output = one_log.pipe(str(self.node_id))
         try:
-            # By a file without a name, because every user of the machine can read a command line, and there are passwords.
+            # The properties go through a file without a name, because every user of the machine can read a command line, and there are
+            # passwords.
             with _unnamed_file() as properties:
                 properties.write(_text(self._properties))
                 properties.seek(0)
@@ -119,7 +120,7 @@ class Supervised:
         loop.remove_reader(ready_fd)
 
     def signal(self, number: int) -> None:
-        """Does nothing if the process does not run. Its id is not another's: `live` waits for it, and forgets it then."""
+        """Do nothing if the process does not run. Its id is not another's: `live` waits for it, and forgets it then."""
         if self._pid:
             os.kill(self._pid, number)
 
@@ -140,7 +141,7 @@ class Supervisor:
         self._tasks: dict[Supervised, asyncio.Task[None]] = {}
 
     async def run(self, ready_fd: int = -1) -> int:
-        """Runs until `stop` is set or a first start fails; returns the exit code."""
+        """Run until `stop` is set or a first start fails; return the exit code."""
         loop = asyncio.get_running_loop()
         for process in self.processes:
             self._tasks[process] = loop.create_task(self._keep(process))
@@ -171,7 +172,7 @@ class Supervisor:
         report_ready(ready_fd)
 
     async def _keep(self, process: Supervised) -> None:
-        """Starts the process again whenever it dies, until the machine stops."""
+        """Start the process again whenever it dies, until the machine stops."""
         loop, backoff = asyncio.get_running_loop(), Backoff()
         while not self.stop.is_set():
             began = loop.time()
@@ -195,7 +196,7 @@ class Supervisor:
                 process.restarts += 1
 
     async def _end(self, processes: Sequence[Supervised]) -> None:
-        """Stops processes in order, at the same time, and kills those that do not stop."""
+        """Stop processes in order, at the same time, and kills those that do not stop."""
         for process in processes:
             process.signal(signal.SIGTERM)
         _, left = await asyncio.wait([self._tasks[each] for each in processes], timeout=STOP_TIMEOUT_S)
@@ -211,7 +212,7 @@ class Supervisor:
 
 
 def prepare(properties: Mapping[str, str], count: int, where: Mapping[str, str]) -> list[PlannedProcess]:
-    """Returns the processes to start, all of one cluster.
+    """Return the processes to start, all of one cluster.
 
     Raises:
         ConfigError, InconsistentLogDirectory: the machine cannot be started with this configuration, or on these directories.
@@ -224,7 +225,7 @@ def prepare(properties: Mapping[str, str], count: int, where: Mapping[str, str])
 
 
 def supervise(properties: Mapping[str, str], count: int, where: Mapping[str, str] | None = None) -> int:
-    """Runs a controller and `count` brokers until a signal stops them; returns the process's exit code."""
+    """Run a controller and `count` brokers until a signal stops them; return the process's exit code."""
     try:
         nodes = prepare(properties, count, where or {})
     except (ConfigError, InconsistentLogDirectory) as failure:
@@ -270,7 +271,7 @@ def _loopback_port() -> socket.socket:
 
 
 def _unnamed_file() -> IO[bytes]:
-    """In memory where there is no directory that can be written, which Linux allows."""
+    """Return a file without a name: on Linux it is in memory, and needs no directory that can be written."""
     if sys.platform == "linux":
         return open(os.memfd_create("properties"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

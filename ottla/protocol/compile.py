@@ -22,7 +22,7 @@ _decoders: dict[tuple[type[object], int], Callable[[Buffer, int, int], tuple[Any
 
 
 def encoder(cls: type[T], version: int) -> Callable[[T, Pieces], None]:
-    """Returns a function (object, pieces) that appends the object's bytes to the list of pieces."""
+    """Return a function (object, pieces) that appends the object's bytes to the list of pieces."""
     known = _encoders.get((cls, version))
     if known is None:
         known = _encoders[cls, version] = _compile("encode", Encoding, cls, version)
@@ -30,7 +30,7 @@ def encoder(cls: type[T], version: int) -> Callable[[T, Pieces], None]:
 
 
 def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T, int]]:
-    """Returns a function (buffer, position, end) that returns the object and the position after it."""
+    """Return a function (buffer, position, end) that returns the object and the position after it."""
     known = _decoders.get((cls, version))
     if known is None:
         known = _decoders[cls, version] = _compile("decode", Decoding, cls, version)
@@ -38,14 +38,14 @@ def decoder(cls: type[T], version: int) -> Callable[[Buffer, int, int], tuple[T,
 
 
 def encode(obj: Any, version: int) -> bytes:
-    """Returns the object's bytes in one piece."""
+    """Return the object's bytes in one piece."""
     pieces: Pieces = []
     encoder(obj.__plain__, version)(obj, pieces)
     return b"".join(pieces)
 
 
 def decode(cls: type[T], data: Buffer, version: int, start: int = 0) -> T:
-    """Decodes an object that must fill all of `data` from `start` on."""
+    """Decode an object that must fill all of `data` from `start` on."""
     obj, position = decoder(cls, version)(data, start, len(data))
     if position != len(data):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(data) - position} bytes left over")

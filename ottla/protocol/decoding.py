@@ -46,11 +46,11 @@ _SCOPE: dict[str, object] = {
 }
 
 
-#: Of one request, in all of its arrays together. To decode and to answer so many takes 2 to 5 us each, and what does not work in parts
-#: (broker/long_work.py) does it in one turn of the event loop. Numbers and ids count as an eighth, but for those of partitions: each
-#: of these has its part in the answer.
+#: The elements of all arrays of a request together. To decode and to answer one takes 2 to 5 us, and handlers that do not work in parts
+#: (broker/long_work.py) do it in one turn of the event loop. A number or an id counts as an eighth of an element, unless it is the number
+#: of a partition: each partition has its part in the answer.
 ELEMENTS_MAX = 10_000
-#: Of what is about topics or partitions: 10,000 topics of a partition each. Members of groups that work with Apache Kafka stay below it:
+#: The elements of a request about topics or partitions: 10,000 topics of a partition each. Members of groups that work with Apache Kafka stay below it:
 #: an OffsetCommit of more than some 13,000 partitions is a batch that it does not take.
 TOPIC_ELEMENTS_MAX = 20_000
 OTHER_LIMITS = {
@@ -72,7 +72,7 @@ OTHER_LIMITS = {
 
 
 def elements_max(cls: type[Struct]) -> int:
-    """Returns the budget of a request."""
+    """Return the budget of a request."""
     other = OTHER_LIMITS.get(cls.__name__)
     if other is not None:
         return other
@@ -88,7 +88,7 @@ def _lists_topics(field: Field) -> bool:
 
 
 def is_cheap(field: str) -> bool:
-    """Returns True if numbers or ids of this name count as an eighth."""
+    """Return True if numbers or ids of this name count as an eighth."""
     return "partition" not in field
 
 
@@ -135,7 +135,7 @@ class Decoding(Source):
         self.line(f"{targets} = {value}", f"pos += {run_size(codes)}")
 
     def prefix(self, code: str, name: str) -> str:
-        """Read a length or presence byte at the end of the run; gives the variable that holds it."""
+        """Read a length or presence byte at the end of the run; give the variable that holds it."""
         variable = self.name(name)
         self.run.append((code, variable))
         self.flush()

@@ -49,7 +49,7 @@ class Encoding(Source):
         return f"def encode(obj, out):\n    write = out.append\n{body}\n"
 
     def packed(self, extra: tuple[str, str] | None = None) -> str:
-        """Returns the source of the expression that packs the run, with one further value if given."""
+        """Return the source of the expression that packs the run, with one further value if given."""
         run = [*self.run, extra] if extra else self.run
         codes = "".join(code for code, _ in run)
         if codes.strip("x") == "":
@@ -177,7 +177,7 @@ class Encoding(Source):
             self.flush()
 
     def tags(self, tagged: list[Field], obj: str) -> None:
-        """Writes the tag section: nearly always the single byte 0, which then ends the run."""
+        """Write the tag section: nearly always the single byte 0, which then ends the run."""
         if not tagged:
             self.run.append(("x", ""))
             return

@@ -26,7 +26,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """Maps codes of later releases to UNKNOWN_SERVER_ERROR, as Kafka does."""
+        """Map codes of later releases to UNKNOWN_SERVER_ERROR, as Kafka does."""
         return cls.UNKNOWN_SERVER_ERROR
 
     UNKNOWN_SERVER_ERROR = -1, "the server failed in an unexpected way"

@@ -84,19 +84,19 @@ KAFKA_4_3 = Release(
     ),
 )
 
-#: By the value of ottla.advertised.release; the default is the first.
+#: The releases by the values of ottla.advertised.release; the default is the first.
 RELEASES = {release.name: release for release in (KAFKA_4_4, KAFKA_4_3)}
 
 
 class Advertised(NamedTuple):
-    """What a node advertises, and serves: a release, with or without its unstable parts."""
+    """The release that a node advertises and serves, with or without its unstable parts."""
 
     release: Release = KAFKA_4_4
     unstable_apis: bool = False
     unstable_features: bool = False
 
     def highest_version(self, api: Api) -> int:
-        """Returns the highest version of an API, or NO_VERSION."""
+        """Return the highest version of an API, or NO_VERSION."""
         stable = api.max_version - 1 if api.latest_unstable and not self.unstable_apis else api.max_version
         return min(stable, self.release.highest.get(api.key, stable))
 
@@ -178,7 +178,7 @@ class Feature(NamedTuple):
     needs: tuple[int, ...]
 
     def default_level(self, metadata_version: int) -> int:
-        """Returns the level of a new cluster."""
+        """Return the level of a new cluster."""
         return sum(1 for level in self.since if level <= metadata_version)
 
 
@@ -218,7 +218,7 @@ def metadata_version_name(level: int) -> str:
 
 
 def metadata_version_level(name: str) -> int:
-    """30 for "4.3-IV0", "4.3" (the release's last) or "30"; ValueError for anything else."""
+    """Return the level of a metadata.version: 30 for "4.3-IV0", "4.3" (the release's last) or "30". Raises ValueError for anything else."""
     if name.isdecimal() and int(name) in _BY_LEVEL:
         return int(name)
     release = name.partition("-")[0] if "-" in name else ".".join(name.split(".")[:2])
@@ -230,7 +230,7 @@ def metadata_version_level(name: str) -> int:
 
 
 def is_lossy_downgrade(current: int, target: int) -> bool:
-    """Returns True if the downgrade drops metadata, because the records' format changed between the two levels."""
+    """Return True if the downgrade drops metadata, because the records' format changed between the two levels."""
     return any(target < version.level <= current and version.changed for version in METADATA_VERSIONS)
 
 
@@ -242,7 +242,7 @@ def register_broker_record_version(metadata_version: int) -> int:
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """Returns the version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
+    """Return the version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
     return _count(metadata_version, 17, 23)
 
 

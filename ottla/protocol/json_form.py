@@ -29,7 +29,7 @@ def json_name(name: str) -> str:
 
 
 def to_json(obj: Any, version: int) -> dict[str, object]:
-    """Returns the message as an object of the json module."""
+    """Return the message as an object of the json module."""
     check_version(obj.__plain__, version)
     return _struct_to_json(obj, version)
 

@@ -27,7 +27,7 @@ VARLONG_BYTES_MAX = 10
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Reads an unsigned varint of at most five bytes and 32 bits."""
+    """Read an unsigned varint of at most five bytes and 32 bits."""
     first = buf[pos]
     if first < 128:
         return first, pos + 1
@@ -49,13 +49,13 @@ def read_uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Returns a zigzag-coded signed varint of 32 bits."""
+    """Return a zigzag-coded signed varint of 32 bits."""
     value, pos = read_uvarint(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Returns a zigzag-coded signed varint of 64 bits, at most ten bytes."""
+    """Return a zigzag-coded signed varint of 64 bits, at most ten bytes."""
     value = 0
     for shift in range(0, 7 * VARLONG_BYTES_MAX, 7):
         byte = buf[pos]
@@ -119,7 +119,7 @@ _PACK_SMALL = {code: [small.pack for small in structs] for code, structs in _SMA
 
 
 def read_numbers(code: str, size: int, buf: Buffer, pos: int, count: int) -> tuple[list[int], int]:
-    """Reads `count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
+    """Read `count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
     if count < _FEW:
         return list(_READ_SMALL[code][count](buf, pos)), pos + size * count
     return list(unpack_from(f">{count}{code}", buf, pos)), pos + size * count
@@ -134,13 +134,13 @@ def numbers(code: str, values: list[int]) -> bytes:
 
 
 def read_uuids(buf: Buffer, pos: int, count: int) -> tuple[list[bytes], int]:
-    """Reads `count` UUIDs; the caller has checked `count` against the bytes that are there."""
+    """Read `count` UUIDs; the caller has checked `count` against the bytes that are there."""
     stop = pos + 16 * count
     return [bytes(buf[start : start + 16]) for start in range(pos, stop, 16)], stop
 
 
 def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """Skips a tag section without known tags; `count` is its first byte."""
+    """Skip a tag section without known tags; `count` is its first byte."""
     if count > 127:
         count, pos = read_uvarint_rest(buf, pos, count)
     if count > TAGGED_FIELDS_MAX:
@@ -171,7 +171,7 @@ def uuid_from_str(text: str) -> bytes:
 
 
 def new_uuid(rng: Random) -> bytes:
-    """Returns a random UUID (version 4). Its text form does not begin with a dash, because command lines would parse that as an option."""
+    """Return a random UUID (version 4). Its text form does not begin with a dash, because command lines would parse that as an option."""
     while True:
         raw = bytearray(rng.getrandbits(128).to_bytes(16, "big"))
         raw[6] = raw[6] & 0x0F | 0x40

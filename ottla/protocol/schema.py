@@ -60,7 +60,7 @@ ALL = Versions(0, OPEN_END)
 
 @cache
 def parse_versions(text: str) -> Versions:
-    """Reads a range as Kafka writes it: "3+", "0-4", "2" or "none"."""
+    """Read a range as Kafka writes it: "3+", "0-4", "2" or "none"."""
     if text == "none":
         return NONE
     low, separator, high = text.partition("-")
@@ -123,7 +123,7 @@ def v(
     nullable: str | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Declares a field's versions, its tag, and the versions in which it is nullable.
+    """Declare a field's versions, its tag, and the versions in which it is nullable.
 
     `factory` names the struct of a field that starts as that struct's default; it is for type checkers only.
     An ignorable field is dropped silently when a version without it is written; any other must be at its default.
@@ -152,7 +152,7 @@ class Field(NamedTuple):
 
 
 class MessageInfo(NamedTuple):
-    """What @message or @api_message declares."""
+    """The declaration of a message by @message or @api_message."""
 
     key: int | None
     versions: Versions
@@ -186,7 +186,7 @@ class Struct:
 
 @dataclass_transform(field_specifiers=(v,))
 def api_message(key: int) -> Callable[[type[T]], type[T]]:
-    """Declares a request or a response. The API's row in protocol/api.py has their versions, and which of them are flexible."""
+    """Declare a request or a response. The API's row in protocol/api.py has their versions, and which of them are flexible."""
     api = APIS[ApiKey(key)]
     flexible = NONE if api.flexible_from is None else Versions(api.flexible_from, OPEN_END)
     info = MessageInfo(key, Versions(api.min_version, api.max_version), flexible)
@@ -195,14 +195,14 @@ def api_message(key: int) -> Callable[[type[T]], type[T]]:
 
 @dataclass_transform(field_specifiers=(v,))
 def message(*, versions: str, flexible: str, key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """Declares a record, or a header: the record's key, its versions, and which of them are flexible."""
+    """Declare a record, or a header: the record's key, its versions, and which of them are flexible."""
     info = MessageInfo(key, parse_versions(versions), parse_versions(flexible))
     return lambda cls: _slotted(cls, info)
 
 
 @dataclass_transform(field_specifiers=(v,))
 def struct(cls: type[T]) -> type[T]:
-    """Declares a struct inside messages; its version is that of the message that is being encoded or decoded."""
+    """Declare a struct inside messages; its version is that of the message that is being encoded or decoded."""
     return _slotted(cls, None)
 
 
@@ -223,13 +223,13 @@ def _slotted(cls: type[T], info: MessageInfo | None) -> type[T]:
 
 
 def _declared(cls: type[object]) -> type[Struct]:
-    """Returns the class as the decorators have made it, which type checkers do not see."""
+    """Return the class as the decorators have made it, which type checkers do not see."""
     assert issubclass(cls, Struct), f"{cls.__name__} is not declared by @message or @struct"
     return cls
 
 
 def info_of(cls: type[object]) -> MessageInfo:
-    """Returns the arguments of @message for the class."""
+    """Return the arguments of @message for the class."""
     info = _declared(cls).__message__
     if info is None:
         raise TypeError(f"{cls.__name__} is a struct inside messages, not a message")
@@ -237,7 +237,7 @@ def info_of(cls: type[object]) -> MessageInfo:
 
 
 def check_version(cls: type[object], version: int) -> MessageInfo:
-    """Returns the arguments of @message for the class; raises UnsupportedVersion if it does not have the version."""
+    """Return the arguments of @message for the class; raise UnsupportedVersion if it does not have the version."""
     info = info_of(cls)
     if version not in info.versions:
         raise UnsupportedVersion(f"{cls.__name__} has versions {info.versions}, not {version}")
@@ -248,7 +248,7 @@ _fields: dict[type[object], tuple[Field, ...]] = {}
 
 
 def fields(cls: type[object]) -> tuple[Field, ...]:
-    """Returns the fields of a declared class in wire order."""
+    """Return the fields of a declared class in wire order."""
     known = _fields.get(cls)
     if known is None:
         made, scope = _declared(cls), vars(sys.modules[cls.__module__])
@@ -284,7 +284,7 @@ def _wire_type(text: str, scope: dict[str, Any]) -> WireType:
 
 
 def has_list(cls: type[object]) -> bool:
-    """Returns True if the struct, or a struct in it, has a list: two owners of one default object could both change that list."""
+    """Return True if the struct, or a struct in it, has a list: two owners of one default object could both change that list."""
     return any(
         field.type.name == "list" or (field.type.struct is not None and has_list(field.type.struct))
         for field in fields(cls)
@@ -295,7 +295,7 @@ _shared_defaults: dict[type[Any], Any] = {}
 
 
 def shared_default(cls: type[object]) -> Any:
-    """Returns one read-only object with all defaults, so that absent structs cost neither time nor memory.
+    """Return one read-only object with all defaults, so that absent structs cost neither time nor memory.
 
     An assignment to one of its fields would change other messages, so it raises: put a new struct in its place.
     """
@@ -317,7 +317,7 @@ def _refuse(self: Any, name: str, value: object) -> None:
 
 
 def maker(cls: Callable[Parameters, T]) -> Callable[Parameters, T]:
-    """Returns a function with the effect of the constructor, for a hot path: it takes 0.15 us instead of 0.5.
+    """Return a function with the effect of the constructor, for a hot path: it takes 0.15 us instead of 0.5.
 
     Python packs the keywords of a class's call into a dict and unpacks them for `__init__`; a function gets them directly.
     The function is compiled at once, which costs start-up time, so few classes have one.
@@ -328,14 +328,14 @@ def maker(cls: Callable[Parameters, T]) -> Callable[Parameters, T]:
 
 
 def _compile_init(cls: type[object]) -> Callable[..., None]:
-    """Compiles the constructor: it takes every field by keyword or position, each with its default."""
+    """Compile the constructor: it takes every field by keyword or position, each with its default."""
     init: Callable[..., None] = _compile(cls, "__init__", "", "")
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
 
 
 def _compile(cls: type[object], name: str, begin: str, end: str) -> Any:
-    """Compiles a function with a parameter for every field. It sets them on `self`, which `begin` or the first parameter defines."""
+    """Compile a function with a parameter for every field. It sets them on `self`, which `begin` or the first parameter defines."""
     scope: dict[str, object] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
     parameters, body = [], []
     for field in fields(cls):

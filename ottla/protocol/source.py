@@ -37,25 +37,25 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Writes a line, and behind it, indented, what is written meanwhile."""
+        """Write a line, and behind it, indented, what is written meanwhile."""
         self.line(head)
         self.depth += 1
         yield
         self.depth -= 1
 
     def name(self, prefix: str) -> str:
-        """Returns a new, unused name of a local variable."""
+        """Return a new, unused name of a local variable."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def refer(self, name: str, value: object) -> str:
-        """Binds `value` in the function's namespace to `name`, or to a longer name if that one is taken; returns the name."""
+        """Bind `value` in the function's namespace to `name`, or to a longer name if that one is taken; return the name."""
         while self.scope.setdefault(name, value) is not value:
             name += "_"
         return name
 
     def codec(self, codes: str, method: str) -> str:
-        """Returns the name of the pack or unpack_from method for these struct codes."""
+        """Return the name of the pack or unpack_from method for these struct codes."""
         name = f"{'pack' if method == 'pack' else 'read'}_{codes.replace('?', 'bool_')}"
         if name not in self.scope:
             self.scope[name] = getattr(struct.Struct(">" + codes), method)
@@ -76,7 +76,7 @@ def default_value(field: Field) -> object:
 
 
 def default_expression(source: Source, field: Field) -> str:
-    """Returns source text of the field's default; mutable defaults are created for each object."""
+    """Return source text of the field's default; mutable defaults are created for each object."""
     if field.default is not UNSET:
         return "ZERO_UUID" if field.default == ZERO_UUID and field.type.name == "uuid" else repr(field.default)
     if field.type.struct is None:
@@ -113,7 +113,7 @@ def _struct_differs(source: Source, field: Field, cls: type[Struct], value: str)
 
 
 def present(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """Returns the fields of this version in wire order, its tagged fields by tag, and those it lacks."""
+    """Return the fields of this version in wire order, its tagged fields by tag, and those it lacks."""
     plain, tagged, absent = [], [], []
     for field in fields(cls):
         if version not in field.versions:
@@ -126,7 +126,7 @@ def present(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], 
 
 
 def least_size(wire_type: WireType, version: int, flexible: bool) -> int:
-    """Returns the smallest encoded size of a value; with it an array's count is checked against the remaining bytes."""
+    """Return the smallest encoded size of a value; with it an array's count is checked against the remaining bytes."""
     if wire_type.name in FIXED:
         return run_size(FIXED[wire_type.name])
     if wire_type.struct is not None:

@@ -56,7 +56,7 @@ class Turn:
         self.left = self.worth = worth
 
     def spend(self, records: int) -> bool:
-        """Spends part of the budget. Returns True if the turn is over; the budget is then that of the next turn."""
+        """Spend part of the budget. Return True if the turn is over; the budget is then that of the next turn."""
         self.left -= records
         if self.left > 0:
             return False
@@ -64,7 +64,7 @@ class Turn:
         return True
 
     def spend_bytes(self, count: int) -> bool:
-        """Spends budget for bytes that were compressed or decompressed in this turn."""
+        """Spend budget for bytes that were compressed or decompressed in this turn."""
         return self.spend(count // _BYTES_A_RECORD)
 
 
@@ -76,7 +76,7 @@ RELEASE = _released
 
 
 def do_now(work: Work[T]) -> T:
-    """Runs all of the work at once, however long it takes."""
+    """Run all of the work at once, however long it takes."""
     answer: object = None
     raised: KafkaError | None = None
     while True:
@@ -94,7 +94,7 @@ def do_now(work: Work[T]) -> T:
 
 
 def do_at_once(work: Work[T]) -> T:
-    """Returns the result of work that fits into one turn.
+    """Return the result of work that fits into one turn.
 
     Raises:
         TooLong: the work does not fit; its partial results are dropped.

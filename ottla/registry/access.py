@@ -54,7 +54,7 @@ class Access:
         self._users = users
         self._permissions = None if permissions is None else list(permissions)
         self._verified: dict[bytes, str] = {}
-        # Of the kind that most users have.
+        # The hashes of the kind that most users have.
         hashes = [each for each in (users or {}).values() if each.startswith(SCHEME + ":")]
         self._decoy = hashed(secrets.token_hex()) if hashes else secrets.token_hex()
 
@@ -95,7 +95,7 @@ class Access:
         )
 
     def require(self, user: str, operation: str, subject: str) -> None:
-        """Check that the user may do it.
+        """Check that the user may do the operation.
 
         Raises:
             RegistryError: no permission covers it.
@@ -174,7 +174,7 @@ def hashed(password: str) -> str:
 
 
 def verify(password: str, expected: str) -> bool:
-    """Whether a password is the one of a file's line."""
+    """Return whether a password is the one of a file's line."""
     if not expected.startswith(SCHEME + ":"):
         return hmac.compare_digest(password.encode(), expected.encode())
     try:

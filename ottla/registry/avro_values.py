@@ -22,7 +22,7 @@ from fastavro import read as fastavro_read
 DEPTH_MAX = 100
 #: Items without bytes in one value.
 EMPTY_ITEMS_MAX = 10_000
-#: Unscaled bytes of a decimal: 1,233 digits.
+#: The most unscaled bytes of a decimal: 1,233 digits.
 DECIMAL_BYTES_MAX = 512
 
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -54,7 +54,7 @@ def avro_reader(text: str, dependencies: Mapping[str, str]) -> Read:
 
 
 class _Shape:
-    """What a schema allows: `is_unbounded` if values can be deeper, or have more items, than their bytes pay for."""
+    """The values that a schema allows: `is_unbounded` if values can be deeper, or have more items, than their bytes pay for."""
 
     def __init__(self, named: Mapping[str, Node]) -> None:
         self._named = named

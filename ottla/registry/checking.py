@@ -52,7 +52,7 @@ class Question:
     normalize: bool = False
     form: str = ""
     strict: bool = True
-    #: Whether it may become a new version: then the defaults of Avro's fields are checked as well.
+    #: Whether the schema may become a new version: then the defaults of Avro's fields are checked as well.
     is_new: bool = False
     level: str = "NONE"
     lenient: bool = False

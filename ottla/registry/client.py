@@ -22,18 +22,18 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client.recent import Recent
+from ottla.registry.recent import Recent
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S = 10.0
 #: A registry's answer that is larger is not read: Kafka's records are smaller, and a schema is one record.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-#: Of one schema and all that it needs, which a registry that is wrong or hostile names without an end: the schemas, and their bytes.
+#: The most schemas that one schema may need, and their bytes: a wrong or hostile registry could name others without an end.
 DEPENDENCIES_MAX = 1_000
 DEPENDENCY_BYTES_MAX = ANSWER_BYTES_MAX
-#: Of the schemas that are kept, with all that they need. One that is dropped is asked for again.
+#: The bytes of the schemas that are kept, with all that they need. One that is dropped is asked for again.
 CACHED_BYTES_MAX = 64 * 1024 * 1024
-#: Of a schema's objects besides its texts, and of the cache's row.
+#: The bytes of a schema's objects besides its texts, and of the cache's row.
 ENTRY_BYTES = 1_000
 AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 

@@ -1,4 +1,4 @@
-"""What the leader writes for a request: functions of the state and the request, which return records and change nothing.
+"""The decisions of the leader on requests: functions of the state and the request, which return records and change nothing.
 
 They run with a state that has all records of the topic. Between a decision and its append the leader awaits nothing else.
 """
@@ -25,7 +25,7 @@ IMPORTING = ("IMPORT", "FORWARD")
 #: The id of a request that asks for none.
 NO_ID = -1
 REFERENCES_MAX = 1_000
-#: Of the body of PUT /config: the name in the request, and in the record and the answer.
+#: The fields of the body of PUT /config: the name in the request, and the name in the record and the answer.
 CONFIG_FIELDS = {
     "compatibility": "compatibilityLevel",
     **{
@@ -50,7 +50,7 @@ class Asked:
     metadata: Mapping[str, Any] | None = None
     rules: Mapping[str, Any] | None = None
 
-    #: As of `schema_records.Version`.
+    #: The digest as `schema_records.Version` has it.
     md5: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

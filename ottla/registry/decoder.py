@@ -56,7 +56,7 @@ class _Value(NamedTuple):
     payload: bytes
 
 
-#: None: it is not in the wire format.
+#: The outcome of a value; None if it is not in the wire format.
 Answer = DecodedValue | DecodeFailed | None
 
 
@@ -127,7 +127,7 @@ class Decoder:
         pair: list[Answer] = []
         left = iter(records)
         async with aclosing(self.decode_all(wanted)) as answers:
-            # To its end: a process is kept if it was left after all its answers.
+            # The answers are read to their end: a process is kept if it was left after all its answers.
             async for answer in answers:
                 pair.append(answer)
                 if len(pair) == 2:
@@ -234,7 +234,7 @@ class Decoder:
                         at += 1
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
-        """Ask a process for these values. Returns the schemas that are new to it, for each of which it answers first."""
+        """Ask a process for these values. Return the schemas that are new to it, for each of which it answers first."""
         wanted = {each.schema_id: each.schema for each in batch}
         forget = len(process.known | wanted.keys()) > SCHEMAS_MAX
         if forget:

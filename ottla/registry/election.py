@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.client.classic_member import ClassicMember, GroupProtocol
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.cluster_error import check
+from ottla.client.consumer_members import ClassicMember, GroupProtocol
 from ottla.client.errors import Failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000
 REBALANCE_MS_MAX = 30_000
-#: Of a shorter session: two heartbeats may be lost.
+#: The heartbeats within a short session: two of them may be lost.
 HEARTBEATS_A_SESSION = 3
 VERSION = 1
 RETRY_S = 0.5
@@ -142,7 +142,7 @@ class RegistryElection:
         session_ms: int = SESSION_MS,
         secret: Members | None = None,
     ) -> None:
-        """Takes the time after which the others no longer wait for a member that is silent."""
+        """Take the time after which the others no longer wait for a member that is silent."""
         protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
         self._session_ms = session_ms
         self._heartbeat_s = min(HEARTBEAT_MS, session_ms / HEARTBEATS_A_SESSION) / 1000
@@ -215,7 +215,7 @@ class RegistryElection:
         return await self._member.sync(joined, rows)
 
     async def _heartbeat(self) -> bool:
-        """Whether the member is still in the generation."""
+        """Return whether the member is still in the generation."""
         code = await self._member.heartbeat(self._session_ms)
         if self._member.is_out(code):
             return False

@@ -189,7 +189,7 @@ def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
 
 
 def _question() -> list[bytes]:
-    """Returns nothing at the end of the input."""
+    """Return nothing at the end of the input."""
     parts: list[bytes] = []
     while length := int.from_bytes(sys.stdin.buffer.read(LENGTH_BYTES), "big"):
         parts.append(sys.stdin.buffer.read(length))

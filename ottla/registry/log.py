@@ -52,7 +52,7 @@ CONSUMER = -1
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
-#: For so long a topic that was just created may be unknown to the broker that is asked; how often it is asked.
+#: How long a topic that was just created may be unknown to the broker that is asked, and how often it is asked.
 CREATE_MS_MAX, LOOK_AGAIN_S = 30_000, 0.1
 #: Codes by which the partition rejects a leader that another one has followed.
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
@@ -196,7 +196,7 @@ class SchemaLog:
                 await asyncio.sleep(RETRY_S)
 
     async def sync(self, place: LogPlace | None = None) -> LogPlace:
-        """Wait until the state has all records before `place`, or before the end of the log. Returns the place.
+        """Wait until the state has all records before `place`, or before the end of the log. Return the place.
 
         Raises:
             RegistryError: it takes too long, a batch before the place cannot be read, or the topic of the place was deleted.
@@ -244,7 +244,7 @@ class SchemaLog:
             await self.append([noop_record(self.state.greatest_ids())])
 
     async def append(self, records: Sequence[Record]) -> LogPlace:
-        """Write records as the leader to the topic that the state is of, and wait until it has them. Returns the place after them.
+        """Write records as the leader to the topic that the state is of, and wait until it has them. Return the place after them.
 
         Raises:
             RegistryError: they may not have been written, or the topic was created again or cut meanwhile.
@@ -269,7 +269,7 @@ class SchemaLog:
                 raise RegistryError("too_large") from None
             raise RegistryError("store", f"Error while writing to the Kafka store: {fault}") from None
         except TimeoutError:
-            # What is left in the producer would be sent before the records of the next write.
+            # The producer is dropped: records that are left in it would be sent before those of the next write.
             self._producer = None
             raise RegistryError("timeout", "Write to the Kafka store timed out") from None
         end = await self.sync()
@@ -281,7 +281,7 @@ class SchemaLog:
 
     @property
     def is_writable(self) -> bool:
-        """Whether this instance has taken the lead in the topic that the state is of."""
+        """Return whether this instance has taken the lead in the topic that the state is of."""
         return self._producer is not None and self._producer.topic_id == self.place.topic_id
 
     def resign(self) -> None:
@@ -376,7 +376,7 @@ class SchemaLog:
             raise Failure(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
 
     async def _known_partitions(self, cluster: ClusterClient) -> list[int]:
-        """Returns the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
+        """Return the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
         until_ms = cluster.world.clock.mono_ms() + CREATE_MS_MAX
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What schemas need: the schemas that they refer to, and those that these refer to, each walked once.
+"""The references of schemas: the schemas that they refer to, and those that these refer to, each walked once.
 
 All users of references walk here: registrations, lookups, checks, `?format=`. One walk serves one question of a client, with one
 bound for all schemas of the question, because the event loop waits for it: 20,000 references take about 20 ms.

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 ELECTION_S_MAX = 5.0
 #: A registration is checked so often while others change what it was compared with.
 RECHECKS_MAX = 5
-#: In place of the differences, which show an earlier version to a user who may write and not read.
+#: This stands in place of the differences, which show an earlier version to a user who may write and not read.
 NOT_READABLE = "an earlier version, which the user may not read"
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class SchemaRegistry:
     async def set_leader(self, leader: Identity | None, is_self: bool) -> None:
         """Take the outcome of an election. Who becomes the leader shuts the one before it out, and reads the log to its end."""
         if is_self:
-            # In each generation: another instance may have led between two of this one's.
+            # The lead is taken again in each generation: another instance may have led between two of this one's.
             async with self._writing:
                 try:
                     await self.log.lead()
@@ -113,7 +113,7 @@ class SchemaRegistry:
     # -- Writing -------------------------------------------------------------------------------------------------------
 
     async def write(self, decide: Callable[[], tuple[T, list[Record]]]) -> tuple[T, LogPlace]:
-        """Decide with a state that has all records, and append. Returns the answer, and the place up to which a reader must have read.
+        """Decide with a state that has all records, and append. Return the answer, and the place up to which a reader must have read.
 
         Raises:
             RegistryError: this instance is not the leader, or the log cannot be written.

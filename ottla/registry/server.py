@@ -41,7 +41,7 @@ STOP_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `ottla registry` was started with."""
+    """The options of `ottla registry`."""
 
     host: str
     port: int
@@ -123,7 +123,7 @@ def http_server(application: App, settings: Settings) -> HttpServer:
     """Return the server of an instance, behind the rules for requests of other sites.
 
     Raises:
-        CommandFailed: its certificate cannot be used.
+        Failure: its certificate cannot be used.
     """
     try:
         return HttpServer(

@@ -46,13 +46,13 @@ def scopes(subject: str) -> tuple[str, ...]:
 
 
 def is_valid(subject: str) -> bool:
-    """Whether a schema can be registered under the subject."""
+    """Return whether a schema can be registered under the subject."""
     name = split(subject)[1]
     return bool(name) and name not in RESERVED and not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in subject)
 
 
 def has_prefix(subject: str, prefix: str) -> bool:
-    """Whether a subject is among those of `subjectPrefix`: of one context, or of all with `:*:`."""
+    """Return whether a subject is among those of `subjectPrefix`: of one context, or of all with `:*:`."""
     if prefix.startswith(ALL_CONTEXTS):
         return split(subject)[1].startswith(prefix[len(ALL_CONTEXTS) :])
     context, name = split(prefix)

@@ -19,7 +19,7 @@ class Turns:
     def __init__(self, places: int) -> None:
         self._free = places
         self._using: set[Hashable] = set()
-        # In the order in which they get the next free place.
+        # The parties in the order in which they get the next free place.
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 def verdict(checks: Iterable[Check]) -> Answer:
-    """Returns status 200 if all checks passed, and a line for each check."""
+    """Return status 200 if all checks passed, and a line for each check."""
     found = list(checks)
     lines = [
         f"[{'+' if check.passed else '-'}] {check.name}{f': {check.why}' if check.why else ''}\n" for check in found
@@ -66,7 +66,7 @@ class AdminServer:
 
     def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
         self.world = world
-        #: In the order in which they last sent a request.
+        #: The connections, in the order in which they last sent a request.
         self.connections: dict[AdminConnection, None] = {}
         self._host = host
         self._wanted_port = port
@@ -95,7 +95,9 @@ class AdminServer:
             connection.close()
 
     def knows(self, host: str | None) -> bool:
-        """False for the name of another site, which a page points at a listener that only this machine reaches. A probe may have no Host."""
+        """Return whether the Host is this listener's; False for the name of another site, which a page points at a listener that only this
+        machine reaches. A probe may have no Host.
+        """
         return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)
 
     async def answer(self, path: str) -> Answer:
@@ -148,7 +150,7 @@ class AdminConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if no request is being answered."""
+        """Return True if no request is being answered."""
         return self._task is None
 
     def pause_writing(self) -> None:
@@ -172,7 +174,7 @@ class AdminConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once: `close` waits for a client that does not read."""
+        """Close at once: `close` waits for a client that does not read."""
         self._server.connections.pop(self, None)
         if self._transport is not None:
             self._transport.abort()
@@ -186,7 +188,7 @@ class AdminConnection(asyncio.Protocol):
         self._idle = self._server.world.clock.call_later(IDLE_TIMEOUT_MS, self.abort)
 
     def _next(self) -> None:
-        """Begins the next complete request in the buffer, if there is one."""
+        """Begin the next complete request in the buffer, if there is one."""
         end = self._buffer.find(b"\r\n\r\n")
         if max(end, len(self._buffer) if end < 0 else 0) > REQUEST_BYTES_MAX:
             self._write(Answer(431, b"too long\n"), head=False, keep=False)
@@ -240,7 +242,7 @@ class HttpRequest(NamedTuple):
 
 
 def read_request(head: bytes) -> HttpRequest | Answer:
-    """Parses a request's head (without its empty line); returns the request, or the error response."""
+    """Parse a request's head (without its empty line); return the request, or the error response."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
@@ -258,6 +260,6 @@ def read_request(head: bytes) -> HttpRequest | Answer:
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Parses `ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. Raises ValueError for anything else."""
+    """Parse `ottla.admin.listener`: HOST:PORT, or a port alone for all addresses. Raises ValueError for anything else."""
     text = text.strip().rstrip("/")
     return parse_address(f":{text}" if text.isdecimal() else text, any_host=True, port_min=0)

@@ -22,7 +22,7 @@ TRANSACTIONAL_IDS = "ottla.transactional.ids.per.partition.max"
 PRODUCER_IDS = "ottla.producer.ids.per.partition.max"
 #: Kafka's topics have 249 at most; longer names of groups, transactional ids and clients are rare.
 NAME_LENGTH_MAX = 256
-#: Of a dictionary's entry with its key, in bytes, besides the name. Measured: 250 to 310.
+#: What a dictionary's entry and its key take besides the name. Measured: 250 to 310 bytes.
 ENTRY_BYTES = 300
 
 K = TypeVar("K")
@@ -35,7 +35,7 @@ class Kept(dict[K, V]):
     __slots__ = ("bytes", "bytes_max", "overflows", "store")
 
     def __init__(self, store: str, bytes_max: int) -> None:
-        """Takes in `store` the name of this cache in the metrics."""
+        """Take in `store` the name of this cache in the metrics."""
         super().__init__()
         self.store = store
         self.bytes = 0
@@ -44,7 +44,7 @@ class Kept(dict[K, V]):
         self.overflows = 0
 
     def keep(self, key: K, value: V, name: str) -> V:
-        """Keeps the value, and returns it; `name` is the part of the key that a client chose."""
+        """Keep the value, and return it; `name` is the part of the key that a client chose."""
         if len(name) <= NAME_LENGTH_MAX:
             size = ENTRY_BYTES + len(name)
             if self.bytes + size > self.bytes_max:
@@ -60,7 +60,7 @@ class Kept(dict[K, V]):
 
 
 def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
-    """Returns size and bound of each cache. tests/broker/metrics/test_kept.py holds that each cache is among them."""
+    """Return size and bound of each cache. tests/broker/metrics/test_kept.py holds that each cache is among them."""
     rows = [({"store": cache.store}, cache) for cache in caches]
     entries = [Sample(labels, len(cache)) for labels, cache in rows]
     yield Family("ottla_kept_entries", GAUGE, "Entries of the cache by names of clients", entries)
@@ -91,7 +91,7 @@ class Bound:
     refused: int = 0
 
     def check(self, count: int, what: str) -> None:
-        """Checks whether one more than `count` is allowed, which is `what`. Raises KafkaError if the bound is reached."""
+        """Check whether one more than `count` is allowed, which is `what`. Raises KafkaError if the bound is reached."""
         if count < self.limit:
             return
         self.refused += 1

@@ -100,7 +100,7 @@ class TimerWheel:
         return sum(len(entries) for entries in self._slots.values())
 
     def add(self, entry: Expiring, delay_ms: int) -> int:
-        """Schedules a call of `entry.expire()` after `delay_ms`."""
+        """Schedule a call of `entry.expire()` after `delay_ms`."""
         slot = (self._clock.mono_ms() + delay_ms) // TICK_MS + 1
         entries = self._slots.get(slot)
         if entries is not None:
@@ -113,13 +113,13 @@ class TimerWheel:
         return slot
 
     def remove(self, entry: Expiring, slot: int) -> None:
-        """Removes the entry; without effect if it has expired already."""
+        """Remove the entry; without effect if it has expired already."""
         entries = self._slots.get(slot)
         if entries is not None:
             entries.pop(entry, None)
 
     def close(self) -> None:
-        """Removes all entries."""
+        """Remove all entries."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -155,7 +155,7 @@ async def run_in_turns(
     budget_ns: int = 0,
     do: Callable[[Any], Awaitable[object]] | None = None,
 ) -> T:
-    """Runs the work and returns its result. Without a budget each slice is a turn of its own: the work counts for itself.
+    """Run the work and return its result. Without a budget each slice is a turn of its own: the work counts for itself.
 
     `do` does what the work yields, and its result is sent back; a failure of it is thrown into the work, which decides whether
     it ends by it.
@@ -187,7 +187,7 @@ def begin_in_turns(
     done: Callable[[T], object] | None = None,
     failed: Callable[[Exception], object] | None = None,
 ) -> None:
-    """Runs the first slice, and each other one in a turn of its own; `done` gets the result in the turn of the last.
+    """Run the first slice, and each other one in a turn of its own; `done` gets the result in the turn of the last.
 
     An error of the first slice is raised here. `failed` gets that of a later one; without it the event loop logs the error.
     """
@@ -212,7 +212,7 @@ def begin_in_turns(
 
 
 def _advance(work: Work[T]) -> StopIteration | None:
-    """Runs one slice. Returns the end of the work, with its result, or None if there is more."""
+    """Run one slice. Return the end of the work, with its result, or None if there is more."""
     try:
         next(work)
     except StopIteration as end:

@@ -54,7 +54,7 @@ class Pattern(Protocol):
 
 
 def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
-    """Compile it; whether it matches a text as a whole is all that can be asked.
+    """Compile an expression that can be asked one thing: whether it matches a text as a whole.
 
     Args:
         work_max: the states that all its matches may look at where the package is missing, at about 0.3 us each; then

@@ -48,7 +48,7 @@ _BACK = re.compile(r"k<(\w+)>")
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises ValueError with the reason."""
+    """Raise ValueError with the reason."""
     try:
         return re.compile(_Translation(pattern).all(), re.ASCII)
     except (re.error, OverflowError, RecursionError) as fault:
@@ -56,7 +56,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def check_length(name: str, rules: str) -> None:
-    """Raises ValueError for a name that is too long for a pattern of these `rules`."""
+    """Raise ValueError for a name that is too long for a pattern of these `rules`."""
     if len(name) > NAME_LENGTH_MAX:
         raise ValueError(f"a name of {len(name)} characters, {rules} takes {NAME_LENGTH_MAX}: {name[:100]}...")
 
@@ -73,7 +73,7 @@ class _Translation:
         self._at = 0
         self._found: list[str] = []
         self._groups = 0
-        #: Of each group that is open: whether `.` matches line terminators, and the flags that were set within.
+        #: For each group that is open: whether `.` matches line terminators, and the flags that were set within.
         self._open: list[tuple[bool, list[str]]] = []
         self._dot_all = False
         self._flags: list[str] = []
@@ -182,7 +182,7 @@ class _Translation:
         raise _Refused(f"\\{kind}")
 
     def _character(self) -> str | None:
-        """Returns the one character that an escape stands for, or None for another kind."""
+        """Return the one character that an escape stands for, or None for another kind."""
         if code := self._taken(_CODE):
             digits = code[1] or code[2] or code[3]
             number = int(digits, 16) if digits else int(code[4], 8)
@@ -226,7 +226,7 @@ class _Translation:
         return "".join(found) + "]"
 
     def _of_set(self) -> str:
-        """Returns a character, or a class, which has more than one."""
+        """Return a character, or a class, which has more than one."""
         if self._pattern.startswith(("[", "&&"), self._at):
             raise _Refused("a set within a set, or &&")
         each = self._one()

@@ -34,12 +34,12 @@ class ListeningAt(NamedTuple):
 
 
 def of_every_family(host: str) -> str:
-    """Returns the host, or "" for one that means every address."""
+    """Return the host, or "" for one that means every address."""
     return "" if host in WILDCARDS else host
 
 
 def addresses_of(host: str, port: int) -> list[ListeningAt]:
-    """Raises OSError if the host is not known."""
+    """Raise OSError if the host is not known."""
     if not host:
         return [ListeningAt(socket.AF_INET6, ("::", port), True), ListeningAt(socket.AF_INET, ("0.0.0.0", port))]
     rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -48,7 +48,7 @@ def addresses_of(host: str, port: int) -> list[ListeningAt]:
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Returns the sockets of a listener, bound and not yet listening; they have the same port, also if 0 is asked for.
+    """Return the sockets of a listener, bound and not yet listening; they have the same port, also if 0 is asked for.
 
     An address that is not of this machine is left out, if there is another one.
 
@@ -104,7 +104,7 @@ def _bound(at: ListeningAt, port: int) -> socket.socket:
 
 
 def shown(sockets: list[socket.socket]) -> list[str]:
-    """Returns the bound addresses as text, for a line of the log."""
+    """Return the bound addresses as text, for a line of the log."""
     found = []
     for each in sockets:
         address = str(each.getsockname()[0])

@@ -128,7 +128,7 @@ class BatchWriter(logging.handlers.QueueListener):
             self.stop()
 
     def _monitor(self) -> None:
-        """Replaces the loop of `QueueListener`, whose `stop` queues None."""
+        """Replace the loop of `QueueListener`, whose `stop` queues None."""
         while True:
             events = [self._events.get()]
             with suppress(queue.Empty):
@@ -141,7 +141,7 @@ class BatchWriter(logging.handlers.QueueListener):
                 self._stopping.wait(REST_S)
 
     def _write(self, events: list[logging.LogRecord]) -> None:
-        """Writes lines. A closed pipe or a full disk loses them, is said on standard error once, and in the log once it can be written."""
+        """Write lines. A closed pipe or a full disk loses them, is said on standard error once, and in the log once it can be written."""
         if not events:
             return
         try:
@@ -163,7 +163,7 @@ class BatchWriter(logging.handlers.QueueListener):
 
 
 def set_up(level: str = "INFO", stream: Stream | None = None) -> BatchWriter:
-    """Starts logging to `stream`, by default to standard output."""
+    """Start logging to `stream`, by default to standard output."""
     enqueue = Enqueue()
     writer = BatchWriter(enqueue, stream if stream is not None else sys.stdout)
     root = logging.getLogger()
@@ -223,14 +223,14 @@ _OF_KAFKA = ("kafka.", "org.apache.kafka.")
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """Returns the loggers with their effective levels, in Kafka's names of levels."""
+    """Return the loggers with their effective levels, in Kafka's names of levels."""
     for name in LOGGERS | dict.fromkeys(sorted(_set)):
         number = _logger(name).getEffectiveLevel()
         yield name, _NAMES.get(number, logging.getLevelName(number))
 
 
 def change_level(name: str, operation: int, level: str | None, *, validate_only: bool) -> None:
-    """Sets a logger's level, or removes it, so that the logger has that of its parent.
+    """Set a logger's level, or remove it, so that the logger has that of its parent.
 
     Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an operation that levels do not have.
     """

@@ -44,12 +44,12 @@ Source = Callable[[], Iterable[Family]]
 
 
 def gauge(name: str, doc: str, value: float, **labels: str) -> Family:
-    """Returns a family of one sample."""
+    """Return a family of one sample."""
     return Family(name, GAUGE, doc, [Sample(labels, value)])
 
 
 def counter(name: str, doc: str, value: float, **labels: str) -> Family:
-    """Returns a family of one sample."""
+    """Return a family of one sample."""
     return Family(name, COUNTER, doc, [Sample(labels, value)])
 
 
@@ -63,7 +63,7 @@ class Registry:
         self._sources.append(source)
 
     def families(self) -> Iterator[Family]:
-        """Yields the families of all sources; a name may occur more than once. An exception of a source is logged, and the next one follows.
+        """Yield the families of all sources; a name may occur more than once. An exception of a source is logged, and the next one follows.
 
         Sources with many samples yield them in portions, so that a scrape can end its turn in between.
         """
@@ -91,7 +91,7 @@ class Histogram:
 def histograms(
     name: str, doc: str, rows: Sequence[tuple[Mapping[str, str], Histogram]], unit: float = 1.0
 ) -> Iterator[Family]:
-    """Yields the quantiles of each histogram, the number of its values and their sum. `unit` is what a value of 1 stands for."""
+    """Yield the quantiles of each histogram, the number of its values and their sum. `unit` is what a value of 1 stands for."""
     quantiles = [
         Sample({**labels, "quantile": quantile_label(quantile)}, quantile_of_buckets(each.buckets, quantile) * unit)
         for labels, each in rows
@@ -105,12 +105,12 @@ def histograms(
 
 
 def quantile_label(quantile: float) -> str:
-    """Returns the label that jmx_exporter makes of Kafka's percentiles: 0.50, and 0.999."""
+    """Return the label that jmx_exporter makes of Kafka's percentiles: 0.50, and 0.999."""
     return f"{quantile:.2f}" if quantile <= 0.99 else f"{quantile:g}"
 
 
 def quantile_of_buckets(buckets: list[int], quantile: float) -> float:
-    """Returns the quantile; bucket i counts values of i bits, and inside a bucket it interpolates linearly."""
+    """Return the quantile; bucket i counts values of i bits, and inside a bucket it interpolates linearly."""
     total = sum(buckets)
     if not total:
         return 0.0
@@ -130,7 +130,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def to_metrics(families: list[Family]) -> Iterator[Metric]:
-    """Converts the families to those of prometheus_client."""
+    """Convert the families to those of prometheus_client."""
     # Imported here: the import takes a tenth of a node's start, and most nodes are never scraped.
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
@@ -139,13 +139,13 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
         metric = (CounterMetricFamily if is_counter else GaugeMetricFamily)(family.name, family.doc)
         name = f"{family.name}_total" if is_counter else family.name
         for sample in family.samples:
-            # Not by add_metric, because labels may differ within a name: the sum over all topics has none.
+            # add_metric is not used, because labels may differ within a name: the sum over all topics has none.
             metric.add_sample(name, dict(sample.labels), sample.value)
         yield metric
 
 
 async def scrape(registry: Registry, clock: Clock) -> bytes:
-    """Returns the text of one scrape, with the process's own metrics, made in turns of the event loop."""
+    """Return the text of one scrape, with the process's own metrics, made in turns of the event loop."""
     return await run_in_turns(clock, _scraping(registry), SCRAPE_TURN_NS)
 
 

@@ -25,7 +25,7 @@ REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{([a-zA-Z][a-zA-Z0-9]*)\}", re.DOTA
 
 
 def expand(match: re.Match[str], replacement: str) -> str:
-    """Returns what Java puts in the place of the match."""
+    """Return what Java puts in the place of the match."""
 
     def referred(reference: re.Match[str]) -> str:
         if reference[1] is not None:

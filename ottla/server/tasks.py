@@ -45,7 +45,7 @@ class Tasks:
         return len(self._tasks)
 
     def spawn(self, coroutine: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]:
-        """Runs the coroutine until it ends or the node stops."""
+        """Run the coroutine until it ends or the node stops."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._done)
@@ -62,7 +62,7 @@ class Tasks:
                 self.on_failure(failure)
 
     async def close(self) -> None:
-        """Cancels running tasks, and waits for their end."""
+        """Cancel running tasks, and wait for their end."""
         while self._tasks:
             tasks = list(self._tasks)
             for task in tasks:
@@ -77,7 +77,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 def isolated(callback: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
-    """Calls the callback and logs its exception. Without an exception it costs only the call."""
+    """Call the callback and log its exception. Without an exception it costs only the call."""
     try:
         callback(*arguments)
     except Exception:

@@ -57,7 +57,7 @@ class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
-    #: None: by the distance of the peer (`send_buffer_bytes`).
+    #: The size of the send buffer; None leaves it to the distance of the peer.
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = -1
 
@@ -70,7 +70,7 @@ FORGETS_TO_PAUSE = "asyncio.selector_events" if sys.version_info < (3, 14) else 
 
 
 def write_pieces(transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Hands all pieces to the transport in one call, and pauses its protocol if the peer does not take them."""
+    """Hand all pieces to the transport in one call, and pauses its protocol if the peer does not take them."""
     if type(transport).__module__ == FORGETS_TO_PAUSE:
         transport.write(b"".join(pieces))
     else:
@@ -87,7 +87,7 @@ class LowWater:
     __slots__ = ()
 
     def at(self, nbytes: int) -> None:
-        """At least `nbytes` more will come, if the peer goes on; 0 if that is not known."""
+        """Note that at least `nbytes` more will come, if the peer goes on; 0 if that is not known."""
 
 
 class SocketLowWater(LowWater):
@@ -127,7 +127,7 @@ class Server(Protocol):
     def port(self) -> int: ...
     @property
     def addresses(self) -> list[str]:
-        """Those that it is bound to; "0.0.0.0" and "::" are all of their family."""
+        """Return the addresses that it is bound to; "0.0.0.0" and "::" are all of their family."""
 
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
@@ -140,7 +140,7 @@ class Network(Protocol):
 
     @property
     def room(self) -> int:
-        """How many connections of clients fit beside the node's files."""
+        """Return how many connections of clients fit beside the node's files."""
 
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, options: SocketOptions = DEFAULT_OPTIONS
@@ -164,7 +164,7 @@ class TcpServer:
         options: SocketOptions,
         arriving_max: int,
     ) -> None:
-        """Takes in `arriving_max` how many accepted sockets may be without their connection at a time."""
+        """Take in `arriving_max` how many accepted sockets may be without their connection at a time."""
         self.port: int = sockets[0].getsockname()[1]
         self.addresses = shown(sockets)
         self._loop = loop
@@ -249,18 +249,18 @@ class TcpServer:
 
 
 def descriptors() -> int:
-    """Returns how many descriptors this process may have."""
+    """Return how many descriptors this process may have."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def descriptors_reserved(limit: int) -> int:
-    """Returns how many of so many descriptors are not for connections of clients."""
+    """Return how many of so many descriptors are not for connections of clients."""
     return min(DESCRIPTORS_RESERVED, limit // 2)
 
 
 def send_buffer_bytes(configured: int | None, round_trip_us: int) -> int:
-    """Returns the size of an accepted socket's send buffer, or -1 to leave it to the kernel. A round trip of 0 is unknown."""
+    """Return the size of an accepted socket's send buffer, or -1 to leave it to the kernel. A round trip of 0 is unknown."""
     if configured is not None:
         return configured
     return NEAR_SEND_BUFFER_BYTES if 0 < round_trip_us <= NEAR_RTT_US else -1
@@ -299,7 +299,7 @@ class TcpNetwork:
 
 
 def plain_address(name: tuple[str, int] | None) -> tuple[str, int]:
-    """Returns host and port of one end; an IPv4 address as such, also when it came in over a socket for both."""
+    """Return host and port of one end; an IPv4 address as such, also when it came in over a socket for both."""
     if not name:
         return "", 0
     return name[0].removeprefix("::ffff:"), name[1]
@@ -327,7 +327,7 @@ class Detours:
 
 
 def read_ways(text: str) -> dict[Address, Address]:
-    """Parses `HOST:PORT=HOST:PORT,...`. Raises ValueError for other text."""
+    """Parse `HOST:PORT=HOST:PORT,...`. Raises ValueError for other text."""
     ways = {}
     for pair in filter(None, text.split(",")):
         target, _, way = pair.partition("=")

@@ -46,12 +46,12 @@ class WorkerProcess(Protocol):
     """A process with an object for long work."""
 
     async def make(self, factory: Callable[..., object], *args: object) -> None:
-        """Creates the object, `factory(*args)`, which replaces the previous one."""
+        """Create the object, `factory(*args)`, which replaces the previous one."""
 
     async def call(self, method: str, *args: object) -> Any: ...
 
     async def close(self) -> None:
-        """Ends a running call, and the process. Later calls start another process."""
+        """End a running call, and the process. Later calls start another process."""
 
 
 class RunOnThread(Protocol):

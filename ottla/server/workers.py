@@ -28,7 +28,7 @@ THREADS_OF_A_DISK = URGENT_AT_ONCE + BACKGROUND_AT_ONCE
 
 
 class Priority(IntEnum):
-    """What a call is for. Of those that wait, the first of the lowest value runs next."""
+    """The purpose of a call. Among the calls that wait, the first one of the lowest value runs next."""
 
     ACKNOWLEDGE = 0  # a flush or a checkpoint that a client or a leader waits for
     ROLL = 1  # an append waits for it, and its connection does
@@ -48,7 +48,7 @@ class DiskQueue:
         self._background = _Lane(BACKGROUND_AT_ONCE)
 
     async def run(self, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        """Calls the function on a thread when it is its turn; returns its result, or raises its exception."""
+        """Call the function on a thread when it is its turn; return its result, or raise its exception."""
         lane = self._urgent if priority < Priority.CHECKPOINT else self._background
         await lane.enter(priority)
         try:
@@ -94,7 +94,7 @@ class _Lane:
             raise
 
     def leave(self) -> None:
-        """Gives the place to the next, unless the next one's task has been cancelled."""
+        """Give the place to the next, unless the next one's task has been cancelled."""
         while self._waiting:
             turn = heappop(self._waiting)[2]
             if not turn.done():
@@ -117,13 +117,13 @@ class Workers(Protocol):
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        """Runs a function that waits for the disk of this log directory, by its own queue and threads."""
+        """Run a function that waits for the disk of this log directory, by its own queue and threads."""
 
     def process(self) -> WorkerProcess:
-        """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
+        """Return a process for long work in Python. It is started by the first call, and its user closes it."""
 
     def apart(self, name: str) -> Workers:
-        """Returns one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
+        """Return one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
 
 
 class ThreadWorkers:
@@ -155,7 +155,7 @@ class ThreadWorkers:
         return made
 
     def close(self) -> None:
-        """Waits for running functions; drops those that have not begun."""
+        """Wait for running functions; drop those that have not begun."""
         for each in self._apart:
             each.close()
         self._executor.shutdown(wait=True, cancel_futures=True)

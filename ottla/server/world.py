@@ -19,7 +19,10 @@ from ottla.storage.files import Files, OsFiles
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a node has of the outside. `spawn(coroutine, name)` runs a task that belongs to the node."""
+    """A node's ways to the outside: clocks, chance, files, network, threads.
+
+    `spawn(coroutine, name)` runs a task that belongs to the node.
+    """
 
     clock: Clock
     rng: random.Random

@@ -18,12 +18,12 @@ class ConnectionLost(ConnectorError):
 
 
 def name_of(code: int) -> str:
-    """Returns the name of an error code, also of one that a newer Kafka has."""
+    """Return the name of an error code, also of one that a newer Kafka has."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
 
 def check(place: str, code: int, message: str | None = None) -> None:
-    """Raises ConnectorError for any code but NONE."""
+    """Raise ConnectorError for any code but NONE."""
     if code:
         text = f"{place}: {name_of(code)}" + (f" ({message})" if message else "")
         raise ConnectorError(text, _REMEDIES.get(code), code)

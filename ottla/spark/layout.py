@@ -69,7 +69,7 @@ class Layout:
     def add(
         self, payload: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None
     ) -> None:
-        """Adds the `count` records that fill the payload. Raises InvalidRecord if their lengths do not fill it."""
+        """Add the `count` records that fill the payload. Raises InvalidRecord if their lengths do not fill it."""
         if count > len(payload) // RECORD_BYTES_MIN:
             raise InvalidRecord(base_offset, f"record count {count} in {len(payload)} bytes")
         pos = len(self.data)
@@ -97,11 +97,11 @@ class Layout:
         self._has_append_time.append(append_time is not None)
 
     def timestamp_types(self) -> Numbers:
-        """Returns 0 for each record with a time of its producer, and 1 for each with a time of the broker."""
+        """Return 0 for each record with a time of its producer, and 1 for each with a time of the broker."""
         return np.repeat(np.array(self._has_append_time, np.int64), self._counts)
 
     def fields(self) -> Fields:
-        """Returns the fields of all records. Raises InvalidRecord if those of one do not fill it."""
+        """Return the fields of all records. Raises InvalidRecord if those of one do not fill it."""
         data = np.frombuffer(self.data, np.uint8)
         ends = np.frombuffer(self.ends, np.int64)
         # A position behind the end reads the last byte; all later positions are behind the end then, too.
@@ -123,7 +123,7 @@ class Layout:
         return Fields(offsets, times, *keys, *values, np.flatnonzero(has_headers))
 
     def headers_of(self, index: int, pos: int) -> list[tuple[str, bytes | None]]:
-        """Returns the headers of the record of this number, which begin at `pos`; keys that are no UTF-8 as Java shows them."""
+        """Return the headers of the record of this number, which begin at `pos`; keys that are no UTF-8 as Java shows them."""
         end = self.ends[index]
         try:
             count, pos = read_varint(self.data, pos)
@@ -159,7 +159,7 @@ class Layout:
 
 
 def _varints(data: Bytes, at: Numbers, form: tuple[int, int]) -> tuple[Numbers, Numbers]:
-    """Returns the zigzag-coded numbers at these positions, and the positions behind them."""
+    """Return the zigzag-coded numbers at these positions, and the positions behind them."""
     bytes_max, last_max = form
     byte = data.take(at, mode="clip")
     value = (byte & 127).astype(np.uint64)

@@ -43,7 +43,7 @@ class Limit(NamedTuple):
 
 
 class ConnectorOptions:
-    """What a read is to do. Raises ConnectorError for an option that is missing, wrong or contradicts another."""
+    """The options of a read. Raises ConnectorError for an option that is missing, wrong or contradicts another."""
 
     def __init__(self, given: Mapping[str, str], *, is_stream: bool = False) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -138,7 +138,7 @@ class ConnectorOptions:
         return tuple(found)
 
     def _limit(self, edge: str, default: int) -> Limit:
-        """Reads the options of one edge in the order in which the JVM source prefers them."""
+        """Read the options of one edge in the order in which the JVM source prefers them."""
         time = self.get(f"{edge}Timestamp")
         if time is not None:
             if not time.isdigit():
@@ -169,7 +169,7 @@ class ConnectorOptions:
 
 
 def client_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options `kafka.*` without the prefix. Raises ConnectorError for one that the connector sets itself."""
+    """Return the options `kafka.*` without the prefix. Raises ConnectorError for one that the connector sets itself."""
     found = {name.lower()[6:]: value for name, value in given.items() if name.lower().startswith("kafka.")}
     for name in FORBIDDEN:
         if name in found:
@@ -180,7 +180,7 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _segments(text: str | None) -> str | None:
-    """Returns the log directory of `segments://DIR`, or of a bare path."""
+    """Return the log directory of `segments://DIR`, or of a bare path."""
     return text.removeprefix(SEGMENTS) if text else None
 
 

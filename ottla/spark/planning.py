@@ -1,4 +1,4 @@
-"""What a read covers: its partitions, where each begins and where each ends now. It asks the cluster and decides nothing else."""
+"""The plan of a read: its partitions, where each begins and where each ends now. It asks the cluster and decides nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark.ranges import Offsets, Range, TopicPartition
 
 
 def partitions_of(cluster: BlockingCluster, options: ConnectorOptions) -> list[TopicPartition]:
-    """Returns the selected partitions. Raises ConnectorError if a topic or partition that is named does not exist."""
+    """Return the selected partitions. Raises ConnectorError if a topic or partition that is named does not exist."""
     if options.selection == "subscribe":
         return all_partitions((each.name, each.partitions) for each in cluster.topics(options.selected))
     if options.selection == "assign":
@@ -29,7 +29,7 @@ def partitions_of(cluster: BlockingCluster, options: ConnectorOptions) -> list[T
 def offsets_at(
     cluster: BlockingCluster, options: ConnectorOptions, places: list[TopicPartition], limit: Limit, edge: str
 ) -> Offsets:
-    """Returns the offset of each partition for the option `edge` (starting or ending). Raises ConnectorError if the option names
+    """Return the offset of each partition for the option `edge` (starting or ending). Raises ConnectorError if the option names
     not exactly these partitions, or no record is as new as a starting time."""
     if limit.everywhere is None and {*limit.each} != {*places}:
         missing = sorted({*places} - {*limit.each}) or sorted({*limit.each} - {*places})
@@ -60,7 +60,7 @@ def latest(cluster: BlockingCluster, options: ConnectorOptions, places: list[Top
 
 
 def batch_ranges(cluster: BlockingCluster, options: ConnectorOptions) -> list[Range]:
-    """Returns what a batch reads, unsplit."""
+    """Return the ranges that a batch reads, unsplit."""
     places = partitions_of(cluster, options)
     starts = offsets_at(cluster, options, places, options.starting, "starting")
     ends = offsets_at(cluster, options, places, options.ending, "ending")

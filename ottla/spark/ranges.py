@@ -33,7 +33,7 @@ class Range(NamedTuple):
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
-    """Returns the ends of a micro-batch of about `offsets_max` offsets, shared out by how much each partition has."""
+    """Return the ends of a micro-batch of about `offsets_max` offsets, shared out by how much each partition has."""
     sizes = {place: offset - start.get(place, offset) for place, offset in end.items()}
     total = sum(size for size in sizes.values() if size > 0)
     if total <= offsets_max:
@@ -47,7 +47,7 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def split(ranges: Iterable[Range], partitions_min: int | None, records_max: int | None) -> list[Range]:
-    """Returns the ranges that are not empty, the largest of them in several parts: at least `partitions_min` in all, if there are
+    """Return the ranges that are not empty, the largest of them in several parts: at least `partitions_min` in all, if there are
     as many offsets, and none with more than `records_max` offsets."""
     whole = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in whole)
@@ -65,7 +65,7 @@ def split(ranges: Iterable[Range], partitions_min: int | None, records_max: int 
 
 
 def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> Checkpoint:
-    """Returns offsets in the form that Spark keeps in a checkpoint: that of the JVM source, and the ids of the topics beside it."""
+    """Return offsets in the form that Spark keeps in a checkpoint: that of the JVM source, and the ids of the topics beside it."""
     found: Checkpoint = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
@@ -83,5 +83,5 @@ def from_json(rows: Checkpoint) -> Offsets:
 
 
 def ids_in(rows: Checkpoint) -> dict[str, bytes]:
-    """Returns the ids of the topics; none of a checkpoint of the JVM source."""
+    """Return the ids of the topics; none from a checkpoint of the JVM source."""
     return {topic: uuid_from_str(str(text)) for topic, text in rows.get(TOPIC_IDS, {}).items()}

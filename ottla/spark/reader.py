@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_range(options: ConnectorOptions, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the range with these columns. Raises ConnectorError."""
+    """Yield the rows of the range with these columns. Raises ConnectorError."""
     rows = RowColumns(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
     if options.segments is not None:
         files = segments.SegmentReader(options.segments, wanted, options)
@@ -71,7 +71,7 @@ class RecordReader(DataSourceReader):
 
 
 def _ranges_of_files(options: ConnectorOptions) -> list[Range]:
-    """Returns the ranges of a log directory, without a broker: from the log start or given offsets to the high watermark."""
+    """Return the ranges of a log directory, without a broker: from the log start or given offsets to the high watermark."""
     if options.isolation == READ_COMMITTED:
         raise ConnectorError(
             "which transactions are open is not in the files of a log",
@@ -153,7 +153,7 @@ class RecordStreamReader(DataSourceStreamReader):
         return known is not None and ids.get(place[0], known) != known
 
     def _committed(self, group: str, places: Iterable[tuple[str, int]], ids: Mapping[str, bytes]) -> Offsets:
-        """Returns what the group has of these topics. What it has of topics of other ids does not count."""
+        """Return what the group has of these topics. What it has of topics of other ids does not count."""
         kept = committed_offsets(self.cluster, group)
         texts = {name: _metadata(topic_id) for name, topic_id in ids.items()}
         return {
@@ -196,5 +196,5 @@ class RecordStreamReader(DataSourceStreamReader):
 
 
 def _metadata(topic_id: bytes) -> str:
-    """Returns what stands beside a committed offset: the id of the topic that it is of."""
+    """Return the metadata of a committed offset: the id of its topic."""
     return f"topic.id={uuid_to_str(topic_id)}"

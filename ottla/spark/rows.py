@@ -59,7 +59,7 @@ class RowColumns:
         self.schema = pa.schema([(name, TYPES[name]) for name in columns])
 
     def batches(self, batches: Iterable[BatchView], limits: BatchFilter | None = None) -> Iterator[pa.RecordBatch]:
-        """Yields Arrow batches of about BYTES_MAX. Raises ConnectorError with the offset for a batch that cannot be decoded.
+        """Yield Arrow batches of about BYTES_MAX. Raises ConnectorError with the offset for a batch that cannot be decoded.
 
         `limits`, which the batches come from, says from which offset on there are rows after a loss.
         """
@@ -140,7 +140,7 @@ def _numbers(kind: pa.DataType, numbers: np.ndarray[Any, Any], is_null: Flags | 
 
 
 def _pieces(layout: Layout, fields: Fields) -> pa.Array:
-    """Returns the payload as gap, key, gap, value, gap, key ...: each element begins where the one before it ends."""
+    """Return the payload as gap, key, gap, value, gap, key ...: each element begins where the one before it ends."""
     if len(layout.data) >= 1 << 31:
         raise OverflowError(f"{len(layout.data)} bytes are more than an array of Arrow holds")
     bounds = np.zeros(_PIECES * len(layout) + 1, np.int32)
@@ -150,6 +150,6 @@ def _pieces(layout: Layout, fields: Fields) -> pa.Array:
 
 
 def _taken(pieces: pa.Array, first: int, is_null: Flags) -> pa.Array:
-    """Returns every fourth piece from `first` on, or null."""
+    """Return every fourth piece from `first` on, or null."""
     indices = np.arange(first, _PIECES * len(is_null), _PIECES)
     return pieces.take(_numbers(pa.int64(), indices, is_null if is_null.any() else None))

@@ -31,12 +31,12 @@ _ABORTED_ENTRY = Struct(">hqqqq")
 
 
 def partitions_in(directory: str) -> Offsets:
-    """Returns the high watermark of each partition in a log directory. Raises ConnectorError if it is none."""
+    """Return the high watermark of each partition in a log directory. Raises ConnectorError if it is none."""
     return _checkpoint(Path(directory), HIGH_WATERMARKS)
 
 
 def starts_in(directory: str) -> Offsets:
-    """Returns the log start offset of each partition: that of the checkpoint, or of the first segment."""
+    """Return the log start offset of each partition: that of the checkpoint, or of the first segment."""
     given = _checkpoint(Path(directory), LOG_STARTS)
     found = {}
     for place in partitions_in(directory):
@@ -60,7 +60,7 @@ def _segments(directory: Path, place: tuple[str, int]) -> list[Path]:
 
 
 def _topic_id(directory: Path, place: tuple[str, int]) -> bytes | None:
-    """Returns the id in partition.metadata, or None where there is no such file: a log that Kafka before 2.8 has made."""
+    """Return the id in partition.metadata, or None where there is no such file: a log that Kafka before 2.8 has made."""
     try:
         text = (directory / f"{place[0]}-{place[1]}" / METADATA).read_text()
     except FileNotFoundError:
@@ -83,7 +83,7 @@ class SegmentReader:
         self._is_committed_only = options.isolation == READ_COMMITTED
 
     def batches(self) -> Iterator[BatchView]:
-        """Yields the batches with rows of the range. Raises ConnectorError for offsets that are gone, unless they may be."""
+        """Yield the batches with rows of the range. Raises ConnectorError for offsets that are gone, unless they may be."""
         files = _segments(self._folder, self._place)
         bases = [int(file.stem) for file in files]
         found = self.filter
@@ -120,7 +120,7 @@ class SegmentReader:
 
 
 def _written(mapped: memoryview, start: int) -> int:
-    """Returns the end of what is written: an active segment may be preallocated with zeros behind it."""
+    """Return the end of what is written: an active segment may be preallocated with zeros behind it."""
     position, end = start, len(mapped)
     while end - position > _INDEX_ENTRY.size and mapped[position + 8 : position + 12] != bytes(4):
         size = batch_size(mapped, position, end)
@@ -131,7 +131,7 @@ def _written(mapped: memoryview, start: int) -> int:
 
 
 def _position_of(file: Path, offset: int) -> int:
-    """Returns the position of a batch at or before the offset, by the sparse index; 0 if there is no index."""
+    """Return the position of a batch at or before the offset, by the sparse index; 0 if there is no index."""
     index = file.with_suffix(".index")
     if not index.exists():
         return 0

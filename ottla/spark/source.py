@@ -57,8 +57,8 @@ READERS: dict[str, Callable[[ConnectorOptions], DataSourceReader]] = {
 class OttlaDataSource(DataSource):
     """Reads and writes topics of any Kafka cluster, with the options of Spark's own Kafka source."""
 
-    #: Of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the latest
-    #: version of a subject may be another one.
+    #: The schemas of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the
+    #: latest version of a subject may be another one.
     _reader_schemas: tuple[ReaderSchema, ...] | None = None
 
     @classmethod
@@ -99,7 +99,7 @@ class OttlaDataSource(DataSource):
 
 
 def _table_schema() -> ModuleType:
-    """Returns the reader of the table `schema`, which needs a library that the other tables do not. Raises ConnectorError without it."""
+    """Return the reader of the table `schema`, which needs a library that the other tables do not. Raises ConnectorError without it."""
     try:
         from ottla.spark.schema import reader
     except ModuleNotFoundError as fault:
@@ -112,7 +112,7 @@ def _table_schema() -> ModuleType:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("ottla")` known to a session, and to its executors if this package came in a wheel by --py-files."""
+    """Make `format("ottla")` known to a session, and to its executors if this package came in a wheel by --py-files."""
     _send_wheel(spark)
     spark.dataSource.register(OttlaDataSource)
 

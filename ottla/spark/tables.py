@@ -75,7 +75,7 @@ class GroupsReader(DataSourceReader):
 
 
 def groups_of(cluster: BlockingCluster) -> list[str]:
-    """Returns the groups of all brokers. Raises ConnectorError."""
+    """Return the groups of all brokers. Raises ConnectorError."""
     cluster.topics([])
     found: list[str] = []
     for node in cluster.brokers:
@@ -104,7 +104,7 @@ class LatestReader(DataSourceReader):
 
 
 def latest_rows(options: ConnectorOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that compaction would leave of the range."""
+    """Yield the rows that compaction would leave of the range."""
     names = options.columns
     last: dict[bytes, dict[str, object]] = {}
     for batch in read_range(options, wanted, tuple(dict.fromkeys((*names, "key", "value")))):

@@ -27,7 +27,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_lines(files: Files, path: str) -> list[list[str]]:
-    """Returns the entries, split at blanks; a missing file has no entries.
+    """Return the entries, split at blanks; a missing file has no entries.
 
     Raises:
         CorruptFile: the file is no text, has another version, or not the number of lines in its second line.

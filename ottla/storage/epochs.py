@@ -24,7 +24,7 @@ class LeaderEpochs:
     __slots__ = ("_files", "_lock", "_outdated", "_unsynced", "assigned", "entries", "latest", "path", "stored")
 
     def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
-        """Takes `stored`, which is False while the log has no directory (not yet, or no longer): the epochs are then in memory only."""
+        """Take `stored`, which is False while the log has no directory (not yet, or no longer): the epochs are then in memory only."""
         self._files = files
         self._lock = Lock()  # guards the file: flushes write it on another thread, truncations on the log's own
         self._outdated = False  # the next flush writes the file
@@ -41,7 +41,7 @@ class LeaderEpochs:
         self.path = f"{directory}/{FILE}"
 
     def load(self) -> None:
-        """Reads the file; a missing file is an empty history.
+        """Read the file; a missing file is an empty history.
 
         Raises:
             CorruptFile: the text is not valid, or the entries do not grow.
@@ -57,14 +57,14 @@ class LeaderEpochs:
         self.assigned = self.latest
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Begins an epoch in memory. It is written to the file once it has a batch: no replica requests the end of an epoch without batches.
+        """Begin an epoch in memory. It is written to the file once it has a batch: no replica requests the end of an epoch without batches.
 
         Recovery calls it for the epochs that it reads from the batches, and saves once at its end.
         """
         self._set(self._with(epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Begins `epoch` with its first batch at `start_offset`; entries that contradict it are dropped.
+        """Begin `epoch` with its first batch at `start_offset`; entries that contradict it are dropped.
 
         It does not write the file: after a failover it is called for the first batch of each of thousands of partitions.
         """
@@ -80,11 +80,11 @@ class LeaderEpochs:
         return [*kept, (epoch, start_offset)]
 
     def forget_from(self, offset: int) -> None:
-        """Drops later epochs in memory. Recovery reads them from the batches, because the file may be from before a truncation."""
+        """Drop later epochs in memory. Recovery reads them from the batches, because the file may be from before a truncation."""
         self._set([entry for entry in self.entries if entry[1] < offset])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Returns (epoch, end offset): the largest known epoch at or below `epoch`, and its end offset; (-1, -1) if unknown."""
+        """Return (epoch, end offset): the largest known epoch at or below `epoch`, and its end offset; (-1, -1) if unknown."""
         if epoch < 0 or not self.entries:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
@@ -93,7 +93,7 @@ class LeaderEpochs:
             return NO_EPOCH, NO_OFFSET
         at = bisect_right(self.entries, (epoch, 2**63))
         if at == 0:
-            # Older than all known epochs: it has no batches here, and ended where the first known epoch starts.
+            # The epoch is older than all known ones: it has no batches here, and ended where the first known epoch starts.
             return epoch, self.entries[0][1]
         return self.entries[at - 1][0], self.entries[at][1]
 
@@ -105,12 +105,12 @@ class LeaderEpochs:
         return NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that start at or after `end_offset`."""
+        """Drop the epochs that start at or after `end_offset`."""
         if self.entries and self.entries[-1][1] >= end_offset:
             self._replace([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that ended at or before `start_offset`; the one that contains it now starts there.
+        """Drop the epochs that ended at or before `start_offset`; the one that contains it now starts there.
 
         The next flush writes the file, as in Kafka: entries from before the log start do no harm after a crash.
         """
@@ -123,7 +123,7 @@ class LeaderEpochs:
             self._outdated = True
 
     def replace(self, entries: list[tuple[int, int]], assigned: int) -> None:
-        """Takes over the epochs of another log with the same batches. The next flush writes them."""
+        """Take over the epochs of another log with the same batches. The next flush writes them."""
         self._set(list(entries))
         self.assigned = assigned
         self._outdated = True
@@ -138,12 +138,12 @@ class LeaderEpochs:
         self._outdated = True
 
     def leave(self) -> None:
-        """Stops writes before the directory is renamed: a running flush must not write into the directory of a new log of the same name."""
+        """Stop writes before the directory is renamed: a running flush must not write into the directory of a new log of the same name."""
         with self._lock:
             self.stored = False
 
     def flush(self) -> bool:
-        """Writes and syncs the file, on any thread. Returns True if the directory must be synced as well.
+        """Write and sync the file, on any thread. Return True if the directory must be synced as well.
 
         It runs before the recovery point advances, so that the file has every epoch with records below the recovery point.
         """
@@ -161,7 +161,7 @@ class LeaderEpochs:
         return unsynced
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        """Replaces the entries, and the file without an fsync. If the disk is full, nothing changes."""
+        """Replace the entries, and the file without an fsync. If the disk is full, nothing changes."""
         with self._lock:
             if self.stored:
                 self._write(entries)

@@ -27,7 +27,7 @@ class StorageFailure(Exception):
         return type(self), (self.path, self.cause)
 
     def for_good(self) -> StorageFailure:
-        """Returns the failure for a change that was partly made: even a full disk then takes the log directory offline."""
+        """Return the failure for a change that was partly made: even a full disk then takes the log directory offline."""
         return StorageFailure(self.path, self.cause)
 
 
@@ -93,7 +93,7 @@ class ZooKeeperDirectory(InconsistentLogDirectory):
 
 
 def failure_of(path: str, error: OSError) -> StorageFailure:
-    """Returns what a failed system call means that has changed nothing. What a failed fsync or a partial write means is always the same:
+    """Return what a failed system call means that has changed nothing. What a failed fsync or a partial write means is always the same:
     a `StorageFailure`."""
     if error.errno in FULL:
         return DiskFull(path, error)

@@ -116,11 +116,11 @@ class OsFiles:
                 os.close(fd)
 
     def reserve(self, path: str, size: int) -> None:
-        """Gives the file blocks for `size` bytes without a change of its length: see `mapped_file.reserve`."""
+        """Give the file blocks for `size` bytes without a change of its length: see `mapped_file.reserve`."""
         reserve(path, size)
 
     def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
-        """Replaces the file atomically: readers, and recovery after a crash, see the old content or the new one, never a mixture."""
+        """Replace the file atomically: readers, and recovery after a crash, see the old content or the new one, never a mixture."""
         new = path + ".tmp"
         try:
             with _writing(new), open(new, "wb") as file:
@@ -178,7 +178,7 @@ class OsFiles:
             return os.stat(path).st_ctime_ns
 
     def touch(self, path: str, start: int, end: int) -> None:
-        """Makes these bytes dirty, as if they had just been written. A file with a second name keeps it: nothing changes in it."""
+        """Make these bytes dirty, as if they had just been written. A file with a second name keeps it: nothing changes in it."""
         mapped = OsMappedFile(path, 0, True, self._descriptors, in_place=True)
         mapped.touch(start, end)
         mapped.close()
@@ -207,7 +207,7 @@ class OsFiles:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def lock(self, path: str) -> FileLock:
-        """Locks Kafka's `.lock` file: one process per log directory. The kernel releases the lock when the process ends."""
+        """Lock Kafka's `.lock` file: one process per log directory. The kernel releases the lock when the process ends."""
         with _failing(path):
             fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         try:
@@ -306,7 +306,7 @@ class Mappings:
         self._open: OrderedDict[int, Mapped] = OrderedDict()
 
     def opened(self, file: Mapped) -> None:
-        """Registers a newly mapped file; others are unmapped to stay within the limit."""
+        """Register a newly mapped file; others are unmapped to stay within the limit."""
         self._open[id(file)] = file
         file.recently_used = True
         while len(self._open) > self.limit:
@@ -320,13 +320,13 @@ class Mappings:
                 oldest.unmap()
 
     def shrink(self) -> None:
-        """Unmaps half of the files, the oldest first, because there is no address space for another mapping."""
+        """Unmap half of the files, the oldest first, because there is no address space for another mapping."""
         for _ in range(max(len(self._open) // 2, 1)):
             if self._open:
                 self._open.popitem(last=False)[1].unmap()
 
     def lift_limit(self) -> None:
-        """From now on no file is unmapped for another one's sake."""
+        """Lift the limit: from now on no file is unmapped for another one's sake."""
         self.limit = sys.maxsize
 
     def closed(self, file: Mapped) -> None:

@@ -88,7 +88,7 @@ class LogConfig:
 
     @classmethod
     def from_topic_configs(cls, values: Mapping[str, Any]) -> LogConfig:
-        """Makes it from parsed values by Kafka's dotted names; names that the log does not read are ignored."""
+        """Make a configuration from parsed values by Kafka's dotted names; names that the log does not read are ignored."""
         names = {field.name for field in fields(cls)}
         known: dict[str, Any] = {}
         for dotted, value in values.items():

@@ -95,7 +95,7 @@ class OsMappedFile:
             self._map(fd, max(capacity, self.size))
 
     def ensure(self, size: int) -> None:
-        """Makes the file at least `size` bytes long with blocks behind every one of them.
+        """Make the file at least `size` bytes long with blocks behind every one of them.
 
         Raises:
             DiskFull: nothing has changed.
@@ -117,7 +117,7 @@ class OsMappedFile:
         self.size = size
 
     def fill_holes(self, start: int) -> None:
-        """Gives the file blocks behind every byte from `start` on: a file that was restored from a copy may lack some.
+        """Give the file blocks behind every byte from `start` on: a file that was restored from a copy may lack some.
 
         Raises:
             DiskFull: a write through the mapping would kill the process (SIGBUS).
@@ -128,7 +128,7 @@ class OsMappedFile:
             _allocate(fd, start, self.size)
 
     def prefault(self, start: int, end: int) -> None:
-        """Asks the kernel to put writable pages under [start, end): seven times cheaper than faulting one by one."""
+        """Ask the kernel to put writable pages under [start, end): seven times cheaper than faulting one by one."""
         global _populate_works
         end = min(end, self.size)
         start = max(start, self._prefaulted) // PAGE_BYTES * PAGE_BYTES
@@ -140,7 +140,7 @@ class OsMappedFile:
             _populate_works = False  # kernels before 5.14: ordinary page faults have the same effect, slower
 
     def populate(self, start: int, end: int) -> None:
-        """Reads the pages under [start, end) unless they are in memory.
+        """Read the pages under [start, end) unless they are in memory.
 
         MADV_POPULATE_READ looks at each page also when all are mapped: 46 us per MB, a third of what the socket write costs.
         mincore takes 2 us per MB then, and 22 before the first access.
@@ -164,14 +164,14 @@ class OsMappedFile:
         self._read_through(begin, end)
 
     def in_memory_until(self, start: int, end: int) -> int:
-        """Returns the end of the part of [start, end), from `start` on, that the page cache has."""
+        """Return the end of the part of [start, end), from `start` on, that the page cache has."""
         begin, end = start // PAGE_BYTES * PAGE_BYTES, min(end, self.size)
         if begin >= end or not _populate_works:
             return end
         return max(start, min(end, self._first_missing(begin, end)))
 
     def _first_missing(self, start: int, end: int) -> int:
-        """Returns where the first page begins that the page cache lacks. It is exact for files that this process may write (Linux 5.2)."""
+        """Return where the first page begins that the page cache lacks. It is exact for files that this process may write (Linux 5.2)."""
         pages = bytearray(-(-(end - start) // PAGE_BYTES))
         if _libc.mincore(self._address + start, end - start, ctypes.byref(ctypes.c_char.from_buffer(pages))) != 0:
             return start
@@ -179,7 +179,7 @@ class OsMappedFile:
         return end if missing < 0 else start + missing * PAGE_BYTES
 
     def read_ahead(self, start: int, end: int) -> None:
-        """Asks the kernel to read these pages, without waiting for the disk: 8 MB take 1.5 ms, for the pages alone."""
+        """Ask the kernel to read these pages, without waiting for the disk: 8 MB take 1.5 ms, for the pages alone."""
         if sys.platform != "linux":
             return
         begin, end = start // PAGE_BYTES * PAGE_BYTES, min(end, self.size)
@@ -187,13 +187,13 @@ class OsMappedFile:
             _libc.madvise(self._address + position, min(READ_AHEAD_STEP, end - position), MADV_WILLNEED)
 
     def _read_through(self, start: int, end: int) -> None:
-        """Populates the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
+        """Populate the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
         with _opened(self.path, os.O_RDONLY) as fd:
             for position in range(start, end, len(ZEROS)):
                 os.pread(fd, min(len(ZEROS), end - position), position)
 
     def zero(self, start: int, end: int) -> None:
-        """Overwrites [start, end) with zeros, from the end: after a crash the bytes before the first zeroed one are unchanged.
+        """Overwrite [start, end) with zeros, from the end: after a crash the bytes before the first zeroed one are unchanged.
 
         If possible the file system does it without writing: 128 MiB took 113 ms through the mapping.
         """
@@ -210,14 +210,14 @@ class OsMappedFile:
             end = begin
 
     def _deallocate(self, start: int, end: int) -> bool:
-        """Turns the blocks into unwritten ones, which read as zeros; returns False if the file system does not support it."""
+        """Turn the blocks into unwritten ones, which read as zeros; return False if the file system does not support it."""
         if sys.platform != "linux":
             return False
         fd = self._descriptors.of(self)
         return bool(_libc.fallocate(fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE, start, end - start) == 0)
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Writes through the kernel instead of the mapping, which shows it at once: the pages are the same.
+        """Write through the kernel instead of the mapping, which shows it at once: the pages are the same.
 
         Large writes are several times cheaper so: no page fault, no zeroing of pages that are about to be overwritten,
         and large folios (on ext4 under Linux 6.18: 0.13 s of CPU per GB against 0.2-2 s through fresh mapped pages).
@@ -232,7 +232,7 @@ class OsMappedFile:
             raise StorageFailure(self.path, error) from error
 
     def touch(self, start: int, end: int) -> None:
-        """Makes the pages under [start, end) dirty, as if their contents had just been written."""
+        """Make the pages under [start, end) dirty, as if their contents had just been written."""
         self.populate(start, end)
         buffer = self.buffer
         for position in range(start, end, PAGE_BYTES):
@@ -241,7 +241,7 @@ class OsMappedFile:
             buffer[end - 1] = buffer[end - 1]
 
     def flush(self) -> None:
-        """Syncs all bytes written so far. It releases the GIL while it waits."""
+        """Sync all bytes written so far. It releases the GIL while it waits."""
         with _opened(self.path, os.O_RDWR) as fd:
             try:
                 os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
@@ -249,13 +249,13 @@ class OsMappedFile:
                 raise StorageFailure(self.path, error) from error
 
     def close(self) -> None:
-        """Drops the reference to the mapping. The kernel's mapping ends with the last view of it."""
+        """Drop the reference to the mapping. The kernel's mapping ends with the last view of it."""
         self._descriptors.close(self)
         self.buffer = memoryview(b"")
         self._address = 0
 
     def cut_views(self, size: int) -> None:
-        """Puts zeros of its own memory under what live views of this closed mapping show behind `size`: the file may then be cut there.
+        """Put zeros of its own memory under what live views of this closed mapping show behind `size`: the file may then be cut there.
 
         Raises:
             OutOfResources: nothing has changed.
@@ -274,7 +274,7 @@ class OsMappedFile:
 
     @property
     def shown(self) -> bool:
-        """Returns True if a view of this closed mapping is still alive."""
+        """Return True if a view of this closed mapping is still alive."""
         return any(array() is not None for array in self._arrays)
 
     def _map(self, fd: int, length: int) -> None:
@@ -324,7 +324,7 @@ def _allocate(fd: int, start: int, end: int) -> None:
 
 
 def reserve(path: str, size: int) -> None:
-    """Gives a file blocks for `size` bytes, without a change of its length: a write up to there then finds room. It is created if missing.
+    """Give a file blocks for `size` bytes, without a change of its length: a write up to there then finds room. It is created if missing.
 
     A file system without fallocate has no such promise, and the write itself may find it full.
 
@@ -339,14 +339,14 @@ def reserve(path: str, size: int) -> None:
                 raise OSError(code, os.strerror(code))
 
 
-#: Of a copy that is being made: recovery removes it.
+#: The suffix of a copy that is being made: recovery removes it.
 COPY_SUFFIX = ".own.tmp"
 COPY_BYTES = 8 << 20
 _copying = Lock()
 
 
 def own(path: str) -> None:
-    """Replaces a file that has further names by a copy, which is on the disk before it takes this name. Others are left as they are.
+    """Replace a file that has further names by a copy, which is on the disk before it takes this name. Others are left as they are.
 
     Raises:
         StorageFailure, DiskFull: nothing has changed.

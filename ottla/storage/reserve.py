@@ -24,7 +24,7 @@ class Reserve:
         self._size = size
 
     def fill(self) -> bool:
-        """Allocates what is missing; returns False if the disk has not even room for one piece more than that.
+        """Allocate what is missing; return False if the disk has not even room for one piece more than that.
 
         Raises:
             StorageFailure: the disk has failed.
@@ -43,7 +43,7 @@ class Reserve:
         return True
 
     def give(self) -> bool:
-        """Gives up a piece; returns False if none is left.
+        """Give up a piece; return False if none is left.
 
         Raises:
             StorageFailure: the disk has failed.

@@ -29,7 +29,7 @@ BREAKING = frozenset(
 
 
 class Attached(Clients):
-    """Its address is all that is known of it."""
+    """A cluster of which the address is all that is known."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Attached(Clients):
         properties_file: str | None = None,
         log_files: Sequence[str] = (),
     ) -> None:
-        """Takes `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names."""
+        """Take `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names."""
         self._bootstrap = bootstrap
         self._settings = dict(settings or {})
         self._file = properties_file

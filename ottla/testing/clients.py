@@ -1,4 +1,4 @@
-"""What a test does as a client of a cluster: topics, records in, records out. No client library is needed for these."""
+"""A test as a client of a cluster: topics, records in, records out. No client library is needed for these."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Clients:
         return name
 
     def write(self, topic: str, seed: Seed) -> None:
-        """Write rows to a topic that exists; returns when all replicas in sync have them."""
+        """Write rows to a topic that exists; return when all replicas in sync have them."""
         rows = list(read_seed(seed))
         self._do(lambda cluster: _write(cluster, topic, rows), TIMEOUT_SECONDS)
 
@@ -142,7 +142,7 @@ class Clients:
         return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
 
     def wait_isr(self, topic: str, size: int | None = None, seconds: float = TIMEOUT_SECONDS) -> float:
-        """Waits until every partition has `size` replicas in sync (all of them by default). Returns the seconds it took.
+        """Wait until every partition has `size` replicas in sync (all of them by default). Return the seconds it took.
 
         Raises:
             TimeoutError: says who is in sync.
@@ -180,7 +180,7 @@ class Clients:
         return consumer
 
     def _do(self, work: Callable[[ClusterClient], Awaitable[T]], seconds: float) -> T:
-        """On a thread, because a test may have an event loop of its own."""
+        """Run the coroutine on a thread, because a test may have an event loop of its own."""
         path = self._properties_file
         properties = {} if path is None else read_client_properties(path)
         timeout_ms = round(seconds * 1000)

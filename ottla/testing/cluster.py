@@ -56,7 +56,7 @@ class Cluster(Clients, Spoiled):
         spoilable: bool = True,
         **properties: str,
     ) -> None:
-        """Takes the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
+        """Take the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
         A `temporary` directory is removed at the end; without a `directory` there is one.
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others. What is not `spoilable` runs
@@ -135,7 +135,7 @@ class Cluster(Clients, Spoiled):
     def add_user(self, name: str, *allowed: str) -> dict[str, str]:
         """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
 
-        Returns settings of confluent-kafka. Raises Failure for words that `ottla acl add` would refuse too.
+        Return settings of confluent-kafka. Raises Failure for words that `ottla acl add` would refuse too.
         """
         from ottla.testing import users
 
@@ -151,7 +151,7 @@ class Cluster(Clients, Spoiled):
         return lambda: ClusterConnection(HOST, port, self._secure)
 
     def address(self, node_id: int) -> str:
-        """Where clients connect to the node."""
+        """Return where clients connect to the node."""
         return self.nodes[node_id].address if self._links is None else f"{HOST}:{self._links.advertised_port(node_id)}"
 
     def pid(self, node_id: int) -> int:
@@ -322,7 +322,7 @@ class Cluster(Clients, Spoiled):
     # -- What the cluster says ---------------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None, node_id: int | None = None) -> MetadataResponse:
-        """Returns the metadata of one node, or of the first that responds."""
+        """Return the metadata of one node, or of the first that responds."""
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,

@@ -99,7 +99,7 @@ def _cluster(
             finally:
                 LOGS.remove(wanted.fixture)
             return
-        # In pytest's own folder: what a worker leaves that is killed goes with the folders of old runs.
+        # The folder is pytest's own: what a killed worker leaves is removed with the folders of old runs.
         directory = str(tmp_path_factory.mktemp("kafka"))
         started = Cluster(
             wanted.nodes,

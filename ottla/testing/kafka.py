@@ -17,7 +17,7 @@ from ottla.container.kafka_dialect import NOT_PROPERTIES, PREFIX, property_name
 from ottla.local.nodes import HOST
 from ottla.testing.cluster import Cluster
 
-#: Where a node listens, and who it is: the process has its own.
+#: The properties of where a node listens, and who it is: the process has its own.
 PLACES = frozenset(
     {
         *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
@@ -54,23 +54,23 @@ class KafkaContainer:
         return self
 
     def with_kraft(self) -> KafkaContainer:
-        """Nothing changes: there is no other way."""
+        """Do nothing: there is no other way."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> KafkaContainer:
-        """Nothing changes: each start makes an id of its own."""
+        """Do nothing: each start makes an id of its own."""
         return self
 
     def with_name(self, name: str) -> KafkaContainer:
-        """Nothing changes: a process has no name."""
+        """Do nothing: a process has no name."""
         return self
 
     def with_exposed_ports(self, *ports: int) -> KafkaContainer:
-        """Nothing changes: a process listens on this machine."""
+        """Do nothing: a process listens on this machine."""
         return self
 
     def with_kwargs(self, **kwargs: Any) -> KafkaContainer:
-        """Nothing changes: these are settings of Docker."""
+        """Do nothing: these are settings of Docker."""
         return self
 
     def start(self, timeout: float = 30) -> KafkaContainer:

@@ -26,7 +26,7 @@ CHUNK_BYTES = 256 * 1024
 QUEUE_MAX = 64
 #: All clients, in place of a node's id.
 CLIENTS = 0
-#: Of the thread that moves the bytes: what is asked of it takes milliseconds, where it gets the processor.
+#: How long to wait for the thread that moves the bytes. What is asked of it takes milliseconds, if it gets the processor.
 ANSWER_SECONDS_MAX = 60.0
 
 
@@ -45,13 +45,13 @@ class Arrival(NamedTuple):
 
 
 class Way:
-    """What one direction of a link is like."""
+    """The quality of one direction of a link."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
         self.open.set()
         self.latency_s = 0.0
-        #: None: as many as come.
+        #: The bytes that pass in a second; None: as many as come.
         self.bytes_per_s: float | None = None
         self._free_at = 0.0
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.testing.clients import Clients
 
 LOG = "server.log"
-#: Of each node. The whole log is kept beside the data of the session.
+#: The lines of each node that are shown. The whole log is kept beside the data of the session.
 LINES_MAX = 60
 
 
@@ -29,7 +29,7 @@ class ShownLogs:
         self._clusters[fixture] = cluster
 
     def remove(self, fixture: str) -> bool:
-        """Returns whether a test with it has failed."""
+        """Return whether a test with it has failed."""
         del self._clusters[fixture]
         failed = fixture in self.failed
         self.failed.discard(fixture)

@@ -64,7 +64,7 @@ class ForkedNode:
                 os.kill(self.pid, number)
 
     def spoil(self, faults: NodeFaults) -> None:
-        """Give the faults to the node; returns when they are in force, or the node has ended.
+        """Give the faults to the node; return when they are in force, or the node has ended.
 
         Raises:
             TimeoutError: it does not answer.
@@ -116,7 +116,8 @@ class Nursery:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
-        # As in ottla/processes/children.py: the user's own folders must not shadow ours, which are found where this very package was.
+        # The same as in ottla/processes/children.py: the user's own folders must not shadow ours, which are found where this very package
+        # was.
         root = str(Path(ottla.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         with theirs:
@@ -169,7 +170,10 @@ class Nursery:
 
 
 def _readable(fds: Sequence[int], seconds: float | None) -> list[int]:
-    """Those that can be read, or whose other end is closed. A test may have thousands of sockets open, and select ends at 1,024."""
+    """Return the sockets that can be read, or whose other end is closed.
+
+    A test may have thousands of sockets open, and select ends at 1,024.
+    """
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

@@ -80,7 +80,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After xdist has ended its workers."""
+    """End the clusters, after xdist has ended its workers."""
     shared = session.config.stash.get(SHARED, None)
     if shared is not None:
         del session.config.stash[SHARED]

@@ -29,14 +29,14 @@ class WantedCluster(NamedTuple):
 
 
 class SharedPlace(NamedTuple):
-    """Where workers ask. It crosses to them as a list."""
+    """The place where workers ask. It crosses to them as a list."""
 
     address: str
     key: str
 
 
 class SharedClusters:
-    """In the process that starts the workers."""
+    """The shared clusters, in the process that starts the workers."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="ottla-share-")
@@ -103,7 +103,7 @@ class SharedClusters:
 
 
 def ask(place: tuple[str, str], wanted: WantedCluster, parent: str) -> Attached:
-    """In a worker: the cluster, which is started if this worker is the first.
+    """Ask, in a worker, for the cluster, which is started if this worker is the first.
 
     Raises:
         RuntimeError: it did not start; says why.

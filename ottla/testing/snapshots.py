@@ -23,7 +23,8 @@ class ClusterSnapshot(Generic[T]):
     """The data of a cluster at one moment, which no node writes to."""
 
     def __init__(self, directory: str, start: Callable[[str, bool], T]) -> None:
-        """Takes it of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary one.
+        """Take a snapshot of the cluster in `directory`, which may run; `start` makes a cluster of a directory, which may be a temporary
+        one.
 
         Raises:
             Failure: it cannot be taken. The cluster goes on.
@@ -53,7 +54,7 @@ class ClusterSnapshot(Generic[T]):
         return self._start(place, directory is None)
 
     def close(self) -> None:
-        """Remove it. Forks keep what they share with it."""
+        """Remove the snapshot. Forks keep what they share with it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> ClusterSnapshot[T]:

@@ -29,7 +29,7 @@ POLL_SECONDS, WAIT_SECONDS_MAX = 0.02, 30.0
 
 
 def add(nodes: Sequence[Callable[[], ClusterConnection]], name: str, allowed: Sequence[str]) -> str:
-    """Make the user, and wait until each of the nodes knows it with its entries. Returns its password, a random one.
+    """Make the user, and wait until each of the nodes knows it with its entries. Return its password, a random one.
 
     `allowed` are operations on resources in the words of `ottla acl add`: "write topic:orders".
 
@@ -67,7 +67,7 @@ def _entry(user: str, text: str) -> AclCreation:
 
 
 def _is_known(node: ClusterConnection, user: str, entries: int) -> bool:
-    """Whether the node has replayed the user and all of its entries."""
+    """Return whether the node has replayed the user and all of its entries."""
     asked = DescribeUserScramCredentialsRequest([UserName(user)])
     found = node.request(asked, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, SCRAM_VERSION)
     if any(result.error_code != ErrorCode.NONE for result in found.results):

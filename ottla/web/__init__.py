@@ -1,1 +1,1 @@
-"""What the HTTP servers of the console and of the registry share: their connections, and who may ask."""
+"""HTTP servers, for the console and the registry: their connections, and who may ask."""

@@ -38,7 +38,7 @@ LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}
 
 
 class HttpConnections:
-    """Those of one server, `connections_max` of them."""
+    """The connections of one server, at most `connections_max`."""
 
     def __init__(self, connections_max: int, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls

@@ -24,12 +24,14 @@ PORTS = {"http": 80, "https": 443}
 
 
 class HttpRules:
-    """What one server takes, by the headers of a request."""
+    """The requests that a server takes, by their headers."""
 
     def __init__(
         self, hosts: frozenset[str] | None, bodies: frozenset[str], *, is_tls: bool = False, url: str | None = None
     ) -> None:
-        """Take its names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it through a proxy."""
+        """Take the server's names as `hosts`, None if it answers to each; `bodies` the media types of requests; `url` how browsers reach it
+        through a proxy.
+        """
         self._hosts = hosts
         self._bodies = bodies
         self._schemes = ("https",) if is_tls else ("http", "https")
@@ -53,7 +55,10 @@ class HttpRules:
         return None
 
     def _is_own(self, origin: str, host: str) -> bool:
-        """Behind a proxy that ends TLS the scheme of the origin is not that of the connection: the name and the port have to be those of Host."""
+        """Return whether the origin is the server's own.
+
+        Behind a proxy that ends TLS its scheme is not that of the connection: the name and the port have to be those of Host.
+        """
         found = _origin(origin)
         if found is None:
             return False

@@ -50,7 +50,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                # One more: the newest connection is counted before a waiting one makes room for it.
+                # The limit is one more, because the newest connection is counted before a waiting one makes room for it.
                 limit_concurrency=connections_max + 1,
                 h11_max_incomplete_event_size=HEAD_BYTES_MAX,
                 timeout_keep_alive=keep_alive_s,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -351,7 +352,8 @@ def test_a_key_store_that_cannot_be_used_is_refused_by_its_broker_and_changes_no
             (admin.alter_configs, ConfigResource("broker", "2", set_config={name: path})),
         )
         for alter, resource in requests:
-            (future,) = alter([resource]).values()
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # AlterConfigs (33)
+                (future,) = alter([resource]).values()
             with pytest.raises(confluent_kafka.KafkaException, match=why) as refused:
                 future.result(WAIT_S)
             assert refused.value.args[0].code() == confluent_kafka.KafkaError.INVALID_REQUEST

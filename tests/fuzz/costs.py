@@ -6,7 +6,7 @@ The node runs within this process, on a thread, with real sockets and files. Of 
     memory   by how much the process grew, above the request itself
 
 and the judge refuses a turn of more than TURN_MS_MAX, memory of more than MEMORY_PER_BYTE_MAX times the request's bytes and
-MEMORY_FREE_BYTES, and a failure that a handler logs. `--table` writes the table of docs/dev/scale-log.md, a row for each API.
+MEMORY_FREE_BYTES, and a failure that a handler logs. `--table` writes the table of benchmarks/scale-log.md, a row for each API.
 """
 
 from __future__ import annotations

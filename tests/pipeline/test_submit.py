@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import LONG
 from tests.needs import needs_packages, skip_because
 
 needs_packages("pyspark")
@@ -46,6 +47,7 @@ def submit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_stage_is_submitted_as_a_file(node: Node, tmp_path: Path) -> None:
+    skip_because(None if LONG else "one more Java takes 15 s: `make chaos` submits it, `make compat` a job")
     config = node.config(tmp_path / "out", "kafka.partitions=1")
     topics.ensure(config)
     node.send(config.kafka.events, 7)

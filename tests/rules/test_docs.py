@@ -15,6 +15,7 @@ import pytest
 
 from ottla.server.config.broker import BROKER_CONFIGS
 from tests.rules.generated import PAGES
+from tests.rules.parts_of_pages import MADE_PARTS, with_part
 from tests.rules.prose import filled
 from tests.rules.sources import PARTS, ROOT, nodes_of, short_path, sources, text_of, tree_of
 
@@ -260,4 +261,15 @@ def test_a_page_made_of_tables_says_what_the_tables_say(path: str) -> None:
         (ROOT / path).write_text(page)
     assert (ROOT / path).read_text() == page, (
         f"the tables have changed: write {path} with `UPDATE=1 .venv/bin/python -m pytest tests/rules/test_docs.py`"
+    )
+
+
+@pytest.mark.parametrize(("path", "heading"), MADE_PARTS)
+def test_a_part_of_a_page_that_is_made_of_tables_says_what_the_tables_say(path: str, heading: str) -> None:
+    before = (ROOT / path).read_text()
+    page = "\n".join(filled(with_part(before, heading, MADE_PARTS[path, heading])))
+    if os.environ.get("UPDATE") == "1":
+        (ROOT / path).write_text(page)
+    assert (ROOT / path).read_text() == page, (
+        f"write {path} with `UPDATE=1 .venv/bin/python -m pytest tests/rules/test_docs.py`"
     )

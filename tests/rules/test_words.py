@@ -1,7 +1,8 @@
 """Words that are retired: they say in an English of our own what Kafka, Raft or asyncio has a term for (docs/dev/GLOSSARY.md).
 
 They are looked for as whole words, and as parts of snake_case and CamelCase names, in everything that is read: comments,
-docstrings, messages, names, paths and documents. First sentences of docstrings have a subject.
+docstrings, messages, names, paths and documents. First sentences of docstrings and of comments have a subject, and functions say what
+to do.
 """
 
 from __future__ import annotations
@@ -56,8 +57,19 @@ LISTS = ("docs/dev/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {}
 
-#: First sentences that begin so have no subject: what is it that is "of a member", or "without a value"?
-NO_SUBJECT = re.compile(r"\s*(?:(?:Of|Also|As|Without|Only)\b|`)")
+#: First sentences of docstrings that begin so have no subject: what is it that is "of a member", or "without a value"?
+NO_SUBJECT = re.compile(
+    r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing)\b|None:|True if\b|-?\d+:|`)"
+)
+#: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
+NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")
+#: A function's docstring says what to do: "Return", "Write", "Return whether". "Raises:" is the head of a list.
+THIRD_PERSON = re.compile(
+    r"\s*(?:Returns|Raises|Yields|Takes|Reads|Writes|Makes|Checks|Runs|Removes|Sends|Drops|Adds|Ends|Parses|Gives|Begins|"
+    r"Replaces|Creates|Decodes|Encodes|Opens|Closes|Calls|Waits|Registers|Appends|Loads|Describes|Stops|Starts|Completes|"
+    r"Applies|Handles|Decides|Splits|Moves|Updates|Lowers|Finds|Keeps|Converts|Lets|Changes|Deletes|Asks|Is|Has|Does|"
+    r"Whether|Where|How|Why|[A-Z]\w*Error)\b(?!:)"
+)
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
 SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
@@ -107,6 +119,15 @@ def found() -> dict[str, list[str]]:
     return {folder: words for folder, words in places.items() if words}
 
 
+def first_lines_of_comments(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The number and the text of each line that begins a comment of its own."""
+    before = ""
+    for number, line in enumerate(lines, start=1):
+        if line.lstrip().startswith("#") and not before.lstrip().startswith("#"):
+            yield number, line
+        before = line
+
+
 def test_retired_words_become_less() -> None:
     places = found()
     counts = {folder: len(lines) for folder, lines in places.items()}
@@ -127,6 +148,27 @@ def test_first_sentences_name_what_they_are_about() -> None:
         and NO_SUBJECT.match(ast.get_docstring(node) or "")
     ]
     assert not wrong, "these docstrings begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)
+
+
+def test_docstrings_of_functions_say_what_to_do() -> None:
+    wrong = [
+        f"{source.path}:{node.body[0].lineno}"
+        for source in sources()
+        for node in nodes_of(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and THIRD_PERSON.match(ast.get_docstring(node) or "")
+    ]
+    assert not wrong, 'these docstrings do not begin as "Return", "Write", "Return whether":\n' + "\n".join(wrong)
+
+
+def test_comments_name_what_they_are_about() -> None:
+    wrong = [
+        f"{source.path}:{number}: {line.strip()}"
+        for source in sources()
+        for number, line in first_lines_of_comments(source.lines)
+        if NO_SUBJECT_OF_COMMENT.match(line.strip().lstrip("#: "))
+    ]
+    assert not wrong, "these comments begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)
 
 
 def test_words_are_found_in_names_and_sentences() -> None:

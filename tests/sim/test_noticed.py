@@ -21,6 +21,7 @@ WHOLE = (
     "admissions",
     "raft",
     "walks",
+    "mirror",
 )
 
 

@@ -34,7 +34,7 @@ from ottla.server.network.context import RequestContext
 def take_out_denied(
     broker: BrokerComponents, request: MetadataRequest, context: RequestContext
 ) -> list[MetadataResponseTopic]:
-    """Removes the topics from the request that the client may not know of, or not create, and returns their errors."""
+    """Remove the topics from the request that the client may not know of, or not create, and return their errors."""
     may_create = request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]
     denied: dict[str | bytes, MetadataResponseTopic] = {}
     kept = []

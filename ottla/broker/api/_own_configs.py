@@ -31,7 +31,7 @@ from ottla.server.network.context import RequestContext
 
 #: AlterConfigOp.OpType.
 SET, DELETE = 0, 1
-#: Of one API, and the class of its request and of its response.
+#: For each API the class of its request and of its response.
 _CLASSES: Mapping[int, tuple[Any, Any]] = {
     ApiKey.ALTER_CONFIGS: (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
@@ -42,7 +42,7 @@ _CLASSES: Mapping[int, tuple[Any, Any]] = {
 
 
 async def forward_checked(broker: BrokerComponents, frame: bytes, context: RequestContext) -> memoryview:
-    """Forwards what this broker does not refuse; returns the body of the response."""
+    """Forward what this broker does not refuse; return the body of the response."""
     version = context.api_version
     request_class, response_class = _CLASSES[context.api_key]
     try:
@@ -79,7 +79,7 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
 
 
 def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestContext, *, validate_only: bool) -> bool:
-    """Returns True if the controller need not see the resource: the levels of loggers are changed here. Raises KafkaError if it is refused."""
+    """Return True if the controller need not see the resource: the levels of loggers are changed here. Raises KafkaError if it is refused."""
     allowed = broker.authorizer.allows(context, ALTER_CONFIGS, CLUSTER, CLUSTER_NAME)
     if resource.resource_type == ResourceType.BROKER_LOGGER and context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
         if not allowed:
@@ -95,7 +95,7 @@ def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestC
 
 
 def _check_values(broker: BrokerComponents, resource: Any) -> None:
-    """Checks the values that this broker would have, also where all brokers are to have them."""
+    """Check the values that this broker would have, also where all brokers are to have them."""
     levels = broker.configs.levels
     if resource.resource_type != ResourceType.BROKER or resource.resource_name not in ("", str(broker.node_id)):
         return
@@ -112,7 +112,7 @@ def _check_values(broker: BrokerComponents, resource: Any) -> None:
 
 
 def _change_levels(broker: BrokerComponents, resource: Any, *, validate_only: bool) -> None:
-    """Changes all levels that the resource names, or none."""
+    """Change all levels that the resource names, or none."""
     if not resource.resource_name.isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}")
     if resource.resource_name != str(broker.node_id):
@@ -127,7 +127,7 @@ def _change_levels(broker: BrokerComponents, resource: Any, *, validate_only: bo
 
 
 def _unusable_stores(broker: BrokerComponents, resource: Any) -> str | None:
-    """Returns why this broker could not use its configuration after the change, or None."""
+    """Return why this broker could not use its configuration after the change, or None."""
     if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(broker.node_id):
         return None
     before = broker.configs.levels.broker

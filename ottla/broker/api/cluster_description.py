@@ -1,4 +1,4 @@
-"""What the metadata image says of the cluster: its brokers, topics page by page, resources with configs."""
+"""Descriptions of the cluster from the metadata image: its brokers, topics page by page, resources with configs."""
 
 from __future__ import annotations
 

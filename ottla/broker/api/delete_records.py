@@ -161,7 +161,7 @@ class _DelayedDelete:
 
 
 def _delete(partition: Partition, offset: int) -> int:
-    """Returns the offset that the partition now begins at or after."""
+    """Return the offset that the partition now begins at or after."""
     log = partition.local_log(-1, require_leader=True)
     if not log.config.delete:
         raise KafkaError(

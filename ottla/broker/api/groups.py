@@ -55,12 +55,12 @@ def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
 
 
 def check_consumer_groups(broker: BrokerComponents) -> None:
-    """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
+    """Raise KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
     _check_protocol(broker, "consumer", GROUP_VERSION)
 
 
 def check_streams_groups(broker: BrokerComponents) -> None:
-    """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
+    """Raise KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
     _check_protocol(broker, "streams", STREAMS_VERSION)
 
 
@@ -71,7 +71,7 @@ def _check_protocol(broker: BrokerComponents, protocol: str, feature: str) -> No
 
 
 def check_share_groups(broker: BrokerComponents) -> None:
-    """KafkaError UNSUPPORTED_VERSION before share.version is finalized at 1."""
+    """Raise KafkaError UNSUPPORTED_VERSION before share.version is finalized at 1."""
     if not has_share_groups(broker):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
@@ -106,7 +106,7 @@ def describe_modern_groups(
 
 
 def add_authorized_operations(broker: BrokerComponents, context: RequestContext, groups: Iterable[Described]) -> None:
-    """What the client may do with each group (KIP-430)."""
+    """Add to each group the operations that the client may do with it (KIP-430)."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)

@@ -1,4 +1,4 @@
-"""What the log of a partition says: its offsets, the ends of its leader epochs, its producers."""
+"""Questions that the log of a partition answers: its offsets, the ends of its leader epochs, its producers."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestC
 
 
 def _distinct(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Returns each topic once. A request that has an id is one for ids: as in Kafka, its names do not count (KIP-516)."""
+    """Return each topic once. A request that has an id is one for ids: as in Kafka, its names do not count (KIP-516)."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if ids:
         return [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
@@ -96,7 +96,7 @@ def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, conte
 
 
 def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> bool:
-    """Returns True if the response would send the client to a broker that has just died (lost_leaders.py)."""
+    """Return True if the response would send the client to a broker that has just died (lost_leaders.py)."""
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
@@ -106,7 +106,7 @@ def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> boo
 
 
 def names_any(broker: BrokerComponents, request: MetadataRequest, leaders: Collection[int]) -> bool:
-    """Returns True if the response names one of these brokers as a leader."""
+    """Return True if the response names one of these brokers as a leader."""
     if not leaders or request.topics is None:
         return bool(leaders)
     return any(
@@ -146,7 +146,7 @@ def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: Req
 
 
 def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
-    """Completes the response: later, if it has many topics that are not encoded yet."""
+    """Complete the response: later, if it has many topics that are not encoded yet."""
     is_long = (
         request.topics is None or sum(len(image.partitions) for image in _named(broker, request)) > PARTITIONS_PER_TURN
     )
@@ -194,7 +194,7 @@ def _visible(broker: BrokerComponents, context: RequestContext) -> Callable[[str
 
 
 def _asked_rows(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, rows: Rows) -> Rows:
-    """Returns those of the requested topics."""
+    """Return those of the requested topics."""
     builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name)
     encoded, topics = dict(rows.topics), broker.metadata.image.topics
     found: list[tuple[str, bytes]] = []

@@ -29,7 +29,7 @@ MEMBER_ID_MAX = 36
 def member_of(
     broker: BrokerComponents, context: RequestContext, group_id: str | None, member_id: str | None
 ) -> SessionKey:
-    """Returns the key of the member's session, if it may READ in the group."""
+    """Return the key of the member's session, if it may READ in the group."""
     if group_id is not None:
         require(broker, context, READ, GROUP, group_id)
     check_share_groups(broker)
@@ -46,7 +46,7 @@ def may_read(broker: BrokerComponents, context: RequestContext) -> MayRead:
 
 
 def check_size(group_id: str, topics: Iterable[AcknowledgeTopic]) -> None:
-    """Raises KafkaError INVALID_REQUEST for more partitions than a session may have."""
+    """Raise KafkaError INVALID_REQUEST for more partitions than a session may have."""
     check_count(group_id, sum(len(topic.partitions) for topic in topics))
 
 

@@ -157,7 +157,10 @@ def _takes_none(request: ShareFetchRequest) -> bool:
 
 
 def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
-    """Asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out."""
+    """Return the throttle time.
+
+    It is asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out.
+    """
     if not broker.quotas.active:
         return 0
     return broker.quotas.fetched(context.connection.principal.name, context.client_id, size)
@@ -212,7 +215,7 @@ def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
 
 
 def _name_leaders(broker: BrokerComponents, context: RequestContext, response: ShareFetchResponse) -> None:
-    """Where a partition has moved to (KIP-951)."""
+    """Add the leaders of the partitions that have moved (KIP-951)."""
     moved_to: set[int] = set()
     for topic in response.responses:
         for data in topic.partitions:

@@ -120,7 +120,7 @@ def _change(
     change: Callable[[Any], Answer[Any]],
     refused: Callable[[Any], object],
 ) -> Answer[Any]:
-    """Changes the offsets of the topics that the client may READ, if it may do `on_group` to the group; the others are `refused`."""
+    """Change the offsets of the topics that the client may READ, if it may do `on_group` to the group; the others are `refused`."""
     require(broker, context, on_group, GROUP, request.group_id)
     check_share_groups(broker)
     request.topics, denied = split(broker, context, READ, TOPIC, request.topics, lambda topic: topic.topic_name)

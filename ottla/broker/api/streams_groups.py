@@ -64,7 +64,7 @@ def topics_of(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
 
 
 def check_topic_names(request: StreamsGroupHeartbeatRequest, internal_topics: Collection[str]) -> None:
-    """KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have."""
+    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have."""
     names = list(topics_of(request))
     internal = [name for name in names if name in internal_topics]
     if internal:
@@ -107,7 +107,7 @@ def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
             status.status_detail += f"; {detail}"
 
 
-#: Of the field topology_description_status.
+#: A value of the field topology_description_status.
 NOT_STORED = 1
 
 

@@ -66,7 +66,7 @@ class Led(NamedTuple):
 
 
 def reason(found: Sequence[Reachability]) -> str | None:
-    """Returns why a broker that is out of touch has to assume that it was fenced, or None."""
+    """Return why a broker that is out of touch has to assume that it was fenced, or None."""
     if Reachability.SUCCESSOR in found:
         return "another broker leads in its place"
     if is_minority(found.count(Reachability.REACHED), found.count(Reachability.SILENT)):
@@ -75,7 +75,7 @@ def reason(found: Sequence[Reachability]) -> str | None:
 
 
 def is_minority(reached: int, silent: int) -> bool:
-    """Returns True if this broker and those that it reaches are no majority of all that may be running."""
+    """Return True if this broker and those that it reaches are no majority of all that may be running."""
     return 1 + reached <= silent
 
 
@@ -91,7 +91,7 @@ class AssumedFencing:
         security: PeerSecurity,
         led: Callable[[], Iterable[Led]],
     ) -> None:
-        """Takes from `led` the partitions that this broker leads and others could."""
+        """Take from `led` the partitions that this broker leads and others could."""
         self.is_assumed = False
         #: Called with True when clients must not be served any more, and with False when they are served again.
         self.on_change: Callable[[bool], None] = lambda is_assumed: None
@@ -105,7 +105,7 @@ class AssumedFencing:
         self._led = led
 
     def start(self) -> None:
-        """To be called once the broker is unfenced."""
+        """Begin to watch. It is called once the broker is unfenced."""
         self._world.spawn(self._run(), "assumed-fencing")
 
     async def _run(self) -> None:
@@ -146,7 +146,7 @@ class AssumedFencing:
         self.on_change(is_assumed)
 
     async def _look(self) -> list[Reachability]:
-        """Returns how each other broker was found."""
+        """Return how each other broker was found."""
         led = {(topic, index): epoch for topic, index, epoch in islice(self._led(), LED_ASKED_ABOUT)}
         others = (
             broker.endpoint(self._listener)
@@ -170,7 +170,7 @@ class AssumedFencing:
 
     @staticmethod
     async def _is_succeeded(channel: Channel, led: Mapping[tuple[str, int], int]) -> bool:
-        """Whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
+        """Return whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
         topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topic for topic, _ in led)]
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):

@@ -76,7 +76,7 @@ class ControllerChannel:
         locate: Callable[[], ControllerAddress | None],
         security: PeerSecurity = PLAINTEXT,
     ) -> None:
-        """Takes `locate`, which returns the quorum's leader as known to this node, or None."""
+        """Take `locate`, which returns the quorum's leader as known to this node, or None."""
         self._world = world
         self._client_id = f"broker-{node_id}"
         self._locate = locate
@@ -88,7 +88,7 @@ class ControllerChannel:
         self._closed = False
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Handles a leader change of the quorum: requests that wait for a controller are sent at once.
+        """Handle a leader change of the quorum: requests that wait for a controller are sent at once.
 
         So are requests that were sent to the former one: it may be unreachable and never respond, while the new one fences
         every broker without a heartbeat in time.
@@ -108,11 +108,11 @@ class ControllerChannel:
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Returns the lowest and highest version of each API of the controller; empty if unknown."""
+        """Return the lowest and highest version of each API of the controller; empty if unknown."""
         return {} if self._channel is None else self._channel.known_versions
 
     async def request(self, request: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Returns the active controller's response; raises KafkaError(REQUEST_TIMED_OUT) if there is none in time, or it is given up."""
+        """Return the active controller's response; raise KafkaError(REQUEST_TIMED_OUT) if there is none in time, or it is given up."""
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
         retry_ms, losses = RETRY_MS_MIN, 0
         while True:
@@ -149,7 +149,7 @@ class ControllerChannel:
         return channel
 
     async def _wait(self, delay_ms: int) -> None:
-        """Waits for the delay, or until the quorum's leader changes."""
+        """Wait for the delay, or until the quorum's leader changes."""
         news = asyncio.Event()
         timer = self._world.clock.call_later(delay_ms, news.set)
         self._waiting[news] = None
@@ -169,7 +169,7 @@ def says_not_controller(response: Any) -> bool:
 
 #: KafkaPrincipalSerde writes two bytes of version before the message.
 PRINCIPAL_VERSION = 0
-#: In a request's header, after API key and version.
+#: The place of the correlation id in a request's header, after API key and version.
 CORRELATION_ID = slice(4, 8)
 
 
@@ -198,7 +198,7 @@ async def forward(controller: ControllerChannel, frame: bytes, context: RequestC
 async def request_for(
     controller: ControllerChannel, key: ApiKey, message: object, context: RequestContext, timeout_ms: int
 ) -> Any:
-    """Sends a request of this broker in a client's name: the controller authorizes, counts and logs it as the client's.
+    """Send a request of this broker in a client's name: the controller authorizes, counts and logs it as the client's.
 
     Raises:
         KafkaError: the envelope's error, or no controller answered in time.

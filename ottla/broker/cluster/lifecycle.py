@@ -63,14 +63,14 @@ class BrokerIdentity:
     endpoints: Sequence[RegisteredEndpoint]
     directories: Sequence[bytes]
     rack: str | None = None
-    #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
+    #: The broker epoch in the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.
     previous_broker_epoch: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=supported_levels)
 
 
 log = logging.getLogger(__name__)
 
-#: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
+#: The delay after a failure, as Kafka's: doubled each time, up to broker.session.timeout.ms / 2 there.
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
 #: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.
@@ -91,7 +91,7 @@ class BrokerLifecycle:
         session_timeout_ms: int = 9_000,
         registration_timeout_ms: int = 60_000,
     ) -> None:
-        """Takes `metadata_offset`, the last metadata offset that this broker has applied."""
+        """Take `metadata_offset`, the last metadata offset that this broker has applied."""
         self.state = BrokerState.NOT_RUNNING
         self.incarnation_id = new_uuid(world.rng)
         self.broker_epoch = -1
@@ -131,29 +131,29 @@ class BrokerLifecycle:
         self._world.spawn(self._run(), "broker-lifecycle")
 
     def ready_to_unfence(self) -> None:
-        """Allows unfencing, after the logs are recovered and the listeners are open."""
+        """Allow unfencing, after the logs are recovered and the listeners are open."""
         self._ready = True
         self._wake.set()
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """Reports a failed directory to the controller at once, which moves leaders away from it."""
+        """Report a failed directory to the controller at once, which moves leaders away from it."""
         if directory_id not in self._offline_directories:
             self._offline_directories.append(directory_id)
             self._wake.set()
 
     def _check_directories_left(self) -> None:
-        """Ends the process, as Kafka does, if all log directories have failed."""
+        """End the process, as Kafka does, if all log directories have failed."""
         directories = set(self._identity.directories)
         if directories and directories <= set(self._offline_directories):
             raise NoLogDirectory(f"Broker {self._identity.node_id} cannot go on: {NO_DIRECTORY_LEFT}")
 
     def cordon(self, directories: Sequence[bytes]) -> None:
-        """Sets the directories that get no new replicas (cordoned.log.dirs, KIP-1066)."""
+        """Set the directories that get no new replicas (cordoned.log.dirs, KIP-1066)."""
         self._cordoned_directories = sorted(directories)
         self._wake.set()
 
     def is_replaced_in(self, image: MetadataImage) -> bool:
-        """Returns True if another process has registered with this node id: the image's leaders are then that process's.
+        """Return True if another process has registered with this node id: the image's leaders are then that process's.
 
         Otherwise both processes would lead, and each would acknowledge records that the other does not have.
         """
@@ -161,7 +161,7 @@ class BrokerLifecycle:
         return self._registered and own is not None and own.epoch > self.broker_epoch
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Wakes a fenced broker, which has now applied more metadata."""
+        """Wake a fenced broker, which has now applied more metadata."""
         self._may_name_cordoned = image.features.metadata_version >= MV_CORDONED
         if self.is_replaced_in(image):
             self._replaced = True
@@ -185,7 +185,7 @@ class BrokerLifecycle:
             self._wake.set()
 
     def _lacks_directories(self, image: MetadataImage) -> bool:
-        """Returns True if the registration is from a metadata.version below 17, which was raised since: the controller does not know
+        """Return True if the registration is from a metadata.version below 17, which was raised since: the controller does not know
         this broker's directories, and can neither place replicas in them nor handle a failed one (KIP-858)."""
         own = image.cluster.brokers.get(self._identity.node_id)
         return (
@@ -196,7 +196,7 @@ class BrokerLifecycle:
         )
 
     async def controlled_shutdown(self, timeout_ms: int) -> bool:
-        """Has the controller move the leaders away; returns True if that was completed in time."""
+        """Have the controller move the leaders away; return True if that was completed in time."""
         if self.state is BrokerState.NOT_RUNNING or self.state is BrokerState.SHUTTING_DOWN:
             return True
         if not self._registered:
@@ -217,7 +217,7 @@ class BrokerLifecycle:
         self.state = state
 
     def stop(self) -> None:
-        """Ends heartbeats, after a controlled shutdown or without one."""
+        """End heartbeats, after a controlled shutdown or without one."""
         if self.state is not BrokerState.SHUTTING_DOWN:
             self._become(BrokerState.SHUTTING_DOWN)
         if not self._may_stop.done():
@@ -253,7 +253,7 @@ class BrokerLifecycle:
             self.on_rejected(error)
 
     async def _register(self) -> None:
-        """Retries until it succeeds; a permanent error, or a timeout before the first success, ends it."""
+        """Retry until it succeeds; a permanent error, or a timeout before the first success, ends it."""
         deadline_ms = self._world.clock.mono_ms() + self._registration_timeout_ms
         retry_ms = RETRY_MS_MIN
         was_duplicate = False
@@ -313,7 +313,7 @@ class BrokerLifecycle:
         return None
 
     async def _beat(self) -> None:
-        """Sends one heartbeat, and waits for the time of the next."""
+        """Send one heartbeat, and wait for the time of the next."""
         self._wake.clear()
         sent_ms, sent_offset = self._world.clock.mono_ms(), self._metadata_offset()
         is_stopping = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -355,7 +355,7 @@ class BrokerLifecycle:
         await self._pause(RETRY_MS_MIN)
 
     def _on_response(self, response: BrokerHeartbeatResponse, sent_offset: int) -> int:
-        """Handles a heartbeat's response; returns the delay before the next heartbeat."""
+        """Handle a heartbeat's response; return the delay before the next heartbeat."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 self._left_in_order = True
@@ -376,13 +376,13 @@ class BrokerLifecycle:
                     self.unfenced.set_result(None)
             return self._heartbeat_interval_ms
         if self.state is BrokerState.STARTING:
-            # Not caught up: the metadata may have been applied meanwhile; otherwise its arrival sends the next heartbeat.
+            # The broker has not caught up. The metadata may have been applied meanwhile; otherwise its arrival sends the next heartbeat.
             return 0 if self._metadata_offset() >= self.broker_epoch > sent_offset else self._heartbeat_interval_ms
         # Fenced although ready, for example after a pause of the process. It was caught up, so the next heartbeat follows soon.
         return RETRY_MS_MIN if self._ready else self._heartbeat_interval_ms
 
     async def _pause(self, delay_ms: int) -> None:
-        """Waits for the delay, or until an event that must be reported to the controller."""
+        """Wait for the delay, or until an event that must be reported to the controller."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         timer = self._world.clock.call_later(delay_ms, self._wake.set)

@@ -39,7 +39,7 @@ class ProducerIds:
         self._waiters: deque[Receive] = deque()
 
     def take(self, receive: Receive) -> None:
-        """Calls `receive(producer_id, error)`, at once if there is a block."""
+        """Call `receive(producer_id, error)`, at once if there is a block."""
         if self._next >= self._end and self._reserve is not None:
             self._begin_block(*self._reserve)
             self._reserve = None

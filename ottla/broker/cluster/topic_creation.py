@@ -107,7 +107,7 @@ class TopicCreation:
     def create(
         self, topics: Iterable[str], wait_ms: int, done: Callable[[], None], client: RequestContext | None = None
     ) -> Callable[[], None]:
-        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns a function that cancels it.
+        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Return a function that cancels it.
 
         `client`: whose request names them (KIP-590). The controller counts them in its mutation quota; internal topics have none.
         """
@@ -141,7 +141,7 @@ class TopicCreation:
         )
 
     async def _request(self, topics: set[str], client: RequestContext | None) -> None:
-        """Keep waiting for topics that were created: the controller's response may come before the metadata does."""
+        """Request the topics. Those that were created are still waited for: the controller's response may come before the metadata does."""
         created: set[str] = set()
         try:
             request = self._request_for(topics)
@@ -194,7 +194,7 @@ class _Wait:
         self._creation.forget(self)
 
 
-#: As many as Kafka keeps.
+#: Kafka keeps as many.
 ERRORS_MAX = 1_000
 
 
@@ -229,7 +229,7 @@ class StreamsTopics:
             self._world.spawn(self._request(new, keep_errors_ms, client), "create-streams-topics")
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Why topics were not created, by their names."""
+        """Return why topics were not created, by their names."""
         now_ms = self._world.clock.mono_ms()
         return {name: self._failures[name].message for name in names if self._has_failed(name, now_ms)}
 

@@ -167,7 +167,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.state = state
 
     def perform(self, outcome: Outcome[T]) -> T | None:
-        """Append, replay, continue with `then`, and send `replies` when they are committed; returns the response of the request."""
+        """Append, replay, continue with `then`, and send `replies` when they are committed; return the response of the request."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
         response: T | None = None
@@ -252,7 +252,10 @@ class CoordinatorContext(Generic[ShardT]):
             self._wait((reply, response))
 
     def _complete_all(self, replies: list[Response]) -> None:
-        """Those that one turn has no room for are completed as if they waited for the log, REPLIES_A_TURN in each."""
+        """Complete the waiting operations.
+
+        Those that one turn has no room for are completed as if they waited for the log, REPLIES_A_TURN in each.
+        """
         for reply, response in replies[:REPLIES_A_TURN]:
             self.complete(reply, response)
         if later := replies[REPLIES_A_TURN:]:
@@ -265,7 +268,10 @@ class CoordinatorContext(Generic[ShardT]):
         self.topic.clock.call_later(0, lambda: self._when_idle(self._committed))
 
     def _is_committed(self) -> bool:
-        """False also when the log says that leadership is lost: `close` is about to fail what waits."""
+        """Return whether the last record is committed.
+
+        False also when the log says that leadership is lost: `close` is about to fail what waits.
+        """
         try:
             return self.last_written < self.topic.partition_log.high_watermark(self.tp)
         except KafkaError:

@@ -1,4 +1,4 @@
-"""What the group, transaction and share coordinators have in common: an internal topic, whose partitions each are a shard.
+"""The base of the group, transaction and share coordinators: an internal topic, whose partitions each are a shard.
 
 A coordinator is notified of the partitions that its broker leads, loads and unloads their shards, and finds the shard of a key.
 """

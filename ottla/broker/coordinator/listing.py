@@ -1,4 +1,4 @@
-"""What all shards of a broker have, listed a bounded number of things in each turn of the event loop."""
+"""Lists over all shards of a broker, a bounded number of things in each turn of the event loop."""
 
 from __future__ import annotations
 

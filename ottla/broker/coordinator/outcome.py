@@ -73,7 +73,7 @@ APPEND_ERRORS = {
 
 
 def client_error(error: KafkaError) -> KafkaError:
-    """Returns the error as clients of a coordinator know it."""
+    """Return the error as clients of a coordinator know it."""
     mapped = APPEND_ERRORS.get(error.code)
     return error if mapped is None else KafkaError(mapped)
 
@@ -88,7 +88,7 @@ def unreadable(what: str) -> KafkaError:
 
 
 def error_code(error: KafkaError) -> ErrorCode:
-    """Returns the response of an API whose only field is the error code."""
+    """Return the response of an API whose only field is the error code."""
     return error.code
 
 

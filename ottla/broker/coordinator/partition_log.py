@@ -37,7 +37,7 @@ class PartitionLog(Protocol):
         ...
 
     def start_offset(self, tp: TopicPartition) -> int:
-        """Returns the first offset to load from: the log start offset."""
+        """Return the first offset to load from: the log start offset."""
         ...
 
     def end_offset(self, tp: TopicPartition) -> int:

@@ -75,7 +75,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         context.load()
 
     def reload(self, partition: int) -> None:
-        """Begin again with the log, to which another than this coordinator has written."""
+        """Load the log again, because another than this coordinator has written to it."""
         context = self._contexts.get(partition)
         if context is not None:
             self._reload(context)
@@ -99,21 +99,21 @@ class CoordinatorRuntime(Generic[ShardT]):
             self.on_resigned(partition)
 
     def active_partitions(self) -> list[int]:
-        """Returns the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
         return sorted(
             partition for partition, context in self._contexts.items() if context.state is CoordinatorState.ACTIVE
         )
 
     def states(self) -> Counter[CoordinatorState]:
-        """Returns how many partitions are in each state."""
+        """Return how many partitions are in each state."""
         return Counter(context.state for context in self._contexts.values())
 
     def partitions(self) -> list[int]:
-        """Returns the partitions led by this broker, loaded or not."""
+        """Return the partitions led by this broker, loaded or not."""
         return sorted(self._contexts)
 
     def shard(self, partition: int) -> ShardT:
-        """Returns the loaded shard. Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it is not loaded."""
+        """Return the loaded shard. Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it is not loaded."""
         return self._active(partition).shard
 
     def write(
@@ -191,18 +191,18 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def tenure(self, partition: int) -> Callable[[], bool]:
-        """Returns a function that is True as long as the shard is the one of now: this broker coordinates it, in the leader epoch of now."""
+        """Return a function that is True as long as the shard is the one of now: this broker coordinates it, in the leader epoch of now."""
         context = self._contexts.get(partition)
         return lambda: context is not None and self._contexts.get(partition) is context
 
     def leader_epoch(self, partition: int) -> int:
-        """Returns the epoch in which this broker leads the partition; KafkaError as `shard`."""
+        """Return the epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch
 
     def write_all(
         self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Runs a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
+        """Run a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
         for context in list(self._contexts.values()):
             if context.state is CoordinatorState.ACTIVE:
                 context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))

@@ -87,7 +87,9 @@ class RecordCodec:
         return encode_key(key), None if value is None else encode_value(value, self.version_of(value))
 
     def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
-        """None for a record of an unknown type; `UnreadableValue` for a value that is malformed or of an unknown version."""
+        """Return the record's value; None for a record of an unknown type, `UnreadableValue` for a value that is malformed or of an unknown
+        version.
+        """
         try:
             known_key = decode_key(self.types, key)
         except UnknownRecord:

@@ -58,7 +58,7 @@ class Timers:
             self._push(deadline_ms, key)
 
     def postpone(self, key: Hashable, delay_ms: int) -> bool:
-        """Move an existing timer, on the hot path of heartbeats and commits. Returns False if it does not exist."""
+        """Move an existing timer, on the hot path of heartbeats and commits. Return False if it does not exist."""
         timer = self._timers.get(key)
         if timer is None:
             return False
@@ -81,11 +81,11 @@ class Timers:
         self._heap.clear()
 
     def next_wake_up_ms(self) -> int | None:
-        """Returns the time of the next call of `pop_due`, which is never later than the earliest deadline."""
+        """Return the time of the next call of `pop_due`, which is never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self) -> Callable[[], Unasked] | None:
-        """Removes a due timer and returns its callback; None if no timer is due."""
+        """Remove a due timer and return its callback; None if no timer is due."""
         now_ms = self._now_ms()
         heap = self._heap
         while heap and heap[0][0] <= now_ms:

@@ -46,7 +46,7 @@ Sent: TypeAlias = tuple[FetchPartition, int, int, int, bytes | memoryview, Parti
 
 
 def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) -> list[Sent]:
-    """Returns what is sent of the rows, and leaves the session as its client will know it (KIP-227).
+    """Return what is sent of the rows, and leave the session as its client will know it (KIP-227).
 
     An incremental response leaves out unchanged partitions, and those become idle that have nothing to read before they change.
     """
@@ -93,7 +93,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
 
 
 def response_of(reader: SessionReader, sent: Sequence[Sent]) -> FetchResponse:
-    """Returns the response as a struct. Partitions of one topic that follow each other are one element."""
+    """Return the response as a struct. Partitions of one topic that follow each other are one element."""
     response = new_response(session_id=reader.session.id)
     by_id, version = reader.context.api_version >= TOPIC_IDS_VERSION, reader.context.api_version
     topics: list[FetchableTopicResponse] = []
@@ -165,7 +165,7 @@ class DelayedFetch(PendingResponse):
             self._look(False)
 
     def expire(self) -> None:
-        """Answers with what is there: max.wait.ms is over, or the session is about to change."""
+        """Answer with what is there: max.wait.ms is over, or the session is about to change."""
         self._look(True)
 
     def _look(self, is_over: bool) -> None:
@@ -186,7 +186,7 @@ class DelayedFetch(PendingResponse):
             raise
 
     def _has_enough(self, ready_bytes: dict[FetchPartition, int]) -> bool:
-        """Looks at what has changed, not at the whole session."""
+        """Look at what has changed, not at the whole session."""
         reader, is_enough = self.reader, False
         for wanted in self.fresh:
             ready_bytes.pop(wanted, None)
@@ -194,11 +194,11 @@ class DelayedFetch(PendingResponse):
         return is_enough or sum(ready_bytes.values()) >= reader.min_bytes
 
     def _send(self, rows: list[Row]) -> None:
-        """Sends the response, calls `_stop`, and adds to the reader's times of delay."""
+        """Send the response, call `_stop`, and add to the reader's times of delay."""
         raise NotImplementedError
 
     def _fail(self) -> None:
-        """Calls `_stop` and sends UNKNOWN_SERVER_ERROR."""
+        """Call `_stop` and send UNKNOWN_SERVER_ERROR."""
         raise NotImplementedError
 
     def _stop(self) -> None:
@@ -238,7 +238,7 @@ def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext
 def unreadable(
     authorizer: Authorizer, context: RequestContext, session: FetchSession, *, is_follower: bool
 ) -> frozenset[str]:
-    """Returns the topics of the session that the client may not read.
+    """Return the topics of the session that the client may not read.
 
     A topic id that is unknown has no name to ask about, and gets UNKNOWN_TOPIC_ID; READ is asked for when it is known (`_resolve_names`).
     """
@@ -277,7 +277,7 @@ class PendingFetch:
         is_incremental = session.id != INVALID_SESSION_ID
         throttle_ms = self._throttle_ms(rows) if self._is_metered else 0
         if throttle_ms:
-            # Without partitions, as Kafka answers a throttled consumer. The session does not change.
+            # The response has no partitions: so Kafka answers a throttled consumer. The session does not change.
             if not is_incremental:
                 session.close()
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id)

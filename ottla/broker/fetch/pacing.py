@@ -44,7 +44,7 @@ class Pacings:
     paced: int = 0
 
     def of(self, context: RequestContext, share: Callable[[], float]) -> FetchPacing | None:
-        """Returns a pacing for a client that pauses like librdkafka; None for all others. `share`: of its queue, that this broker feeds."""
+        """Return a pacing for a client that pauses like librdkafka; None for all others. `share`: of its queue, that this broker feeds."""
         is_known = context.connection.client_software_name.startswith(CLIENTS)
         return FetchPacing(self, share) if self.enabled and is_known else None
 
@@ -66,7 +66,7 @@ class FetchPacing:
         self.caught_up()
 
     def caught_up(self) -> None:
-        """Forgets what was measured: the client reads what is written, and no backlog."""
+        """Forget what was measured: the client has no backlog any more, and reads what is written now."""
         self._last_ms: int | None = None
         self._first_ms = 0
         self._bytes = 0
@@ -78,7 +78,7 @@ class FetchPacing:
         self._ready_ms = 0.0
 
     def arrived(self, now_ms: int, positions: Iterable[FetchPartition]) -> int:
-        """Returns for how many milliseconds the response has to wait."""
+        """Return for how many milliseconds the response has to wait."""
         last_ms = self._last_ms
         if last_ms is None:
             self._begin(now_ms, end_of(positions))
@@ -132,5 +132,5 @@ class FetchPacing:
 
 
 def end_of(positions: Iterable[FetchPartition]) -> int:
-    """Returns the sum of the offsets: it grows by the records that were fetched."""
+    """Return the sum of the offsets: it grows by the records that were fetched."""
     return sum([position.fetch_offset for position in positions])

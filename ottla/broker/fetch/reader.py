@@ -99,12 +99,12 @@ class SessionReader:
         self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)
 
     def limit(self, max_bytes: int) -> None:
-        """Reads less than the client asks for: its quota."""
+        """Read less than the client asks for: its quota."""
         self.max_bytes = min(self.max_bytes, max_bytes)
         self.min_bytes = min(self.min_bytes, self.max_bytes)
 
     def refuse(self, topics: frozenset[str]) -> None:
-        """Partitions of these topics get an error, those as well that have been idle while the client might read them."""
+        """Answer partitions of these topics with an error, also those that have been idle while the client might read them."""
         self._unreadable = topics
         self._is_special = True
         session = self.session
@@ -113,7 +113,7 @@ class SessionReader:
                 session.active[wanted] = None
 
     def begin(self, now_ms: int) -> tuple[list[Row], bool, bool]:
-        """Returns the rows, whether they are to be sent now, and if not whether a follower's fetch waits for more records.
+        """Return the rows, whether they are to be sent now, and if not whether a follower's fetch waits for more records.
 
         See replication/wakeups.py for the last.
         """
@@ -125,7 +125,7 @@ class SessionReader:
         return rows, self.read(rows) or not self._may_wait, False
 
     def find(self, asked: Iterable[FetchPartition]) -> list[Row]:
-        """Returns the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
+        """Return the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
         rows: list[Row] = []
         replica_id, replica_epoch = self.replica_id, self.replica_epoch
         by_id, by_name = self._by_id, self._by_name
@@ -153,7 +153,7 @@ class SessionReader:
         return rows
 
     def _checked(self, wanted: FetchPartition, partition: Partition | None) -> Row:
-        """Returns the row after all checks, with the error of the one that fails."""
+        """Return the row after all checks, with the error of the one that fails."""
         if wanted.topic in self._unreadable:
             refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             refusal.aborted_transactions = []  # null in other errors: so Kafka
@@ -215,7 +215,7 @@ class SessionReader:
         return self.batching.wants(records)
 
     def read(self, rows: list[Row]) -> bool:
-        """Gives the rows their records; True if there are min.bytes, or a row without records that cannot wait for some.
+        """Give the rows their records; True if there are min.bytes, or a row without records that cannot wait for some.
 
         Batches are sent whole, so a limit is seldom met to the byte. For the minimum a row that has more than it may send counts its
         limit, as in Kafka, which cuts the last batch: otherwise a minimum as large as the limits is never reached.
@@ -271,7 +271,7 @@ class SessionReader:
 
 
 def consumers_rack(broker: FetchedBroker, request: FetchRequest) -> str:
-    """Returns the consumer's rack, or "" where no consumer is sent to another replica (KIP-392)."""
+    """Return the consumer's rack, or "" where no consumer is sent to another replica (KIP-392)."""
     return request.rack_id if broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR else ""
 
 

@@ -79,7 +79,7 @@ class RepeatedFetch(SessionReader):
         form: tuple[bytes, bytes],
         pacing: FetchPacing | None,
     ) -> None:
-        """Takes a `request` that is served here, for all fields that do not differ."""
+        """Take a `request` that is served here, for all fields that do not differ."""
         super().__init__(broker, request, context, session)
         self.route, self.request = route, request
         self._prefix, self._tail = form
@@ -153,7 +153,7 @@ class RepeatedFetch(SessionReader):
         return not unreadable(authorizer, context, self.session, is_follower=self.replica_id >= 0)
 
     def _take_over(self, session: FetchSession, buf: Buffer, at: int, end: int, topics: int) -> bool:
-        """Gives the session the positions in buf[at:]; False, and nothing has changed, if they are not all of known partitions."""
+        """Give the session the positions in buf[at:]; False, and nothing has changed, if they are not all of known partitions."""
         last = end - len(self._tail)
         if buf[last:end] != self._tail or not 0 < topics < 128:
             return False
@@ -193,7 +193,7 @@ class RepeatedFetch(SessionReader):
         return True
 
     def _learned(self, topic_id: bytes, index: int) -> FetchPartition | None:
-        """Returns another partition of a topic that the client reads without a session; None if it is not here.
+        """Return another partition of a topic that the client reads without a session; None if it is not here.
 
         librdkafka's first Fetch has those partitions of which it knows the offset.
         """
@@ -206,7 +206,7 @@ class RepeatedFetch(SessionReader):
         return learned
 
     def response(self, correlation_id: int, rows: list[Row]) -> tuple[bytes, Pieces, int]:
-        """Returns the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
+        """Return the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
         session_id = self.session.id
         sent = settle(self, rows, is_incremental=session_id != 0)
         frame = response_frame(correlation_id, session_id, sent, int(self.read_committed))
@@ -225,7 +225,8 @@ class RepeatedFetch(SessionReader):
 
 
 class DelayedRepeatedFetch(DelayedFetch):
-    """It is its response's place among the connection's responses as well: nothing lies between the wake-up and the socket.
+    """A delayed Fetch, which is its response's place among the connection's responses as well: nothing lies between the wake-up and the
+    socket.
 
     No reply, no step of a reply, no request that is kept.
     """
@@ -279,7 +280,7 @@ class RepeatedFetches:
     def __call__(
         self, dispatcher: Dispatcher, route: Route, request: FetchRequest, context: RequestContext, frame: bytes
     ) -> RepeatedFetch | None:
-        """Returns the fast path for requests that go on as `frame` does; None if they need the handler."""
+        """Return the fast path for requests that go on as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
         if (
             version < VERSION_MIN
@@ -314,7 +315,7 @@ class RepeatedFetches:
 
 
 def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:
-    """Returns how many of the partitions of the session's topics this broker leads; the client is taken to read all of them."""
+    """Return how many of the partitions of the session's topics this broker leads; the client is taken to read all of them."""
     topics = broker.metadata.image.topics
     found = [topics.by_name(name) for name in {wanted.topic for wanted in session.partitions.values()}]
     leaders = [each.leader for topic in found if topic is not None for each in topic.partitions.values()]
@@ -324,7 +325,7 @@ def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:
 def response_frame(
     correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
 ) -> tuple[bytes, Pieces, int] | None:
-    """Returns the frame's head, its other pieces, and the bytes of all; None if a row has a struct, which needs the codec.
+    """Return the frame's head, its other pieces, and the bytes of all; None if a row has a struct, which needs the codec.
 
     `aborted`: 0 for null, 1 for an empty list.
     """

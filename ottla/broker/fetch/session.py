@@ -76,7 +76,7 @@ class FetchPartition:
         return waiting
 
     def note(self) -> None:
-        """Makes the partition active, so that the next response may have it; does not complete a delayed fetch."""
+        """Make the partition active, so that the next response may have it; do not complete a delayed fetch."""
         if self.session is not None:
             self.session.active[self] = None
 
@@ -88,7 +88,7 @@ class FetchPartition:
         self.replica_log_start_offset = request.replica_log_start_offset
 
     def must_include(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
-        """Returns True if an incremental response must contain this partition, and remembers the offsets in it."""
+        """Return True if an incremental response must contain this partition, and remembers the offsets in it."""
         must = has_records or has_error
         if high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = high_watermark
@@ -129,7 +129,7 @@ class FetchSession:
         self.replica_id = replica_id
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
-        #: In reading order.
+        #: The active partitions, in reading order.
         self.active: dict[FetchPartition, None] = dict.fromkeys(partitions.values())
         #: Partitions whose topic id this broker did not know when they came.
         self.unnamed: dict[FetchPartition, None] = {}
@@ -172,7 +172,7 @@ class FetchSession:
             self.active[partition] = None
 
     def settle(self, partition: FetchPartition, replica: Watchers) -> None:
-        """Makes the partition idle until the replica changes: the last response had everything."""
+        """Make the partition idle until the replica changes: the last response had everything."""
         self.active.pop(partition, None)
         partition.watch(replica)
 
@@ -188,5 +188,5 @@ class FetchSession:
 
 
 def replica_id_of(request: FetchRequest, version: int) -> int:
-    """Returns the id of the follower that asks, or -1 for a consumer."""
+    """Return the id of the follower that asks, or -1 for a consumer."""
     return request.replica_state.replica_id if version >= 15 else request.replica_id

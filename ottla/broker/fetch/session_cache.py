@@ -59,7 +59,7 @@ class FetchSessionCache:
     @classmethod
     def of(cls, configs: BrokerConfigs, rng: Random) -> FetchSessionCache:
         slots = configs["max.incremental.fetch.session.cache.slots"]
-        return cls(slots, rng, paced=configs.setting("ottla.fetch.pacing.enable"))
+        return cls(slots, rng, paced=configs["ottla.fetch.pacing.enable"])
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -91,7 +91,7 @@ class FetchSessionCache:
         self._sessions[session.id] = self._sessions.pop(session.id)
 
     def close(self, session_id: int) -> None:
-        """Removes a session and answers its delayed fetch, which would not be completed otherwise."""
+        """Remove a session and answer its delayed fetch, which would not be completed otherwise."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             if session.waiting is not None:
@@ -99,7 +99,7 @@ class FetchSessionCache:
             session.close()
 
     def answer_followers(self, replica_ids: Container[int]) -> None:
-        """Ends the waits of these followers' fetches whose session has partitions to read: their next fetch shows their positions."""
+        """End the waits of these followers' fetches whose session has partitions to read: their next fetch shows their positions."""
         for session in list(self._sessions.values()):
             if session.replica_id in replica_ids and session.waiting is not None and session.active:
                 isolated(session.waiting.expire)

@@ -1,4 +1,4 @@
-"""What groups of all kinds have in common: the interface to their shard, their records, and who may commit offsets.
+"""The base of groups of all kinds: the interface to their shard, their records, and who may commit offsets.
 
 The interface is Kafka's `Group`: no caller asks for the kind. Code of one kind looks its groups up by their class
 (`GroupMetadataManager.find` and `GroupMetadataManager.group`).
@@ -64,14 +64,14 @@ def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> Co
 def offset_commit_record(
     group_id: str, topic: str, partition: int, value: OffsetCommitValue | None
 ) -> CoordinatorRecord:
-    """Returns a committed offset; without a value, its tombstone."""
+    """Return a committed offset; without a value, its tombstone."""
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
 
 class GroupRecordCodec(RecordCodec):
     """Which of the records groups understand, and in which version they are written."""
 
-    #: Without the partitions' metadata of consumer groups, in whose place Kafka 4.1 has a hash (KIP-1101).
+    #: The partitions' metadata of consumer groups is not among them: since Kafka 4.1 a hash is in its place (KIP-1101).
     types: ClassVar[RecordTypes] = {
         kind: classes for kind, classes in GROUP_RECORDS.items() if kind != CONSUMER_GROUP_PARTITION_METADATA
     }
@@ -118,7 +118,7 @@ class Commit(NamedTuple):
 
     @property
     def names_no_member(self) -> bool:
-        """Whether this is a TxnOffsetCommit without a member: producers that know only the group send it, as do versions 0 to 2."""
+        """Return whether this is a TxnOffsetCommit without a member: producers that know only the group send it, as do versions 0 to 2."""
         return self.is_transactional and self.epoch == -1 and not self.member_id and self.group_instance_id is None
 
     def partitions(self) -> Iterator[TopicPartition]:
@@ -135,7 +135,7 @@ def commit_of(request: OffsetCommitRequest | TxnOffsetCommitRequest, version: in
 def check_epoch(
     commit: Commit, current_epoch: int, is_classic: bool, held_since: Callable[[TopicPartition], int | None]
 ) -> None:
-    """Accepts a commit of a known member, whose epoch is `current_epoch`; `held_since` returns the epoch since which the member has a partition.
+    """Accept a commit of a known member, whose epoch is `current_epoch`; `held_since` returns the epoch since which the member has a partition.
 
     Raises KafkaError with the code of the table above, or UNSUPPORTED_VERSION for an OffsetCommit that has no member epoch.
     """
@@ -205,7 +205,7 @@ class Group(Protocol):
     def is_empty(self) -> bool: ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the offsets of the topic are in use: they are neither deleted nor expire."""
+        """Return whether the offsets of the topic are in use: they are neither deleted nor expire."""
         ...
 
     def validate_offset_commit(self, commit: Commit) -> None: ...

@@ -64,7 +64,7 @@ class GroupCoordinatorConfig:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
     def heartbeat_interval_ms(self, interval_ms: int, *, is_waiting: bool) -> int:
-        """Returns the interval until a member's next heartbeat, of the group's `interval_ms`.
+        """Return the interval until a member's next heartbeat, of the group's `interval_ms`.
 
         A member that waits for partitions of others learns only by a heartbeat that they are free. With Kafka's five seconds a
         rebalance of many members takes ten: one interval until all know the target, one until the last partition is free.
@@ -81,7 +81,7 @@ class GroupCoordinatorConfig:
 
     @property
     def is_migration_disabled(self) -> bool:
-        """Whether a consumer group takes no classic members; with UPGRADE alone it takes them, though it never becomes classic again."""
+        """Return whether a consumer group takes no classic members; with UPGRADE alone it takes them, though it never becomes classic again."""
         return self.consumer_migration_policy.upper() == "DISABLED"
 
 
@@ -96,7 +96,7 @@ class GroupSettings(NamedTuple):
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
-    """Reads the settings, and checks those that have one possible value."""
+    """Read the settings, and check those that have one possible value."""
     for name, known in ONE_ASSIGNOR.items():
         names = value_of(name)
         if len(names) != 1:

@@ -108,7 +108,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         self.on_topics_deleted([topic.name for topic in deleted.values()], deleted)
 
     def on_topics_deleted(self, names: Iterable[str], ids: Iterable[bytes] = ()) -> None:
-        """Their offsets go with them, and what share groups know of their partitions."""
+        """Remove the offsets of deleted topics, and the state of share groups about their partitions."""
         deleted, deleted_ids = frozenset(names), frozenset(ids)
         if deleted:
             self.runtime.write_all(offsets.on_topics_deleted, deleted)
@@ -240,7 +240,10 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         failed: Callable[[KafkaError, str], T],
         *args: object,
     ) -> Answer[builtins.list[T]]:
-        """What the groups' shards decide or say by a `call` of the runtime; `failed` is the row of each group of a shard that cannot."""
+        """Return the rows that the groups' shards make by a `call` of the runtime.
+
+        `failed` is the row of each group of a shard that cannot make them.
+        """
 
         def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
             return call(partition, decide, lambda error: [failed(error, group_id) for group_id in part], part, *args)
@@ -306,7 +309,7 @@ def _with_error(
 
 
 def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
-    """While the group is loading nothing is known against its members."""
+    """Return the error for a heartbeat. While the group is loading, its members are taken as known."""
     if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return HeartbeatResponse()
     return HeartbeatResponse(error_code=error.code)

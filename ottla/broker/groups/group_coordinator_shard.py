@@ -127,7 +127,7 @@ def expire(shard: GroupMetadataManager, now_ms: int) -> Unasked:
 
 
 def _expire_offsets(shard: GroupMetadataManager, group: Group, now_ms: int, records: list[CoordinatorRecord]) -> bool:
-    """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
+    """Add tombstones of the group's expired offsets. Return True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
     pending = shard.offsets.pending_partitions(group.group_id)
     if not topics:

@@ -117,7 +117,7 @@ def _classic_group(shard: GroupMetadataManager, group_id: str, error_since: bool
 
 
 def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consumer.DescribedGroup:
-    """With the partitions pending revocation in the assignments, because members may still own them."""
+    """Return the description. The assignments include partitions pending revocation, because members may still own them."""
     topics = shard.cluster.topics()
     return consumer.DescribedGroup(
         group_id=group.group_id,
@@ -148,7 +148,7 @@ def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consum
 
 
 def _by_name(assignment: Assignment, topics: TopicsImage) -> TopicAssignment:
-    """Returns the assignment by topic name, without topics that have been deleted."""
+    """Return the assignment by topic name, without topics that have been deleted."""
     return TopicAssignment(
         [
             TopicPartitions(topic_id, topic.name, sorted(partitions))
@@ -210,7 +210,7 @@ def _streams_group(shard: GroupMetadataManager, group: StreamsGroup) -> streams.
 
 
 def _topology(group: StreamsGroup) -> streams.Topology | None:
-    """With the numbers of partitions that were decided, once the topology is ready."""
+    """Return the topology, with the numbers of partitions that were decided once it is ready."""
     if group.topology is None:
         return None
     configured = group.configured

@@ -54,7 +54,7 @@ class Client(NamedTuple):
 
     api_version: int
     client_id: str
-    # As Java prints an address without a name, "/127.0.0.1": tools show it.
+    # The address as Java prints one without a name, "/127.0.0.1": tools show it.
     host: str
     may_describe: MayDescribe = lambda topic: True
 
@@ -168,13 +168,13 @@ class GroupMetadataManager:
         return group
 
     def check_place_for(self, kind: type[Group], group_id: str) -> None:
-        """KafkaError if a new group of this kind cannot be made, as the id is another group's or there are too many groups."""
+        """Raise KafkaError if a new group of this kind cannot be made, as the id is another group's or there are too many groups."""
         if group_id in self.groups:
             self.group(kind, group_id)
         self.check_room(group_id)
 
     def check_room(self, group_id: str) -> None:
-        """KafkaError if there are as many groups as one partition may have."""
+        """Raise KafkaError if there are as many groups as one partition may have."""
         self.config.groups.check(len(self.groups), f"group {group_id}")
 
     def topic_exists(self, topic_id: bytes) -> bool:
@@ -191,7 +191,7 @@ class GroupMetadataManager:
                 del self.unreadable[group_of(key)]
 
     def check_readable(self, group_id: str) -> None:
-        """KafkaError while a record of the group could not be replayed: members and offsets would be guesses.
+        """Raise KafkaError while a record of the group could not be replayed: members and offsets would be guesses.
 
         DeleteGroups is the remedy.
         """

@@ -76,7 +76,7 @@ def group_coordinator(
 
     turns = ShardTurns(world.clock)
     groups = GroupCoordinatorService(
-        from_properties(configs.setting),
+        from_properties(configs.__getitem__),
         ReplicatedPartitionLog(replicas, world.clock),
         world.session_clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
@@ -96,7 +96,7 @@ def group_coordinator(
     return groups
 
 
-#: Of ListOffsets: the end of the log, for a consumer.
+#: Values of ListOffsets: the end of the log, and a consumer as the replica that asks.
 LATEST = CONSUMER = -1
 
 Partition = tuple[str, int]
@@ -180,7 +180,7 @@ def share_coordinator(
             delete_records(log, offset)
 
     return ShareCoordinator(
-        read(ShareCoordinatorConfig, configs.setting),
+        read(ShareCoordinatorConfig, configs.__getitem__),
         ReplicatedPartitionLog(replicas, world.clock),
         world.session_clock,
         partition_counter(metadata, configs, SHARE_GROUP_STATE_TOPIC, "share.coordinator.state.topic.num.partitions"),

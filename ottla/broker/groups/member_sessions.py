@@ -140,7 +140,7 @@ def forget(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -
 
 
 def remove(shard: GroupMetadataManager, group: AnyModernGroup, member_ids: Set[str], response: T | None) -> Outcome[T]:
-    """Removes the members: their tombstones, the records that follow from them, and the group's next epoch.
+    """Remove the members: their tombstones, the records that follow from them, and the group's next epoch.
 
     It is a classic group instead, if only classic members of a consumer group stay.
     """

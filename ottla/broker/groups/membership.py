@@ -89,7 +89,7 @@ def sync(
     if group.state is not COMPLETING_REBALANCE:
         _synced(shard, group, member)
         return Outcome(response=_assigned(group, member))
-    # It may be a retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
+    # The request may be a retry on a new connection; Kafka leaves the older request unanswered, so its connection would wait for ever.
     replies = member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.awaiting_sync = reply
     _synced(shard, group, member)
@@ -126,7 +126,7 @@ def _synced(shard: GroupMetadataManager, group: ClassicGroup, member: ClassicGro
 
 
 def _assign(shard: GroupMetadataManager, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
-    """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
+    """Return the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
     log.info(
         "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",
         request.member_id,

@@ -60,7 +60,7 @@ def commit(
 def commit_transactional(
     shard: GroupMetadataManager, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
-    """Offsets that stay apart until the producer's marker (KIP-98)."""
+    """Commit offsets that stay apart until the producer's marker (KIP-98)."""
     _validate_commit(shard, request, None)
     records, topics = _committed(shard, now_ms, request, TxnOffsetCommitResponseTopic, NO_TIMESTAMP)
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -102,7 +102,7 @@ def _committed(
 def _validate_commit(
     shard: GroupMetadataManager, request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int | None
 ) -> None:
-    """Checks that the group lets the member commit; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
+    """Check that the group lets the member commit; `version` is that of OffsetCommit, and None for TxnOffsetCommit."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_commit(commit_of(request, version))
@@ -121,7 +121,7 @@ def _validate_commit(
 def fetch(
     shard: GroupMetadataManager, request: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
+    """Return the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
     offsets = _readable_offsets(shard, request)
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:
@@ -138,7 +138,7 @@ def fetch(
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             offset = known.get(index)
-            # It may have been committed for a topic of the same name that was deleted since.
+            # The offset may have been committed for a topic of the same name that was deleted since.
             if offset is None or (ZERO_UUID not in (topic_id, offset.topic_id) and offset.topic_id != topic_id):
                 partitions.append(_no_offset(index))
             else:

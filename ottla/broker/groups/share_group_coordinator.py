@@ -189,7 +189,7 @@ class ShareGroupCoordinator:
         return then(gather([self._begin_deletion(group_id) for group_id in group_ids], lambda found: found), begun)
 
     def _begin_deletion(self, group_id: str) -> Answer[share_offsets.Deleted]:
-        """What is wrong is found again by the deletion itself."""
+        """Begin the deletion of the groups' share state. An error need not be kept, because the deletion finds it again."""
         return self.groups.runtime.write(
             self.groups.partition_for(group_id),
             share_offsets.begin_deletion,

@@ -75,7 +75,10 @@ def assign_if_due(
     plan: Callable[[GroupMetadataManager, G], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
-    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    """Compute a target, at most once in each assignment interval.
+
+    Many members may join at once (KIP-1263). A first member need not wait.
+    """
     is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
@@ -83,7 +86,7 @@ def assign_if_due(
 
 
 def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGroup) -> bool:
-    """Whether the last target is younger than the assignment interval.
+    """Return whether the last target is younger than the assignment interval.
 
     A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
     """
@@ -122,7 +125,7 @@ class _Writing(NamedTuple):
         self.shard.timers.schedule(("target", self.group.group_id), delay_ms, partial(self._write_some, records))
 
     def _write_some(self, records: Iterator[CoordinatorRecord]) -> Unasked:
-        """Members that came since the computation get their partitions with the next target."""
+        """Write a part of the target. Members that came since the computation get their partitions with the next target."""
         group = self.group
         if self.shard.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
             group.is_assigning = False
@@ -155,7 +158,7 @@ class _Writing(NamedTuple):
         return None if successor is None else type(key)(key.group_id, successor)
 
     def _rejected(self, error: KafkaError) -> Unasked:
-        """Nothing counts without the epoch's record: a later heartbeat has the target computed again."""
+        """Forget the target: nothing counts without the epoch's record, and a later heartbeat has the target computed again."""
         group = self.group
         group.is_assigning = False
         if group.rejected_epoch != self.epoch:
@@ -167,6 +170,6 @@ class _Writing(NamedTuple):
 
 
 def _size(value: Any) -> int:
-    """How many partitions, and topics or subtopologies, a member's target has; the epoch's record has none."""
+    """Return how many partitions, and topics or subtopologies, a member's target has; the epoch's record has none."""
     kinds = (getattr(value, name, ()) for name in ("topic_partitions", "active_tasks", "standby_tasks", "warmup_tasks"))
     return 1 + sum(1 + len(each.partitions) for kind in kinds for each in kind)

@@ -129,7 +129,7 @@ def may_write(authorizer: Authorizer, context: RequestContext, topic: str) -> bo
 
 
 def _take_denied(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> list[TopicProduceData]:
-    """Takes the topics out of the request that its client may not write to. An unknown topic id gets its own error later.
+    """Take the topics out of the request that its client may not write to. An unknown topic id gets its own error later.
 
     Raises:
         KafkaError: it has records of a transaction, and its client may not use the transactional id.
@@ -260,7 +260,7 @@ def _append(
 
 
 def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
-    """KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
+    """Raise KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
     if context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
     for coordinator in (broker.groups, broker.transactions.coordinator, broker.share_coordinator):
@@ -269,7 +269,7 @@ def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, con
 
 
 def _check_codec(records: bytes | memoryview, version: int) -> None:
-    """KafkaError for a batch whose codec a client of this version of Produce may not send."""
+    """Raise KafkaError for a batch whose codec a client of this version of Produce may not send."""
     number = records[ATTRIBUTES_LOW_AT] & CODEC_MASK if len(records) >= HEADER_BYTES else NO_COMPRESSION
     if number < len(CODECS) and version < (codec := CODECS[number]).produce_since:
         message = f"{codec.name} is for Produce from version {codec.produce_since} on (KIP-110)"
@@ -297,7 +297,7 @@ def rejected(
     api_version: int,
     rejections: PartitionRejections,
 ) -> PartitionProduceResponse:
-    """Returns the response of a partition that rejects the records, and counts the failure."""
+    """Return the response of a partition that rejects the records, and counts the failure."""
     partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(
@@ -327,7 +327,7 @@ def rejected(
 
 
 def add_endpoints(broker: BrokerComponents, answer: ProduceResponse, context: RequestContext) -> None:
-    """Adds the addresses of the leaders that the partitions name (KIP-951)."""
+    """Add the addresses of the leaders that the partitions name (KIP-951)."""
     leaders = {
         partition.current_leader.leader_id
         for topic in answer.responses

@@ -49,7 +49,7 @@ def append_prepared(
     context: RequestContext,
     append: Callable[[PreparedBatches], ProduceAnswer],
 ) -> ProduceAnswer:
-    """Calls `append(prepared)` when each batch of the request is prepared."""
+    """Call `append(prepared)` when each batch of the request is prepared."""
     keep_records(request)
     mono_ms = broker.world.clock.mono_ms
     asked_ms = mono_ms()

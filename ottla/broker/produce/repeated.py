@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Each is some 500 bytes; a node with more kinds of producers than this makes them more than once.
 KNOWN_MAX = 1_000
-#: Of the bytes that such requests begin with: a topic's name has 249 at most, but a client id may have 32 KB.
+#: The longest beginning that such requests may have in common: a topic's name has 249 at most, but a client id may have 32 KB.
 PREFIX_BYTES_MAX = 1 << 10
 #: zstd is for Produce v7 and up (KIP-110): below, the handler looks at the codec.
 VERSION_MIN = 7
@@ -175,7 +175,7 @@ class RepeatedProduce:
         self._route.count(self._mono_ns() - started_ns)
 
     def response(self, correlation_id: int, body: tuple[int, int, int, int], error: ErrorCode) -> bytes:
-        """Returns the whole frame. `body`: index, base offset, LogAppendTime, log start offset."""
+        """Return the whole frame. `body`: index, base offset, LogAppendTime, log start offset."""
         index, first, append_time, log_start = body
         if error:
             first = append_time = log_start = -1
@@ -237,7 +237,7 @@ class FollowingProduce(PendingResponse):
     Not with acks=1, which asks for the earliest acknowledgement, and where the Fetches may be those of followers.
 
     Each write to a socket wakes its client and takes 20 us. At 500 messages a second a record is in its consumer's socket after
-    0.08 ms in place of 0.13, and the p99 of that is 0.24 in place of 0.41 (docs/dev/performance-log.md, "Where the p99 goes").
+    0.08 ms in place of 0.13, and the p99 of that is 0.24 in place of 0.41 (benchmarks/performance-log.md, "Where the p99 goes").
     """
 
     __slots__ = ("_connection", "_frame", "_short", "_started_ns")
@@ -270,7 +270,7 @@ class RepeatedProduces:
     def __call__(
         self, dispatcher: Dispatcher, route: Route, request: ProduceRequest, context: RequestContext, frame: bytes
     ) -> RepeatedProduce | None:
-        """Returns the fast path for requests that begin as `frame` does; None if they need the handler."""
+        """Return the fast path for requests that begin as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
         if version < VERSION_MIN or request.acks not in (1, -1) or request.transactional_id is not None:
             return None
@@ -297,7 +297,7 @@ class RepeatedProduces:
 
 
 def body_before_index(request: ProduceRequest, topic: TopicProduceData, version: int) -> bytes:
-    """Returns the body of a request up to the index of its partition, which is followed by its records."""
+    """Return the body of a request up to the index of its partition, which is followed by its records."""
     topic = TopicProduceData(
         name=topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(index=0, records=b"")]
     )
@@ -307,7 +307,7 @@ def body_before_index(request: ProduceRequest, topic: TopicProduceData, version:
 
 
 def response_form(topic: TopicProduceData, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
-    """Returns the packer of a whole response frame, its size field, and the bytes before the index and after the offsets."""
+    """Return the packer of a whole response frame, its size field, and the bytes before the index and after the offsets."""
     partition = PartitionProduceResponse(base_offset=MARK)
     answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
     body = encode(ProduceResponse(responses=[answered]), version)

@@ -109,7 +109,7 @@ class DelayedProduce:
         self._finish()
 
     def cancel(self) -> None:
-        """Drops the operation, because the connection was closed."""
+        """Drop the operation, because the connection was closed."""
         self._done = None
         self._open.clear()
         self._finish()

@@ -1,4 +1,4 @@
-"""What replicas have the disks do on their threads, many requests at a time: group commit of flushes and log start offsets, and removal.
+"""Work of replicas on the threads of the disks, many requests at a time: group commit of flushes and log start offsets, and removal.
 
 One of a kind runs at a time for each partition or log directory. Whatever arrives meanwhile shares the next one, so that a busy partition
 pays for a few hundred flushes a second, not for one per request, and a client that purges thousands of partitions (Kafka Streams does
@@ -41,7 +41,7 @@ class FlushOwner(Protocol):
 
 
 async def flush_log(world: World, local_log: Log, priority: Priority = Priority.ACKNOWLEDGE) -> bool:
-    """Flush on a thread of its disk. Returns False if the log was truncated or closed meanwhile; raises StorageFailure."""
+    """Flush on a thread of its disk. Return False if the log was truncated or closed meanwhile; raise StorageFailure."""
     job = local_log.begin_flush()
     if job is None:
         return not local_log.closed
@@ -50,7 +50,7 @@ async def flush_log(world: World, local_log: Log, priority: Priority = Priority.
 
 
 async def flush_when_there_is_room(world: World, local_log: Log, backoff_ms: int) -> bool:
-    """Does what `flush_log` does, and tries again each `backoff_ms` while the disk has no room; other failures are raised.
+    """Do what `flush_log` does, and tries again each `backoff_ms` while the disk has no room; other failures are raised.
 
     A shortage changes nothing and takes no log directory offline, so nothing else would ever flush what waits for it.
     """
@@ -73,7 +73,7 @@ class GroupFlush:
         self._running: set[int] = set()
 
     def request(self, owner: FlushOwner) -> None:
-        """Flushes soon; calls `owner.flushed` after each flush, and repeats while `owner.wants_flush`."""
+        """Flush soon; call `owner.flushed` after each flush, and repeat while `owner.wants_flush`."""
         key = id(owner)
         if key not in self._running:
             self._running.add(key)

@@ -32,7 +32,7 @@ pack_position = Struct(">iB16sBiiqiqixx").pack
 # last stable offset, log start offset, aborted transactions plus one, preferred replica.
 ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
 new_partition_data = maker(PartitionData)
-#: Of the partition, the topic and the response.
+#: The empty tag sections at the end: of the partition, the topic and the response.
 LAST_TAGS = bytes(3)
 
 
@@ -66,7 +66,7 @@ class FetchRequests:
         self._form_of = (0, 0, 0)
 
     def send(self, protocol: ChannelProtocol, version: int, answered: Callable[[Any, Any], None]) -> bool:
-        """Sends the next request; False if there is nothing to fetch."""
+        """Send the next request; False if there is nothing to fetch."""
         settings, session = self._settings, self._session
         replica_epoch = self._broker_epoch()
         form_of = (session.session_id, replica_epoch, version)
@@ -109,7 +109,7 @@ class FetchRequests:
 
 
 def request_form(request: FetchRequest, version: int, client_id: str | None) -> tuple[bytes, bytes]:
-    """Returns the bytes of a request's frame between correlation id and session epoch, and those after its last topic."""
+    """Return the bytes of a request's frame between correlation id and session epoch, and those after its last topic."""
     bare = FetchRequest(
         replica_id=request.replica_id,
         replica_state=request.replica_state,
@@ -127,7 +127,7 @@ def request_form(request: FetchRequest, version: int, client_id: str | None) -> 
 
 
 def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[int, bytes, PartitionData] | None:
-    """Returns session id, topic id and partition of a response that has one partition and no error; None for every other."""
+    """Return session id, topic id and partition of a response that has one partition and no error; None for every other."""
     at = pos + ONE_ANSWER.size
     if at >= end:
         return None

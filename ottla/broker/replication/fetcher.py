@@ -226,7 +226,7 @@ class LeaderFetcher:
     def _handle(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
     ) -> None:
-        """Handles the response to request `number` in turns; the next request follows after the last turn.
+        """Handle the response to request `number` in turns; the next request follows after the last turn.
 
         The disk jobs of the logs of the first `ready` partitions have been run (`Room.disk_job`): creation of files, and rolls.
         """
@@ -237,7 +237,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
-                    # Not `begin_in_turns`: most responses are handled in one turn, and a generator would be made for each.
+                    # `begin_in_turns` would be slower here: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._disk_job(number, topic_id, data) is not None:
@@ -262,7 +262,7 @@ class LeaderFetcher:
         if own_log is None:
             return None
         records = cast("bytes | memoryview", data.records or b"")
-        # The first batch's: it decides whether the append begins with a roll by time.
+        # The first batch decides whether the append begins with a roll by time.
         max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
         return own_log.room.disk_job(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
 
@@ -316,7 +316,7 @@ class LeaderFetcher:
             self._delay(key, self._settings.backoff_ms)
 
     def _flush_first(self, partition: Partition) -> bool:
-        """Returns True if the partition is not fetched before its log has been flushed.
+        """Return True if the partition is not fetched before its log has been flushed.
 
         With flush.messages=1 a record counts at the leader when it is on this disk. The next fetch acknowledges it, to this leader or, after
         an election, to the next one, and so it comes after the flush.
@@ -334,7 +334,7 @@ class LeaderFetcher:
         return True
 
     async def _flush(self, wait: Wait, own_log: Log) -> None:
-        """Flushes the log, whatever a truncation has left in it; a failure takes the log directory offline."""
+        """Flush the log, whatever a truncation has left in it; a failure takes the log directory offline."""
         try:
             while not await flush_when_there_is_room(self._world, own_log, self._settings.backoff_ms):
                 if own_log.closed:
@@ -384,7 +384,7 @@ class LeaderFetcher:
             self._go_on(wait, delay_ms)
 
     def _go_on(self, wait: Wait, delay_ms: int) -> None:
-        """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile; unless the wait is over."""
+        """Fetch the partition again after the delay, and after the flush of what its log has got meanwhile; unless the wait is over."""
         partition = self.session.end(wait, self._world.clock.mono_ms() + delay_ms)
         if partition is not None and (delay_ms or not self._flush_first(partition)):
             self._schedule(delay_ms)

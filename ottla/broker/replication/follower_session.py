@@ -75,7 +75,7 @@ class Wait:
     flushing: Log | None = None
 
     def outlasts(self, partition: Partition) -> bool:
-        """Returns True if the wait goes on with the role that the metadata has given the partition."""
+        """Return True if the wait goes on with the role that the metadata has given the partition."""
         if self.flushing is not None:
             return self.flushing is partition.log
         return self.leader_epoch == partition.leader_epoch
@@ -155,7 +155,7 @@ class FollowerSession:
     def await_flush(self, key: Key, log: Log) -> Wait | None:
         """Leave the partition out until `end`: its position would acknowledge records that a power loss can take back.
 
-        Returns None if that flush is awaited already, or comes after a truncation.
+        Return None if that flush is awaited already, or comes after a truncation.
         """
         followed = self.followed.get(key)
         if followed is None or (followed.wait is not None and followed.wait.flushing in (log, None)):
@@ -170,7 +170,7 @@ class FollowerSession:
     def end(self, wait: Wait, until_ms: int) -> Partition | None:
         """End the wait; the partition is left out until the time, and its position sent then.
 
-        Returns the partition, None if it does not wait for this any more: the caller must change nothing then.
+        Return the partition, None if it does not wait for this any more: the caller must change nothing then.
         """
         followed = self.followed.get(wait.key)
         if followed is None or followed.wait is not wait:
@@ -208,7 +208,7 @@ class FollowerSession:
 
     @property
     def has_news(self) -> bool:
-        """True if a position has changed that an incremental request can send."""
+        """Return True if a position has changed that an incremental request can send."""
         return self.is_open and bool(self._changed or self._forgotten)
 
     def request(self) -> FetchRequest | None:
@@ -230,7 +230,7 @@ class FollowerSession:
         return request
 
     def only_change(self) -> tuple[Key, Position, int] | None:
-        """Makes the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
+        """Make the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
         if not self.is_open or self._forgotten or len(self._changed) != 1 or len(self._delayed) == len(self.followed):
             return None
         [key] = self._changed
@@ -281,7 +281,7 @@ class FollowerSession:
         self._changed.clear()
 
     def _catch_up_bytes(self) -> int:
-        """Returns the bytes to ask of each partition of the next request that is not in sync."""
+        """Return the bytes to ask of each partition of the next request that is not in sync."""
         behind = sum(not is_in_sync(self.followed[key].partition) for key in self._changed)
         return min(self.partition_bytes_max, max(CATCH_UP_BYTES_MIN, CATCH_UP_BYTES // max(1, behind)))
 
@@ -312,12 +312,12 @@ class FollowerSession:
 
 
 def is_in_sync(partition: Partition) -> bool:
-    """Returns True if the replica of this node is in the ISR, as far as this node knows."""
+    """Return True if the replica of this node is in the ISR, as far as this node knows."""
     return partition.node_id in partition.isr.members
 
 
 def throttled_ms(partition: Partition, size: int) -> int:
-    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
+    """Count `size` bytes where the replica is throttled (KIP-73); return the pause before its next fetch."""
     throttle = partition.follower_throttle
     if throttle is None:
         return 0

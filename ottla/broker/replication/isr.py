@@ -21,9 +21,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.clock import Clock
 from ottla.storage.log.log import Log
 
-#: Before all times, and monotonic clocks begin anywhere.
+#: A time before all others, because monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
-#: For a question about the broker, whichever of its processes has fetched.
+#: The epoch of a question about the broker, whichever of its processes has fetched.
 ANY_EPOCH = -1
 #: Errors of AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
 OVERTAKEN = frozenset(
@@ -42,7 +42,7 @@ class IsrProposals(Protocol):
     """Sends ISR proposals to the controller (to_controller.py)."""
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
-        """Returns True if the controller would accept the broker in an ISR."""
+        """Return True if the controller would accept the broker in an ISR."""
 
     def submit(self, partition: Any) -> None: ...
 
@@ -108,7 +108,7 @@ class InSyncReplicas:
         self.followers: dict[int, ReplicaProgress] = {}
 
     def require(self, min_insync_replicas: int, replica_count: int) -> None:
-        """Above the replication factor min.insync.replicas means all replicas."""
+        """Set the topic's min.insync.replicas; one above the replication factor means all replicas."""
         self.min_size = min(min_insync_replicas, max(1, replica_count))
         self.is_under_min = len(self.members) < self.min_size
 
@@ -132,7 +132,7 @@ class InSyncReplicas:
         self.is_under_min = len(self.members) < self.min_size
 
     def follow(self, replicas: Collection[int], now_ms: int) -> None:
-        """The others are these now; what is known of one that was there before stays."""
+        """Replace the followers; what is known of one that was there before stays."""
         known = self.followers.copy()
         self.followers.clear()
         for replica in replicas:
@@ -140,14 +140,14 @@ class InSyncReplicas:
             self.followers[replica] = known.get(replica) or ReplicaProgress(replica, last_caught_up_ms=caught_up_ms)
 
     def _propose(self, members: frozenset[int]) -> None:
-        """From now on the high watermark waits for the members of the proposal, too."""
+        """Propose an ISR. From now on the high watermark waits for the members of the proposal, too."""
         assert self._proposals is not None
         assert self._partition.node_id in members
         self.proposed, self.maximal = members, self.members | members
         self._proposals.submit(self._partition)
 
     def rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the proposal. Returns True if that ends it, because the proposed ISR itself is invalid."""
+        """The controller has rejected the proposal. Return True if that ends it, because the proposed ISR itself is invalid."""
         log.info(
             "Failed to alter ISR to %s in %s: the controller answered %s",
             ids(self.proposed or ()),
@@ -213,7 +213,7 @@ class InSyncReplicas:
             self._propose(members)
 
     def may_join(self, follower: ReplicaProgress, high_watermark: int, epoch_start_offset: int) -> bool:
-        """Returns True if a replica may join the ISR (KIP-966): it is live, not proposed yet, and its log reaches the high watermark and the leader epoch."""
+        """Return True if a replica may join the ISR (KIP-966): it is live, not proposed yet, and its log reaches the high watermark and the leader epoch."""
         return (
             self._proposals is not None
             and follower.broker_id not in self.maximal
@@ -223,7 +223,7 @@ class InSyncReplicas:
         )
 
     def next_fetch_may_expand(self, replica_id: int) -> bool:
-        """Returns False for a replica that cannot be proposed now, whatever it fetches: `Partition.note_followers` is called when that changes.
+        """Return False for a replica that cannot be proposed now, whatever it fetches: `Partition.note_followers` is called when that changes.
 
         It is idle until then. 3,333 partitions that were read by each fetch, because their follower's broker was fenced, took 150 ms.
         """

@@ -11,7 +11,7 @@ from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 
-#: After a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
+#: The delay after a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
 CONNECT_RETRY_MS_MIN = 20
 CONNECT_RETRY_MS_MAX = 500
 #: A lost leader may be about to be fenced for this long after its last response; later the fetcher stops waiting for that.
@@ -31,7 +31,7 @@ class LeaderLink:
     ) -> None:
         self.channel: Channel | None = None
         self.protocol: ChannelProtocol | None = None
-        #: Of Fetch.
+        #: The version of Fetch.
         self.version = APIS[ApiKey.FETCH].max_version
         self._world = world
         self._leader_id = leader_id
@@ -48,7 +48,7 @@ class LeaderLink:
         return self._answered_ms >= 0 and self._world.clock.mono_ms() - self._answered_ms < SUSPICION_MS
 
     def require(self) -> Channel:
-        """Returns the channel for another request than Fetch.
+        """Return the channel for another request than Fetch.
 
         Raises:
             ChannelClosed: the connection was lost.
@@ -58,7 +58,7 @@ class LeaderLink:
         return self.channel
 
     async def connect(self) -> tuple[ChannelProtocol, int]:
-        """Returns a new connection and the version of Fetch on it, for `connected`.
+        """Return a new connection and the version of Fetch on it, for `connected`.
 
         Raises:
             ChannelClosed: the leader is not registered, not reachable or too old.
@@ -82,7 +82,7 @@ class LeaderLink:
         self._answered_ms = self._world.clock.mono_ms()
 
     def next_retry_ms(self) -> int:
-        """Returns the pause before the next attempt."""
+        """Return the pause before the next attempt."""
         retry_ms = self._retry_ms
         self._retry_ms = min(2 * retry_ms, CONNECT_RETRY_MS_MAX)
         return retry_ms

@@ -109,7 +109,7 @@ class LogMoves:
     # -- Beginning and ending ----------------------------------------------------------------------------------------
 
     def start(self, partition: Partition, target: LogDir) -> None:
-        """Moves the replica to `target`; an earlier move elsewhere ends.
+        """Move the replica to `target`; an earlier move elsewhere ends.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -125,7 +125,7 @@ class LogMoves:
             return
         if future is None:
             if self._logs.open.offline_directories:
-                # As in Kafka: one of them may have a future log already.
+                # Refused, as in Kafka: one of the directories may have a future log already.
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
             try:
                 future = self._logs.futures.create(current, target, self._world.clock.wall_ms())
@@ -149,7 +149,7 @@ class LogMoves:
             self._world.spawn(self._run(move), f"move {partition}")
 
     def cancel(self, partition: Partition) -> None:
-        """Ends the move of this partition, if there is one, and deletes the copy."""
+        """End the move of this partition, if there is one, and deletes the copy."""
         if (move := self._moves.get((partition.topic_id, partition.index))) is not None:
             self._end(move)
         if (future := self._logs.open.future(partition.topic_id, partition.index)) is not None:
@@ -158,7 +158,7 @@ class LogMoves:
             self._log_removal.rename()
 
     def directory_failed(self, directory: LogDir) -> None:
-        """Ends the moves from and to this directory; the files of a copy stay as they are."""
+        """End the moves from and to this directory; the files of a copy stay as they are."""
         for move in list(self._moves.values()):
             current = move.partition.log
             if move.target is directory:
@@ -174,7 +174,7 @@ class LogMoves:
             self._end(move)
 
     def expects(self, partition: Partition, directory_id: bytes) -> bool:
-        """Returns True if the metadata may name this directory already, because a move there is about to end."""
+        """Return True if the metadata may name this directory already, because a move there is about to end."""
         move = self._moves.get((partition.topic_id, partition.index))
         return move is not None and move.asked and move.target.directory_id == directory_id
 
@@ -207,7 +207,7 @@ class LogMoves:
             self._failed(move)
 
     def _failed(self, move: Move) -> None:
-        """Deletes the copy, unless a directory has failed: then `directory_failed` ends the move."""
+        """Delete the copy, unless a directory has failed: then `directory_failed` ends the move."""
         current = move.partition.log
         if self._moves.get(move.key) is not move or current is None:
             return
@@ -215,11 +215,11 @@ class LogMoves:
             self.cancel(move.partition)
 
     def _step(self, move: Move) -> Wait | None:
-        """Copies a slice; if there is nothing left to copy, asks the controller, or replaces the log. Nothing else runs meanwhile."""
+        """Copy a slice; if there is nothing left to copy, ask the controller, or replace the log. Nothing else runs meanwhile."""
         current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
         assert current is not None
         if current.partition_dir.exists and not current.recovery_point and current.log_end_offset:
-            # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
+            # The log has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
         if move.aligned != current.durability.truncations:
             future_logs.align(current, future)
@@ -279,13 +279,13 @@ class LogMoves:
         return None
 
     async def _news(self, move: Move) -> None:
-        """Waits for a change of the metadata, but not without end: a directory that is registered already gives none."""
+        """Wait for a change of the metadata, but not without end: a directory that is registered already gives none."""
         timer = self._world.clock.call_later(LOOK_AT_METADATA_MS, move.news.set)
         await move.news.wait()
         timer.cancel()
 
     def _is_settled(self, move: Move, current: Log) -> bool:
-        """Returns True if a crash right after the replacement would lose nothing that the current log would keep."""
+        """Return True if a crash right after the replacement would lose nothing that the current log would keep."""
         return (
             move.future.log_start_offset == move.start_written
             and future_logs.is_flushed(current, move.future)

@@ -70,11 +70,11 @@ class Partition:
         self.offline = False
         self.leader_id = NO_LEADER
         self.leader_epoch = self.epoch_start_offset = -1
-        #: Of a follower: what it acknowledges to the leader of this epoch, once that has found the log to agree.
+        #: What a follower acknowledges to the leader of this epoch, once that has found the log to agree.
         self._acknowledged_end = 0
         self.replicas: tuple[int, ...] = ()
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
-        #: Those of the ISR, in one look for each fetch.
+        #: The followers in the ISR, so that each fetch takes one look.
         self.followers = self.isr.followers
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
@@ -84,7 +84,7 @@ class Partition:
         self.watchers = Watchers(wakeups, batching)
         #: DeleteRecords that wait for other replicas' log starts (broker/api/delete_records.py).
         self.delayed_deletes: list[DelayedOperation] = []
-        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
+        #: The throttles of this replica as a leader and as a follower, None where it is not throttled (replication/throttle.py).
         self.leader_throttle: Throttle | None = None
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.
@@ -340,7 +340,7 @@ class Partition:
     # -- The in-sync replicas ----------------------------------------------------------------------------------------
 
     def note_followers(self) -> None:
-        """Gives replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
+        """Give replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
         if len(self.isr.maximal) < len(self.replicas):
             self.watchers.note_followers()
 
@@ -353,7 +353,7 @@ class Partition:
             self.note_followers()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
+        """The controller has rejected the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
         if self.isr.rejected(error):
             self.advance_high_watermark()
             self.note_followers()
@@ -378,7 +378,7 @@ class Partition:
             self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
-        """Truncates to the leader's log; `decoded` is what `truncation_job` gave."""
+        """Truncate to the leader's log; `decoded` is what `truncation_job` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         assert offset >= self._acknowledged_end, f"{self} has acknowledged {self._acknowledged_end}, not {offset}"

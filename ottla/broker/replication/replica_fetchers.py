@@ -56,7 +56,7 @@ class ReplicaFetchers:
             del self.by_leader[leader_id]
 
     def has_just_lost(self, leader_id: int) -> bool:
-        """Returns True if a leader that is followed here closed its connection a moment ago."""
+        """Return True if a leader that is followed here closed its connection a moment ago."""
         fetcher = self.by_leader.get(leader_id)
         return fetcher is not None and fetcher.link.was_lost_lately
 

@@ -99,7 +99,7 @@ class Replicas:
             world, node_id, controller, broker_epoch, lambda: metadata.image.cluster
         )
         self.assignments = DirectoryAssignments(world, node_id, controller, broker_epoch, lambda: metadata.image)
-        self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
+        self.producer_ids = Bound(PRODUCER_IDS, configs[PRODUCER_IDS])
         self._configs = configs
         self._clock = world.clock
         self.wakeups = Wakeups(world.clock)
@@ -121,7 +121,7 @@ class Replicas:
     # -- Looking up --------------------------------------------------------------------------------------------------
 
     def lookup(self, topic: str, topic_id: bytes, index: int) -> Partition:
-        """Returns the replica on this node, by id if the request has one; otherwise the error for the client."""
+        """Return the replica on this node, by id if the request has one; otherwise the error for the client."""
         partitions = self.by_name.get(topic) if topic_id == ZERO_UUID else self.by_id.get(topic_id)
         if partitions is not None:
             partition = partitions.get(index)
@@ -153,7 +153,7 @@ class Replicas:
     # -- Metadata ----------------------------------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
-        """Applies the delta in slices. Until its turn a partition is unchanged, as on a broker whose metadata is a little older."""
+        """Apply the delta in slices. Until its turn a partition is unchanged, as on a broker whose metadata is a little older."""
         self.image = image
         turn = new_turn()
         for topic_id, topic in delta.deleted_topics.items():
@@ -180,7 +180,7 @@ class Replicas:
     def _assign(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> int:
-        """Applies one partition's registration; returns how many units of a turn it took."""
+        """Apply one partition's registration; return how many units of a turn it took."""
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None:
             partition = Partition(
@@ -324,7 +324,7 @@ class Replicas:
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def set_aside_strays(self) -> None:
-        """Sets aside stray replicas, which the metadata does not (or no longer) assign to this node (KAFKA-15359).
+        """Set aside stray replicas, which the metadata does not (or no longer) assign to this node (KAFKA-15359).
 
         It runs at the start only, once the image has caught up: later deletions come as deltas. A node that was stopped
         meanwhile, or replaced, may not have the image.

@@ -57,6 +57,6 @@ class Throttle:
 
 
 def is_throttled(replicas: str, index: int, broker_id: int) -> bool:
-    """Returns True if a topic's list of throttled replicas contains this one."""
+    """Return True if a topic's list of throttled replicas contains this one."""
     entries = [entry.strip() for entry in replicas.split(",")]
     return "*" in entries or f"{index}:{broker_id}" in entries

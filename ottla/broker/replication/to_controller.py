@@ -71,7 +71,7 @@ class UntilAnswered(Generic[Key, Value]):
         retry_ms: int,
         asked_max: int = PARTITIONS_A_REQUEST,
     ) -> None:
-        """Takes `ask`, which returns the values to retry after `retry_ms`."""
+        """Take `ask`, which returns the values to retry after `retry_ms`."""
         self._world = world
         self._controller = controller
         self._api = api
@@ -92,7 +92,7 @@ class UntilAnswered(Generic[Key, Value]):
         self._waiting.clear()
 
     async def answer(self, request: object) -> Any:
-        """Sends a request; returns None if there is no response, or one with a top-level error."""
+        """Send a request; return None if there is no response, or one with a top-level error."""
         try:
             response = await self._controller.request(request, timeout_ms=REQUEST_TIMEOUT_MS)
         except KafkaError as error:
@@ -161,14 +161,14 @@ class DirectoryAssignments:
         self._unreported.enqueue((topic_id, index), directory_id)
 
     def report(self, topic_id: bytes, index: int, directory: LogDir, registered: bytes) -> None:
-        """Reports a replica whose directory differs from the controller's: it could not lead, and a failure of its directory would not be noticed."""
+        """Report a replica whose directory differs from the controller's: it could not lead, and a failure of its directory would not be noticed."""
         if directory.online and directory.directory_id != registered:
             self.assign(topic_id, index, directory.directory_id)
 
     def report_damage(
         self, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> None:
-        """Reports a replica that cannot be opened as one in a lost directory: it is removed from the ISR, and another one leads.
+        """Report a replica that cannot be opened as one in a lost directory: it is removed from the ISR, and another one leads.
 
         KIP-858 knows failures of whole directories only. Once the replica has a log again, `report` takes this back.
         """
@@ -179,7 +179,7 @@ class DirectoryAssignments:
         self._unreported.close()
 
     async def _ask(self, asked: dict[Replica, bytes]) -> Iterable[Replica]:
-        """Sends the assignments; returns those to retry."""
+        """Send the assignments; return those to retry."""
         if not knows_directories(self._image()):
             return asked
         response: AssignReplicasToDirsResponse | None = await self._unreported.answer(self._request(asked))
@@ -239,7 +239,7 @@ class AlterPartitionSender:
         )
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool:
-        """Returns False if the replica's broker is fenced, shutting down, or another process than the one that fetched (KIP-903)."""
+        """Return False if the replica's broker is fenced, shutting down, or another process than the one that fetched (KIP-903)."""
         broker = self._cluster().brokers.get(replica_id)
         return broker is not None and broker.active and broker_epoch in (ANY_EPOCH, broker.epoch)
 
@@ -251,7 +251,7 @@ class AlterPartitionSender:
         self._proposing.close()
 
     async def _ask(self, partitions: dict[Partition, None]) -> Iterable[Partition]:
-        """Sends the proposals; returns those to retry: without a response, or rejected for a transient reason."""
+        """Send the proposals; return those to retry: without a response, or rejected for a transient reason."""
         asked = [partition for partition in partitions if partition.isr.proposed is not None]
         if not asked:
             return ()

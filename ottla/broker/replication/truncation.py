@@ -55,7 +55,7 @@ def agreed_end(own_log: Log, leader: EpochEndOffset) -> int:
 
 
 class Basis(NamedTuple):
-    """What a truncation is decided on: the role of the partition, and how its log was.
+    """The facts by which a truncation is decided: the role of the partition, and how its log was.
 
     A log whose truncations and end offset are the same has the same batches. Another leader epoch has another answer; what was appended
     meanwhile may be acknowledged.
@@ -75,13 +75,13 @@ class Basis(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Returns True if nothing has changed since."""
+        """Return True if nothing has changed since."""
         partition, log = self.partition, self.partition.log
         return log is self.log and not partition.offline and Basis.of(partition, log) == self
 
 
 async def truncate_after(world: World, job: Callable[[], Decoded | None], basis: Basis, offset: int) -> None:
-    """Truncates the log when a worker has run `job` (`truncation_job`), unless what was decided on has changed by then."""
+    """Truncate the log when a worker has run `job` (`truncation_job`), unless what was decided on has changed by then."""
     decoded = await world.workers.on_disk(basis.log.partition_dir.log_dir, Priority.ROLL, job)
     if basis.holds:
         basis.partition.truncate_as_follower(offset, decoded)

@@ -7,7 +7,7 @@ the operations that wait for it (partition.py, watchers.py).
 Batching: the leader delays followers' fetches until the producers which it has just acknowledged have written again (group commit).
 A producer with acks=all sends its next Produce after the acknowledgement, and that leaves when the followers fetch again. So a fetch
 that is answered at once carries the records of those producers alone whose Produce came during the last round trip: half of them,
-measured with 8, 32 and 128 (docs/dev/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
+measured with 8, 32 and 128 (benchmarks/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
 record costs half as many fetches. With acks=1, or with one Produce at a time, nothing is held.
 
     round       from one release of followers' fetches to the next
@@ -51,7 +51,7 @@ class Rounds:
 
     #: Produces that wait for their high watermark now.
     waiting: int = 0
-    #: While fetches are held: they are released when so many Produces wait.
+    #: The number of waiting Produces at which held fetches are released.
     target: int = 0
     _crowd: int = 0
     _in_vain: int = 0
@@ -63,7 +63,7 @@ class Rounds:
             self._crowd = self.waiting
 
     def holds(self) -> bool:
-        """Returns True if the fetch that could be answered now is to be held; the round ends otherwise."""
+        """Return True if the fetch that could be answered now is to be held; the round ends otherwise."""
         crowd, self._crowd = self._crowd, self.waiting
         if self._passing:
             self._passing -= 1
@@ -98,7 +98,7 @@ class Batching:
     __slots__ = ("_clock", "_held", "_timer", "_wake", "rounds")
 
     def __init__(self, clock: Clock, wake: Callable[[DelayedOperation], None]) -> None:
-        """Takes `wake`, which wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
+        """Take `wake`, which wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
         self._clock = clock
         self._wake = wake
         self._held: dict[DelayedOperation, None] = {}
@@ -117,17 +117,17 @@ class Batching:
         self.rounds.waiting -= count
 
     def wants(self, records: int) -> bool:
-        """Returns True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
+        """Return True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
         return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
-        """Wake this fetch when the producers have written again, or after HOLD_MS."""
+        """Hold this fetch until the producers have written again, HOLD_MS at most."""
         if self._timer is None:
             self._timer = self._clock.call_later(HOLD_MS, partial(self._release, in_vain=True))
         self._held[fetch] = None
 
     def holds(self, fetch: DelayedOperation, records: int) -> bool:
-        """Returns True if a follower's fetch with so many records waits; it is woken then."""
+        """Return True if a follower's fetch with so many records waits; it is woken then."""
         if fetch in self._held:
             return True
         if not self.wants(records):
@@ -152,13 +152,13 @@ class Wakeups:
         self.clock = clock
         self.batching = Batching(clock, self.schedule)
         self.no_batching = NoBatching()
-        #: Those of this turn, and what one Produce of it may set to be called after them.
+        #: The operations of this turn, and a function that one Produce of it may set to be called after them.
         self.pending: dict[DelayedOperation, None] = {}
         self.afterwards: Callable[[], None] | None = None
 
     def schedule(self, operation: DelayedOperation) -> None:
         if not self.pending:
-            # Not `begin_in_turns`: this is no work in slices but one call, and a hot path.
+            # `begin_in_turns` is for work in slices: this is one call, and a hot path.
             self.clock.call_later(0, self._run)
         self.pending[operation] = None
 

@@ -1,4 +1,4 @@
-"""What the share partitions of a broker have counted since the broker started, all together."""
+"""The counters of all share partitions of a broker together, since the broker started."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class ShareCounts:
     dead_letter_requests: Counter[str] = field(default_factory=Counter)
     dead_letter_failures: Counter[str] = field(default_factory=Counter)
     load_times: LoadTimes = field(default_factory=LoadTimes)
-    #: Of each ShareFetch, by group: the percentage of its partitions of which it acquired records, and the time until then.
+    #: For each group a histogram of its ShareFetches: the percentage of the partitions of which one acquired records, and the time until
+    #: then.
     fetch_ratios: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     acquire_times_ms: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
 
     def fetch_begun(self, group_id: str, clock: Clock) -> Callable[[int], None]:
-        """To be called with the percentage when the fetch is answered."""
+        """Return the function to call with the percentage when the fetch is answered."""
         began_ms = clock.mono_ms()
 
         def answered(percentage: int) -> None:
@@ -37,7 +38,7 @@ class ShareCounts:
         return answered
 
     def forget(self, group_id: str) -> None:
-        """Drops the histograms of a group without members: there is one for each group id that has ever fetched."""
+        """Drop the histograms of a group without members: there is one for each group id that has ever fetched."""
         self.fetch_ratios.pop(group_id, None)
         self.acquire_times_ms.pop(group_id, None)
 

@@ -80,7 +80,7 @@ class QueueTopic(NamedTuple):
 
 
 def letters_of(runs: Iterable[Run]) -> Iterator[Letter]:
-    """In the order of their offsets."""
+    """Return the dead letters in the order of their offsets."""
     for run in sorted(runs, key=lambda run: run.first):
         reason = REJECTED if run.is_rejected else DELIVERIES_USED_UP
         for offset in range(run.first, run.last + 1):
@@ -231,7 +231,7 @@ class DeadLetterQueue:
         letters: list[Letter],
         settings: Callable[[], ShareGroupSettings],
     ) -> None:
-        """Raises KafkaError: the letters that are left in the list have failed for good."""
+        """Raise KafkaError: the letters that are left in the list have failed for good."""
         attempts = 0
         copies: Mapping[int, Record] = {}
         tried = 0
@@ -262,7 +262,7 @@ class DeadLetterQueue:
     # -- The topic ---------------------------------------------------------------------------------------------------
 
     async def _queue(self, name: str, partition: int) -> Queue:
-        """Raises KafkaError: INVALID_CONFIG if the topic cannot have dead letters; others where it is created, or not known yet."""
+        """Raise KafkaError: INVALID_CONFIG if the topic cannot have dead letters; others where it is created, or not known yet."""
         image = self.metadata.image
         topic = image.topics.by_name(name)
         own = image.configs.for_topic(name)
@@ -316,7 +316,7 @@ class DeadLetterQueue:
     # -- Producing ---------------------------------------------------------------------------------------------------
 
     async def _produce(self, queue: Queue, batch: bytes) -> None:
-        """Raises KafkaError unless the batch is committed."""
+        """Raise KafkaError unless the batch is committed."""
         leader, _ = self.metadata.leader_and_epoch(queue.topic, queue.partition)
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)

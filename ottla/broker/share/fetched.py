@@ -96,10 +96,10 @@ class Fetched:
         """Read from `offset` on. The batches behind the one that has `enough_at` will not be acquired."""
         self.offset = offset
         self.records = records
-        #: For the minimum; the limit of bytes where there is more, as in broker/fetch/reader.py.
+        #: The bytes that count for the minimum; the limit of bytes if there are more, as in broker/fetch/reader.py.
         self.counted_bytes = len(records)
         self.spans: list[Span] = []
-        #: Where each batch ends in `records`.
+        #: The position at which each batch ends in `records`.
         self.ends: list[int] = []
         position, size = 0, len(records)
         while position + HEADER_BYTES <= size:

@@ -33,7 +33,7 @@ class ShareFetching:
 
     member_id: str
     led: Mapping[TopicIdPartition, LedSharePartition]
-    #: Of the partitions that are not `led`.
+    #: The errors of the partitions that are not `led`.
     errors: Results
     limits: Limits
     wheel: TimerWheel
@@ -91,7 +91,7 @@ class ShareFetching:
     # -- Reading and acquiring ---------------------------------------------------------------------------------------
 
     def _attempt(self, *, is_last: bool) -> Results | None:
-        """None: there is too little to answer with, and nothing was acquired."""
+        """Acquire what there is, if it is enough. None: there is too little to answer with, and nothing was acquired."""
         limits = self.limits
         read: dict[TopicIdPartition, Fetched] = {}
         results = dict(self.errors)

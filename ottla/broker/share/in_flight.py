@@ -106,7 +106,7 @@ class Run:
         return self.last - self.first + 1
 
     def continues(self, before: Run) -> bool:
-        """Whether it can be merged with the run before: no later decision depends on where one ends."""
+        """Return whether it can be merged with the run before: no later decision depends on where one ends."""
         return (
             self.state == before.state
             and self.target is None is before.target
@@ -204,7 +204,7 @@ class InFlightRecords:
             self.finished += sign * run.size
 
     def restart(self, offset: int) -> None:
-        """Nothing is in flight, and the first record of the share partition is at `offset`."""
+        """Start again: nothing is in flight, and the first record of the share partition is at `offset`."""
         assert not self.runs and offset >= self.start
         self.start = self.end = offset
 

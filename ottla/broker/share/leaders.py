@@ -58,7 +58,7 @@ class ShareLeaders:
         dead_letters: DeadLetterQueue,
     ) -> None:
         self.clock = world.session_clock
-        #: Of the same clock: the deadlines of acquisition locks and of waiting fetches.
+        #: The deadlines of acquisition locks and of waiting fetches, on the same clock.
         self.wheel = locks
         self.wakeups = Wakeups(world.clock)
         self.persister = persister
@@ -146,7 +146,7 @@ class ShareLeaders:
         *,
         is_renew: bool,
     ) -> Answer[Outcomes]:
-        """The outcomes, once all of them are written. A partition without acknowledgements is left out unless it has an error."""
+        """Return the outcomes, once all of them are written. A partition without acknowledgements is left out unless it has an error."""
         outcomes: Outcomes = {}
         waiting: set[TopicIdPartition] = set()
         reply: Reply[Outcomes] = Reply()
@@ -215,7 +215,7 @@ class ShareLeaders:
 def valid(
     batches: Iterable[AcknowledgementBatch], highest: AcknowledgeType, *, is_renew: bool
 ) -> list[Acknowledgement]:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raise KafkaError INVALID_REQUEST."""
     last = -1
     acknowledgements = []
     for batch in batches:

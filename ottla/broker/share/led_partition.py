@@ -50,7 +50,7 @@ CLIENT_ERRORS = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-#: After these the state in memory is not the share coordinator's any more.
+#: The errors after which the state in memory is not the share coordinator's any more.
 ENDING_ERRORS = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -59,7 +59,7 @@ Written = Callable[[KafkaError | None], None]
 
 
 class DeadLetters(Protocol):
-    """What writes dead letters (share/dead_letter_queue.py)."""
+    """The interface to the writer of dead letters (share/dead_letter_queue.py)."""
 
     def write(
         self,
@@ -72,7 +72,7 @@ class DeadLetters(Protocol):
 
 
 class Leadership(Protocol):
-    """What the share partition needs of the broker (share/leaders.py)."""
+    """The interface to the broker that a share partition needs (share/leaders.py)."""
 
     clock: Clock
     wheel: TimerWheel
@@ -126,7 +126,7 @@ class LedSharePartition:
     # -- Life --------------------------------------------------------------------------------------------------------
 
     def load(self, reset: Callable[[Log, str, Callable[[int | KafkaError], None]], None]) -> None:
-        """Loads the state; `reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
+        """Load the state; `reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
 
         begun_ms = self._leadership.clock.mono_ms()
 
@@ -204,7 +204,7 @@ class LedSharePartition:
     # -- Fetching ----------------------------------------------------------------------------------------------------
 
     def has_more(self) -> bool:
-        """Whether a fetch could acquire something now. If this broker leads the partition no longer, that is the end."""
+        """Return whether a fetch could acquire something now. If this broker leads the partition no longer, that is the end."""
         log = self._log()
         if self.phase != Phase.ACTIVE or log is None:
             return False
@@ -218,7 +218,10 @@ class LedSharePartition:
         return log.last_stable_offset if settings.read_committed else log.high_watermark
 
     def read(self, max_bytes: int, max_records: int) -> Fetched | None:
-        """What could be acquired of a partition that has more; None: nothing, its offset is in a gap of compaction, at the end."""
+        """Return the records that could be acquired of a partition that has more.
+
+        None: its offset is in a gap of compaction at the end.
+        """
         log, state = self.partition.leader_log, self.state
         assert log is not None
         offset, end = state.next_fetch_offset, self._readable_end(log, self._settings())
@@ -232,7 +235,7 @@ class LedSharePartition:
         return fetched
 
     def acquire(self, member_id: str, fetched: Fetched, max_records: int, limits: Limits) -> list[Acquired]:
-        """In the same turn of the loop as the read."""
+        """Acquire the records that were read, in the same turn of the loop."""
         log = self.partition.leader_log
         assert log is not None and fetched.offset == self.state.next_fetch_offset
         aborted = []
@@ -290,7 +293,7 @@ class LedSharePartition:
     # -- Releasing ---------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
-        """Acknowledges records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
+        """Acknowledge records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
 
         Raises:
             KafkaError: nothing is changed.

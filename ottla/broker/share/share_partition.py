@@ -73,7 +73,7 @@ class SharePartition:
 
     @classmethod
     def load(cls, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
-        """Loads the state; `start_offset` is that of the state, or where the group begins if it has none.
+        """Load the state; `start_offset` is that of the state, or where the group begins if it has none.
 
         Offsets between the written batches were acquired, or read and not yet acquired, under an earlier leader: no member
         holds them now, and they were never released, so they are available and count as never delivered.
@@ -185,7 +185,7 @@ class SharePartition:
         flight.drop_finished()
 
     def _take_again(self, taking: Acquisition, base: int, last: int) -> None:
-        """Records that were delivered before, or that no member has acquired since the state was loaded."""
+        """Acquire again records that were delivered before, or that no member has acquired since the state was loaded."""
         flight, settings = self.in_flight, self.settings
         if not flight.available:
             return
@@ -245,7 +245,7 @@ class SharePartition:
     # -- Giving back -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Update | None:
-        """None: there is nothing to write.
+        """Acknowledge records. Return the update to write, None if there is nothing to write.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE if the member does not hold one of the records, INVALID_REQUEST for offsets that
@@ -304,7 +304,7 @@ class SharePartition:
         return self._begin([(run, self._released(run)) for run in held])
 
     def time_out(self, now_ms: int) -> Update | None:
-        """Locks that have lasted for their time end."""
+        """End the locks that have lasted for their time."""
         late = [run for run in self.in_flight.runs if _is_held(run) and run.deadline_ms <= now_ms]
         return self._begin([(run, self._released(run)) for run in late])
 
@@ -319,7 +319,7 @@ class SharePartition:
         return dead
 
     def archive(self, runs: Sequence[Run]) -> Update | None:
-        """Their dead letters are written, or have failed for good."""
+        """Archive records whose dead letters are written, or have failed for good."""
         return self._begin([(run, RecordState.ARCHIVED) for run in runs if run.size])
 
     def _begin(self, changes: list[tuple[Run, RecordState]]) -> Update | None:

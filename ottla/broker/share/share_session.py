@@ -62,7 +62,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def change(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Raises KafkaError INVALID_REQUEST, and changes nothing, if there would be too many partitions."""
+        """Raise KafkaError INVALID_REQUEST, and change nothing, if there would be too many partitions."""
         new = dict.fromkeys((partition for partition in added if partition not in self.partitions), True)
         check_count(self.key.group_id, len(self.partitions) + len(new))
         self.partitions |= new
@@ -83,7 +83,7 @@ class ShareSession:
 
 
 def check_count(group_id: str, partitions: int) -> None:
-    """Raises KafkaError INVALID_REQUEST: each partition of a session is looked at in the turn of each of its fetches."""
+    """Raise KafkaError INVALID_REQUEST: each partition of a session is looked at in the turn of each of its fetches."""
     if partitions > PARTITIONS_MAX:
         log.info("[GroupId %s] Refused %d partitions in a share session.", shown(group_id), partitions)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")
@@ -112,7 +112,7 @@ class ShareSessions:
     def open(
         self, key: SessionKey, partitions: Iterable[TopicIdPartition], connection: SessionConnection
     ) -> ShareSession:
-        """Raises KafkaError: SHARE_SESSION_LIMIT_REACHED."""
+        """Raise KafkaError: SHARE_SESSION_LIMIT_REACHED."""
         self.remove(key)
         if len(self._sessions) >= self.limit():
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -155,7 +155,7 @@ class ShareSessions:
         self._forget_unused(groups)
 
     def _forget_unused(self, groups: set[str]) -> None:
-        """Takes out the groups that have no session any more, on any connection."""
+        """Take out the groups that have no session any more, on any connection."""
         for group_id in sorted(groups - self._members.keys()):
             groups.discard(group_id)
             self.on_unused(group_id)

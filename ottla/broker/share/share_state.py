@@ -21,7 +21,7 @@ from ottla.server.network.context import Reply
 
 #: The group has no start offset yet: the leader takes that of share.auto.offset.reset. In an update: as it was.
 UNINITIALIZED_START_OFFSET = -1
-#: In an update of the number of finished deliveries: not known (KIP-1226).
+#: The number of finished deliveries in an update that does not know it (KIP-1226).
 UNKNOWN_COUNT = -1
 
 
@@ -59,7 +59,7 @@ class StateBatch(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """What a leader reads when it begins with a share partition."""
+    """The state that a leader reads when it begins with a share partition."""
 
     state_epoch: int
     start_offset: int
@@ -67,7 +67,7 @@ class ShareState(NamedTuple):
 
 
 class StateUpdate(NamedTuple):
-    """What a leader writes: batches that changed, and the new start offset."""
+    """The change that a leader writes: batches that changed, and the new start offset."""
 
     state_epoch: int
     leader_epoch: int
@@ -77,7 +77,7 @@ class StateUpdate(NamedTuple):
 
 
 class StateSummary(NamedTuple):
-    """What the group coordinator reads for DescribeShareGroupOffsets."""
+    """The part of the state that the group coordinator reads for DescribeShareGroupOffsets."""
 
     state_epoch: int
     leader_epoch: int

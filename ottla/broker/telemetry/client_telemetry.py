@@ -27,33 +27,36 @@ from ottla.server.network.context import RequestContext
 
 log = logging.getLogger(__name__)
 
-#: Of what a client says of itself: it is a label of each of its series. Longer than any name that a person reads.
+#: The longest text that a client may say of itself, which is a label of each of its series: longer than any name that a person reads.
 ATTRIBUTE_LENGTH_MAX = 256
 
 METRICS = "kafka_server_client_metrics"
 #: Advertised only where clients' metrics are collected, as by Apache Kafka, which needs a plugin for that: librdkafka and Java's
 #: clients begin to ask for subscriptions as soon as they see these APIs, and each librdkafka client prints a line about it.
 TELEMETRY_APIS = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
-#: Before each name, so that no client can write a value under the name of one of the broker's own metrics.
+#: The prefix of each name, so that no client can write a value under the name of one of the broker's own metrics.
 PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
-#: Of all clients' series in the text of a scrape, about.
+#: What the series of all clients take in the text of a scrape, about.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
-#: Of one sample, besides names and values of its labels.
+#: What one sample takes besides names and values of its labels.
 SAMPLE_BYTES = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(slots=True)
 class PushedMetrics:
-    """What one client has pushed. It is shown until `expires_ms`, also when the client has gone: its last push is to be scraped."""
+    """The metrics that one client has pushed.
+
+    They are shown until `expires_ms`, also when the client has gone: its last push is to be scraped.
+    """
 
     labels: Mapping[str, str]
     expires_ms: int
     values: dict[tuple[str, str, Labels], float] = field(default_factory=dict)
-    #: Of the text that a scrape has for it.
+    #: The length of the text that a scrape has for it.
     bytes: int = 0
 
     def size_of(self, name: str, labels: Labels) -> int:
@@ -75,7 +78,7 @@ class ClientSeries:
     def add(
         self, instance_id: bytes, labels: Mapping[str, str], points: Iterable[Point], now_ms: int, expires_ms: int
     ) -> None:
-        """Takes the points of one push. A series beyond the bounds is dropped and counted."""
+        """Take the points of one push. A series beyond the bounds is dropped and counted."""
         self.expire(now_ms)
         client = self._clients.setdefault(instance_id, PushedMetrics(labels, expires_ms))
         client.expires_ms = expires_ms
@@ -101,7 +104,7 @@ class ClientSeries:
             self._remove(instance_id)
 
     def families(self, now_ms: int) -> Iterator[Family]:
-        """Yields the families of one client after the other. Where two clients disagree about a name's kind, the first one is shown."""
+        """Yield the families of one client after the other. Where two clients disagree about a name's kind, the first one is shown."""
         self.expire(now_ms)
         kinds: dict[str, str] = {}
         for client in list(self._clients.values()):
@@ -119,18 +122,18 @@ class ClientSeries:
 
 
 def exposed_name(name: str) -> str:
-    """Returns `kafka_client_producer_record_send` for org.apache.kafka.producer.record.send.total: the exposition adds a counter's _total."""
+    """Return `kafka_client_producer_record_send` for org.apache.kafka.producer.record.send.total: the exposition adds a counter's _total."""
     return PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix("org.apache.kafka.")).removesuffix("_total")
 
 
 def exposed_labels(labels: Labels) -> Labels:
-    """Returns the labels with names that Prometheus takes; of labels that have the same name then, the last one stays."""
+    """Return the labels with names that Prometheus takes; of labels that have the same name then, the last one stays."""
     named = {_NOT_IN_NAMES.sub("_", name): value for name, value in labels}
     return tuple(sorted((name if name[:1].isalpha() else f"attribute_{name}", value) for name, value in named.items()))
 
 
 class Telemetry:
-    """The clients' metrics of one broker. `always_advertised`: also without a subscription."""
+    """The clients' metrics of one broker. With `always_advertised` clients are asked to push also without a subscription."""
 
     def __init__(self, clock: Clock, always_advertised: bool = False) -> None:
         self._clock = clock
@@ -166,7 +169,7 @@ class Telemetry:
         yield from series.families(self._clock.mono_ms())
 
     def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
-        """Returns the client's instance, which is forgotten when the connection that it used last closes."""
+        """Return the client's instance, which is forgotten when the connection that it used last closes."""
         connection = context.connection
         attributes = {
             "client_instance_id": uuid_to_str(instance_id),
@@ -186,7 +189,7 @@ class Telemetry:
     def take(
         self, instance_id: bytes, instance: ClientInstance, codec: int, metrics: bytes, bytes_max: int
     ) -> Work[None]:
-        """Decompresses and decodes one push, and keeps the values that were asked for.
+        """Decompress and decode one push, and keep the values that were asked for.
 
         The limit is for both forms, with the same error (KAFKA-21076).
         """
@@ -207,7 +210,7 @@ class Telemetry:
 
 
 def _subscription(name: str, configs: Mapping[str, str]) -> Subscription | None:
-    """Returns None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
+    """Return None if the resource is gone, or if its values are not valid here: Kafka's controller takes patterns that RE2 has not."""
     try:
         return parse_subscription(configs) if configs else None
     except ConfigError as error:

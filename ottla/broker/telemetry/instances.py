@@ -37,19 +37,19 @@ class Subscription(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What all matching subscriptions together ask of one client."""
+    """The metrics and the interval that all matching subscriptions together ask of one client."""
 
     subscription_id: int
     metrics: tuple[str, ...]
     interval_ms: int
 
     def includes(self, name: str) -> bool:
-        """Whether the metric was asked for: names of subscriptions are beginnings of metrics' names (KIP-714)."""
+        """Return whether the metric was asked for: names of subscriptions are beginnings of metrics' names (KIP-714)."""
         return self.metrics == (ALL_METRICS,) or name.startswith(self.metrics)
 
 
 def parse_subscription(configs: Mapping[str, str]) -> Subscription:
-    """Raises ConfigError if a value is not valid."""
+    """Raise ConfigError if a value is not valid."""
     value = {
         name: key.parse(configs.get(name, key.to_text(key.default))) for name, key in CLIENT_METRICS_CONFIGS.items()
     }
@@ -57,7 +57,7 @@ def parse_subscription(configs: Mapping[str, str]) -> Subscription:
 
 
 def wanted(subscriptions: Iterable[Subscription], instance_id: bytes, attributes: Mapping[str, str]) -> Wanted:
-    """Returns the union of the metrics and the shortest interval of the subscriptions that match the client."""
+    """Return the union of the metrics and the shortest interval of the subscriptions that match the client."""
     matching = [subscription for subscription in subscriptions if subscription.matches(attributes)]
     metrics = sorted({name for subscription in matching for name in subscription.metrics})
     if ALL_METRICS in metrics:
@@ -132,7 +132,7 @@ class ClientInstances:
         self._version += 1
 
     def seen(self, instance_id: bytes, attributes: Mapping[str, str], now_ms: int) -> ClientInstance:
-        """Returns the instance; a new one if it is unknown, expired, or the subscriptions have changed since."""
+        """Return the instance; a new one if it is unknown, expired, or the subscriptions have changed since."""
         found = self._instances.get(instance_id)
         if found is not None and now_ms - found.last_seen_ms > found.expiration_ms:
             found = None
@@ -151,7 +151,7 @@ class ClientInstances:
         self._instances.pop(instance_id, None)
 
     def check_get(self, instance: ClientInstance, now_ms: int) -> None:
-        """Raises KafkaError if the client asks for its subscriptions again before its interval is over."""
+        """Raise KafkaError if the client asks for its subscriptions again before its interval is over."""
         last_ms = max(instance.last_get_ms, instance.last_push_ms)
         if now_ms - last_ms < instance.wanted.interval_ms and instance.last_error not in CORRECTED_AT_ONCE:
             self.throttled += 1
@@ -162,7 +162,7 @@ class ClientInstances:
     def check_push(
         self, instance: ClientInstance, subscription_id: int, is_terminating: bool, is_known_codec: bool, now_ms: int
     ) -> None:
-        """Raises KafkaError if the push is not accepted; the instance has the reason then, which decides about its next request."""
+        """Raise KafkaError if the push is not accepted; the instance has the reason then, which decides about its next request."""
         try:
             self._check_push(instance, subscription_id, is_terminating, is_known_codec, now_ms)
         except KafkaError as error:

@@ -22,7 +22,7 @@ POINT_COST = 16
 LABELS_MAX = 16
 NAME_LENGTH_MAX = 128
 LABEL_LENGTH_MAX = 256
-#: Of a point or a resource, which is read in one turn.
+#: The largest point or resource, each of which is read in one turn.
 LEAF_BYTES_MAX = 16 * 1024
 AGGREGATION_TEMPORALITY_DELTA = 1
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 def decode(data: bytes, points_max: int) -> Work[tuple[list[Point], int]]:
-    """Returns the points, and the number of those that were dropped because there were too many.
+    """Return the points, and the number of those that were dropped because there were too many.
 
     Raises:
         KafkaError: INVALID_RECORD, the bytes are no MetricsData.
@@ -78,7 +78,7 @@ def decode(data: bytes, points_max: int) -> Work[tuple[list[Point], int]]:
 
 
 def _metric(metric: memoryview, of_client: Labels, found: list[Point], points_max: int, turn: Turn) -> Work[int]:
-    """Adds the points of one metric to `found`; returns the number of those that were dropped."""
+    """Add the points of one metric to `found`; return the number of those that were dropped."""
     name, kind, is_delta, dropped, read = "", GAUGE, False, 0, _number
     kept: list[memoryview] = []
     for number, value in _fields(metric):
@@ -161,7 +161,7 @@ def _count_and_sum(point: memoryview) -> list[Row]:
 
 
 def _eights(kind: str, data: memoryview) -> tuple[Any, ...]:
-    """Returns the numbers of eight bytes each."""
+    """Return the numbers of eight bytes each."""
     if not data or len(data) % 8:
         raise ValueError(f"numbers of eight bytes in {len(data)} bytes")
     return struct.unpack(f"<{len(data) // 8}{kind}", data)
@@ -173,7 +173,7 @@ WITH_TEMPORALITY = frozenset({SUM, 9, 10})
 
 
 def _labels(leaf: memoryview, attributes: int) -> Labels:
-    """Returns the attributes as texts, at most 16 of them; those of other types than text, number and bool are left out."""
+    """Return the attributes as texts, at most 16 of them; those of other types than text, number and bool are left out."""
     labels: list[tuple[str, str]] = []
     for number, attribute in _fields(leaf):
         if number == attributes and isinstance(attribute, memoryview) and len(labels) < LABELS_MAX:
@@ -206,7 +206,7 @@ def _leaf(data: memoryview) -> memoryview:
 
 
 def _nested(data: memoryview, number: int, turn: Turn) -> Iterator[memoryview | None]:
-    """Yields the messages of one field, and None where a turn of the event loop ends."""
+    """Yield the messages of one field, and None where a turn of the event loop ends."""
     for found, value in _fields(data):
         if turn.spend(POINT_COST if found == number else 1):
             yield None
@@ -215,7 +215,7 @@ def _nested(data: memoryview, number: int, turn: Turn) -> Iterator[memoryview | 
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, Value]]:
-    """Yields the fields of one protobuf message: numbers of varints as integers, everything else as its bytes."""
+    """Yield the fields of one protobuf message: numbers of varints as integers, everything else as its bytes."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)

@@ -20,7 +20,8 @@ from ottla.server.network.context import Answer
 ABORTABLE_SINCE = 11
 ADDED_SINCE = 12
 
-# Clients that do not expect these from Produce retry this one, without asking for new metadata.
+# Errors that clients do not expect from Produce. They get NOT_ENOUGH_REPLICAS in their place, which they retry without asking for new
+# metadata.
 RETRIABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,

@@ -1,4 +1,4 @@
-"""What requests of producers decide about a transaction: InitProducerId, AddPartitionsToTxn and EndTxn, as functions of the shard.
+"""Decisions about a transaction on requests of producers: InitProducerId, AddPartitionsToTxn and EndTxn, as functions of the shard.
 
 InitProducerId: a new epoch makes every request of the former holder a stale one. An open transaction of theirs is aborted first, and
 the caller must retry (CONCURRENT_TRANSACTIONS), so that it starts with nothing undecided. A producer that names its id and epoch goes
@@ -107,7 +107,7 @@ def init_producer_id(
 
 
 def _is_known(transaction: Transaction, producer_id: int, epoch: int) -> bool:
-    """Returns True if the producer id is a known one of the transactional id. The epoch is checked later.
+    """Return True if the producer id is a known one of the transactional id. The epoch is checked later.
 
     The id before the current one is known too if its epochs were used up: the response with the new one may have been lost.
     """
@@ -130,7 +130,7 @@ def _next_epoch(
     if epoch == NO_PRODUCER_EPOCH or (expected == epoch and not transaction.is_epoch_exhausted):
         return producer_id, epoch + 1, epoch
     if expected == last_epoch:
-        # Asked before, and the response was lost. Another producer would have set the last epoch to -1.
+        # The producer has asked before, and the response was lost. Another producer would have set the last epoch to -1.
         return producer_id, epoch, last_epoch
     _say_fenced(transaction, producer_id, expected)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -195,7 +195,7 @@ def _transaction_of(
     transaction = shard.find(transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    # Before ids are compared: a producer whose epochs are used up is answered with its next id while the markers are still
+    # This comes before ids are compared: a producer whose epochs are used up is answered with its next id while the markers are still
     # being written, and begins its next transaction with it. In Java clients INVALID_PRODUCER_ID_MAPPING is fatal.
     if transaction.state in PREPARED and (producer_id, producer_epoch) == transaction.producer_after_end:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -244,10 +244,10 @@ def _decide_v1(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorCode:
-    """Distinguishes a retry from the end of the next transaction by the epoch."""
+    """Distinguish a retry from the end of the next transaction by the epoch."""
     epoch = request.producer_epoch
     if transaction.state in PREPARED and (request.producer_id, epoch) == transaction.producer_after_end:
-        # Before ids are compared: the next transaction may have a new one already.
+        # This comes before ids are compared: the next transaction may have a new one already.
         return END_TXN_V2[transaction.state, request.committed, False]
     over_new_id = (
         request.producer_id == transaction.previous_producer_id
@@ -263,7 +263,7 @@ def _decide_v2(transaction: Transaction, request: EndTxnRequest) -> End | ErrorC
 
 
 def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnResponse:
-    """Returns the response; v5 has the producer epoch of the next transaction."""
+    """Return the response; v5 has the producer epoch of the next transaction."""
     if client_transaction_version < EPOCH_BUMP_SINCE:
         return EndTxnResponse()
     producer_id, producer_epoch = transaction.producer_after_end

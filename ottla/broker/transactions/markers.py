@@ -118,7 +118,7 @@ class MarkerSending:
         self._check_done()
 
     def stop(self) -> None:
-        """Stops: another coordinator owns this transaction."""
+        """Stop: another coordinator owns this transaction."""
         self._done = None
         if self._retry is not None:
             self._retry.cancel()

@@ -146,7 +146,7 @@ NO_TIMESTAMP = -1
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Returns the indexes of each topic's partitions, in order."""
+    """Return the indexes of each topic's partitions, in order."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         found.setdefault(topic, []).append(index)

@@ -310,7 +310,7 @@ def described(shard: TransactionShard, transactional_id: str) -> describe_transa
 
 
 def matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Returns a function that is True for a matching transactional id, with the bounds of groups' expressions.
+    """Return a function that is True for a matching transactional id, with the bounds of groups' expressions.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode; the function, if it needs too much work.
@@ -334,7 +334,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
 def listed(
     now_ms: int, request: ListTransactionsRequest
 ) -> Callable[[Transaction], list_transactions.TransactionState | None]:
-    """Returns a function that shows a transaction, None if it does not pass every filter of the request.
+    """Return a function that shows a transaction, None if it does not pass every filter of the request.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.

@@ -58,7 +58,7 @@ class Coordinating(Protocol):
     """The interface of a shard to the rest of the coordinator."""
 
     def transaction_version(self) -> int:
-        """Returns the finalized level of the feature."""
+        """Return the finalized level of the feature."""
         ...
 
     def complete(self, transaction: Transaction) -> None:
@@ -85,7 +85,8 @@ class TransactionShard:
         self.wall_ms = wall_ms
         self.coordinating = coordinating
         self.transactions: dict[str, Transaction] = {}
-        # By transactional id: producer id, epoch, and the epoch before. Void when the producer id or the epoch has changed again.
+        # For each transactional id: producer id, epoch, and the epoch before. An entry is void when the producer id or the epoch has
+        # changed again.
         self.last_epochs: dict[str, tuple[int, int, int]] = {}
         # Ids that are refused: their newest record could not be replayed.
         self.unreadable: set[str] = set()
@@ -106,17 +107,18 @@ class TransactionShard:
         self.unreadable.add(key.transactional_id)
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown.
+        """Return the transaction. Raises KafkaError while its record could not be replayed.
 
-        A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
-        can read the record. `ottla txn forget` is the remedy of an operator who knows that none will.
+        Its producer id and epoch, which fence others, are unknown then. A new producer id would fence rightly, but a commit
+        that was acknowledged may wait for its markers, and a newer version can read the record. `ottla txn forget` is the
+        remedy of an operator who knows that none will.
         """
         if transactional_id in self.unreadable:
             raise unreadable(f"transactional id {transactional_id}")
         return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
-        """Does nothing: no transaction writes to this topic."""
+        """Do nothing: no transaction writes to this topic."""
 
     # ---- soft state
 
@@ -133,7 +135,7 @@ class TransactionShard:
     # ---- timers
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """Completes the prepared transactions, once it is certain that the preparation is committed."""
+        """Complete the prepared transactions, once it is certain that the preparation is committed."""
         self._schedule_abort()
         self._schedule_expiration()
         prepared = [transaction for transaction in self.transactions.values() if transaction.state in PREPARED]
@@ -169,7 +171,7 @@ class TransactionShard:
         return self.remove_expired(self.wall_ms())
 
     def abort_timed_out(self, now_ms: int) -> Unasked:
-        """Aborts transactions that are open for longer than their producer asked for."""
+        """Abort transactions that are open for longer than their producer asked for."""
 
         def look(transactional_id: str, records: list[CoordinatorRecord]) -> int:
             transaction = self.transactions.get(transactional_id)

@@ -54,7 +54,7 @@ def transactions(
     writer = MarkerWriter(replicas, groups, world.clock, wheel, configs["request.timeout.ms"])
     routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.session_clock)
     coordinator = TransactionCoordinator(
-        read(TransactionConfig, configs.setting),
+        read(TransactionConfig, configs.__getitem__),
         ReplicatedPartitionLog(replicas, world.clock),
         routes,
         producer_ids,

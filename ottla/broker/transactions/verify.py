@@ -72,7 +72,7 @@ class Expectation:
 
     @property
     def holds(self) -> bool:
-        """Returns True if the verification is still valid."""
+        """Return True if the verification is still valid."""
         return self._ticket is not None and self._producers.may_append(*self._producer, self._ticket)
 
 
@@ -109,7 +109,7 @@ class AppendVerifier:
         operation: Operation,
         timeout_ms: int,
     ) -> Answer[Verdicts]:
-        """Returns NONE for partitions that may be appended to in this turn, and for the others an error that clients of this operation know."""
+        """Return NONE for partitions that may be appended to in this turn, and for the others an error that clients of this operation know."""
         if operation is not Operation.ADDED and not self._verification_enabled():
             for expectation in expected.values():
                 expectation.take_ticket(self.clock.wall_ms())
@@ -133,17 +133,17 @@ class AppendVerifier:
         return question.reply
 
     def is_waiting(self, transactional_id: str) -> bool:
-        """Returns True if requests wait: a later one must not overtake them, even if it needs no verification."""
+        """Return True if requests wait: a later one must not overtake them, even if it needs no verification."""
         return transactional_id in self._waiting
 
     def settled(self, question: _Question) -> None:
-        """Sends the next requests when the one in flight has its answer. One that expires behind it lets none overtake that one."""
+        """Send the next requests when the one in flight has its answer. One that expires behind it lets none overtake that one."""
         queue = self._waiting.get(question.transactional_id)
         if queue and queue[0] is question:
             self._ask_in_order(question.transactional_id)
 
     def _ask_in_order(self, transactional_id: str) -> None:
-        """Sends requests until one has to wait."""
+        """Send requests until one has to wait."""
         if transactional_id in self._draining:
             return  # the loop below goes on
         self._draining.add(transactional_id)
@@ -161,7 +161,7 @@ class AppendVerifier:
     def ask(
         self, transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
     ) -> Answer[Verdicts]:
-        """Sends one request to the coordinator, on this or another broker."""
+        """Send one request to the coordinator, on this or another broker."""
         if not asked:
             return {}
         node_id = self._coordinator_of(transactional_id)
@@ -181,7 +181,7 @@ class AppendVerifier:
 
 
 def in_order(context: RequestContext, verdicts: Answer[Verdicts], append: Callable[[Verdicts], Answer[T]]) -> Answer[T]:
-    """Returns the response of `append(verdicts)`. The client's next request does not overtake it while the verdicts are waited for.
+    """Return the response of `append(verdicts)`. The client's next request does not overtake it while the verdicts are waited for.
 
     An append may need a worker, for example to make the files of a new partition. So the connection is paused meanwhile, and
     such work pauses it again before this pause ends.
@@ -223,7 +223,7 @@ class _Question:
         self._timeout: TimerHandle | None = None
 
     def expire_in(self, timeout_ms: int) -> None:
-        """Sets the request's timeout; the client then gets a retriable error."""
+        """Set the request's timeout; the client then gets a retriable error."""
         too_late = dict.fromkeys(self._expected, ErrorCode.NETWORK_EXCEPTION)
         self._timeout = self._verifier.clock.call_later(timeout_ms, lambda: self._give(too_late))
 
@@ -267,7 +267,7 @@ class _Question:
 
 
 def _verdict_for_client(error: ErrorCode, operation: Operation) -> ErrorCode:
-    """Maps an error to the code that the producer's version knows."""
+    """Map an error to the code that the producer's version knows."""
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error == ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.EXPECTED:

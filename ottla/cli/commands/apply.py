@@ -19,8 +19,7 @@ from ottla.client.acls import AclFilter, describe_acls, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import Failure
-from ottla.client.quotas import describe_quotas
-from ottla.client.users import describe_scram_users
+from ottla.client.logins import describe_quotas, describe_scram_users
 
 app = App(
     name="apply",

@@ -23,10 +23,9 @@ from ottla.cli.application import (
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.client.brokers import answers, describe_log_dirs, unregister_broker
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.client.cluster_error import code_of
-from ottla.client.health import describe_cluster
+from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import alter_reassignments, list_reassignments
 

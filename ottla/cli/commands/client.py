@@ -47,7 +47,7 @@ async def list_(
 
 
 def clients(broker: str, samples: Iterable[AdminSample]) -> list[dict[str, object]]:
-    """Returns a row for each client in one broker's metrics."""
+    """Return a row for each client in one broker's metrics."""
     counts: dict[tuple[str, str, str], int] = {}
     for sample in samples:
         if "client_instance_id" in sample.labels:

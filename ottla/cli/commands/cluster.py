@@ -13,11 +13,10 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
-from ottla.client import health
+from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster_state import StopEffects, describe_quorum, effects_of_stop
 from ottla.client.connection import read_client_properties
-from ottla.client.quorum import describe_quorum
-from ottla.client.stopping import StopEffects, effects_of_stop
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
@@ -33,7 +32,7 @@ main = partial(run, app)
 async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the brokers and the quorum."""
     async with connect(connection) as cluster:
-        described = await health.describe_cluster(cluster)
+        described = await cluster_state.describe_cluster(cluster)
         quorum = await describe_quorum(cluster)
     rows = [
         {
@@ -56,9 +55,9 @@ async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptio
 async def show_health(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> int:
     """Check the cluster; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
-        problems = await health.find_problems(cluster)
+        problems = await cluster_state.find_problems(cluster)
     if problems:
-        print_rows([problem._asdict() for problem in problems], health.Problem._fields, listing.output)
+        print_rows([problem._asdict() for problem in problems], cluster_state.Problem._fields, listing.output)
         return UNHEALTHY
     note("healthy")
     return OK
@@ -90,7 +89,7 @@ async def may_stop(
     for problem in stop.always:
         note(f"{problem.place} will be unavailable meanwhile: {problem.problem}")
     if stop.now:
-        print_rows([problem._asdict() for problem in stop.now], health.Problem._fields, output)
+        print_rows([problem._asdict() for problem in stop.now], cluster_state.Problem._fields, output)
         return UNHEALTHY
     note(f"node {node_id} may stop")
     return OK
@@ -101,7 +100,7 @@ async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:
-        return StopEffects([health.Problem("cluster", fault.cause)], [])
+        return StopEffects([cluster_state.Problem("cluster", fault.cause)], [])
 
 
 def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:
@@ -114,7 +113,7 @@ def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:
         raise CommandFailed(f"{text} is neither the id of a node nor a file with node.id", None, USAGE)
     if not as_itself:
         return int(found), None
-    from ottla.client.node_properties import client_properties  # slow to import, and for files only
+    from ottla.client.security import client_properties  # slow to import, and for files only
 
     try:
         return int(found), client_properties(properties)

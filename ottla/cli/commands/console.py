@@ -59,7 +59,7 @@ async def console(
 ) -> None:
     """Serve the console until Ctrl-C. It only looks, and only from this machine, unless options say otherwise."""
     need_extra("console", "the console")
-    # Not at the top: these are the extra's packages.
+    # Imported late: these are the extra's packages.
     from ottla.console.server import serve
 
     servers, path = connection.bootstrap, connection.config

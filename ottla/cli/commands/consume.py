@@ -194,7 +194,7 @@ async def _consumer(
             ends = await topics.offsets_at(cluster, topic, "--to", to, first, ends)
     if start == "latest" and not follow:
         note("`--from latest` without --follow reads nothing: records that come later are shown with -f")
-    # Only who follows meets offsets that retention has deleted meanwhile and wants the rest nevertheless.
+    # With --follow retention may delete offsets before they are read, and the user wants the rest nevertheless.
     reset = topics.EARLIEST if follow else None
     until = None if follow else places_of(topic, ends)
     return Consumer(cluster, places_of(topic, positions), until, isolation_level=level, reset=reset)
@@ -203,7 +203,7 @@ async def _consumer(
 async def _print(
     consumed: AsyncIterator[Consumed], write: Write, matches: Matches, max_records: int | None
 ) -> tuple[TopicPartition, int] | None:
-    """Print the records that match. Returns where it stopped because there were `max_records`: the partition and its next offset."""
+    """Print the records that match. Return where it stopped because there were `max_records`: the partition and its next offset."""
     left = sys.maxsize if max_records is None else max_records
     out = sys.stdout.buffer
     async for topic, index, records, _ in consumed:

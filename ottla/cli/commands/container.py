@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.container.first_start import FirstStart
 
 PROGRAM = "ottla container"
-#: How often brokers are tried that a registry waits for.
+#: The time between two attempts to reach the brokers that a registry waits for.
 BROKERS_AGAIN_S = 0.5
 #: The brokers of this container, each a process, as `ottla start --processes`.
 PROCESSES = "OTTLA_PROCESSES"
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Launch(NamedTuple):
-    """What is to be started."""
+    """The processes to start, and their files."""
 
     properties: dict[str, str]
     log_level: str | None
@@ -133,7 +133,7 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _registry(arguments: argparse.Namespace) -> int:
-    """Serve schemas until a signal ends it. Returns the exit code.
+    """Serve schemas until a signal ends it. Return the exit code.
 
     Raises:
         ContainerError: an instance of these variables would not be what they say.
@@ -175,7 +175,7 @@ def _wait_for_brokers(servers: Sequence[tuple[str, int]], wait_s: float) -> None
 def _format(
     first_start: FirstStart, properties: Mapping[str, str], cluster_id: str | None, processes: int | None
 ) -> None:
-    """Format what is empty as `kafka-storage format` does, if users or voters have to be written.
+    """Format the empty directories as `kafka-storage format` does, if users or voters have to be written.
 
     Raises:
         ContainerError: the directories cannot be formatted.
@@ -234,7 +234,7 @@ def _processes(text: str) -> int | None:
 
 
 def _check_processes(properties: dict[str, str], processes: int | None, origins: dict[str, str]) -> None:
-    """Checks that the configurations of all processes can be derived, so that a refusal is one line as others are."""
+    """Check that the configurations of all processes can be derived, so that a refusal is one line as others are."""
     if processes is None:
         return
     from ottla.container.settings import ContainerError

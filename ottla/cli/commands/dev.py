@@ -90,7 +90,7 @@ def check_ports(nodes: Sequence[LocalNode]) -> None:
 
 
 def _say(text: str) -> None:
-    """Say it on standard error, which may be a closed pipe or a file on a full disk: the nodes go on all the same."""
+    """Say something on standard error, which may be a closed pipe or a file on a full disk: the nodes go on all the same."""
     with suppress(OSError):
         print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
@@ -108,7 +108,7 @@ def print_nodes(
     secure: SecureFiles | None,
     services: Mapping[str, str],
 ) -> None:
-    """Print what runs where. `services` are the URLs of the console and the registry, by their names."""
+    """Print the nodes and their addresses. `services` are the URLs of the console and the registry, by their names."""
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -145,7 +145,7 @@ def print_nodes(
         f"or with any Kafka client: bootstrap.servers={servers}",
     ]
     if secure is not None:
-        # Not the password itself: what is printed stays in terminals and in logs of CI.
+        # The password itself is not printed, because terminals and the logs of CI keep what is printed.
         lines.append(
             f"with the login in {secure.librdkafka_file()}, {secure.client_file()} (Java) or the .py beside them"
         )

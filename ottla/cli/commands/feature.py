@@ -11,14 +11,14 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
-from ottla.client.errors import did_you_mean
-from ottla.client.features import (
+from ottla.client.cluster_state import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     describe_features,
     update_features,
 )
+from ottla.client.errors import did_you_mean
 from ottla.protocol.features import METADATA_VERSION, metadata_version_level, metadata_version_name
 
 app = App(name="feature", version_flags=[], help="Features of the cluster: list, upgrade, downgrade.")

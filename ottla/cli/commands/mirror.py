@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -54,21 +55,83 @@ STATUS_COLUMNS = ("topic", "partition", "target_topic", "position", "end", "lag"
 OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
 CLIENT_ID = "ottla-mirror"
 
-Topics = Annotated[
-    list[str] | None,
-    Parameter(
-        negative="", help="Names or regular expressions of the topics to mirror; default: all but internal ones."
-    ),
-]
-Exclude = Annotated[
-    list[str] | None, Parameter(negative="", help="Of these, not to mirror. Default: MirrorMaker's topics.exclude.")
-]
-To = Annotated[str | None, Parameter(help="Brokers of the target.")]
-ToConfig = Annotated[str | None, Parameter(help="Client properties for the target.")]
-ToContext = Annotated[str | None, Parameter(help="The target, as `ottla context set` named it.")]
-Naming = Annotated[
-    Literal["default", "identity"], Parameter(help="Names in the target: SOURCE.topic, or the same as in the source.")
-]
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TargetOptions:
+    """The cluster that is written to."""
+
+    to: Annotated[str | None, Parameter(help="Brokers of the target.")] = None
+    to_config: Annotated[str | None, Parameter(help="Client properties for the target.")] = None
+    to_context: Annotated[str | None, Parameter(help="The target, as `ottla context set` named it.")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TopicOptions:
+    """Which topics are mirrored, and their names in the target."""
+
+    topics: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", help="Names or regular expressions of the topics to mirror; default: all but internal ones."
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None, Parameter(negative="", help="Of these, not to mirror. Default: MirrorMaker's topics.exclude.")
+    ] = None
+    policy: Annotated[
+        Literal["default", "identity"],
+        Parameter(help="Names in the target: SOURCE.topic, or the same as in the source."),
+    ] = "default"
+
+    def selection(self) -> Selection:
+        return Selection(self.topics or (".*",), TOPICS_EXCLUDED if self.exclude is None else self.exclude)
+
+    def names(self, source: str, target: str) -> Policy:
+        """Return the names of the mirror.
+
+        Raises:
+            CommandFailed: an alias is none, or both are the same.
+        """
+        if source == target:
+            raise CommandFailed(f"{source} cannot be mirrored to itself", "the aliases are of two clusters", USAGE)
+        return Policy(check_alias(source), check_alias(target), IDENTITY if self.policy == "identity" else DEFAULT)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class GroupOptions:
+    """The groups whose offsets are translated."""
+
+    offset_syncs: Annotated[
+        Literal["source", "target", "none"],
+        Parameter(help="The cluster that keeps the pairs of offsets by which offsets of groups are translated."),
+    ] = "source"
+    groups: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", help="Names or regular expressions of the groups whose offsets are translated; default: all."
+        ),
+    ] = None
+    exclude_groups: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="Of these, not to translate. Default: MirrorMaker's groups.exclude."),
+    ] = None
+    checkpoint_every: Annotated[float, Parameter(help="Seconds between two translations of the groups' offsets.")] = (
+        60.0
+    )
+    sync_group_offsets: Annotated[
+        bool, Parameter(negative="", help="Set them in the target, for groups that have no members there.")
+    ] = False
+
+    def selection(self) -> Selection:
+        return Selection(
+            self.groups or (".*",), GROUPS_EXCLUDED if self.exclude_groups is None else self.exclude_groups
+        )
+
+
+TARGET, TOPICS, GROUPS = TargetOptions(), TopicOptions(), GroupOptions()
 
 
 @app.command(name="run")
@@ -77,12 +140,8 @@ async def run_worker(
     target: str,
     /,
     *,
-    to: To = None,
-    to_config: ToConfig = None,
-    to_context: ToContext = None,
-    topics: Topics = None,
-    exclude: Exclude = None,
-    policy: Naming = "default",
+    to: TargetOptions = TARGET,
+    chosen: TopicOptions = TOPICS,
     begin: Annotated[
         Literal["earliest", "latest"], Parameter(help="Where partitions begin that were never mirrored.")
     ] = "earliest",
@@ -98,26 +157,7 @@ async def run_worker(
     session_timeout_ms: Annotated[
         int, Parameter(help="A worker that is silent for so long loses its partitions to the others.")
     ] = 10_000,
-    offset_syncs: Annotated[
-        Literal["source", "target", "none"],
-        Parameter(help="The cluster that keeps the pairs of offsets by which offsets of groups are translated."),
-    ] = "source",
-    groups: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="", help="Names or regular expressions of the groups whose offsets are translated; default: all."
-        ),
-    ] = None,
-    exclude_groups: Annotated[
-        list[str] | None,
-        Parameter(negative="", help="Of these, not to translate. Default: MirrorMaker's groups.exclude."),
-    ] = None,
-    checkpoint_every: Annotated[
-        float, Parameter(help="Seconds between two translations of the groups' offsets.")
-    ] = 60.0,
-    sync_group_offsets: Annotated[
-        bool, Parameter(negative="", help="Set them in the target, for groups that have no members there.")
-    ] = False,
+    groups: GroupOptions = GROUPS,
     acls: Annotated[bool, Parameter(help="Give readers of the source's topics the same in the target.")] = True,
     metrics: Annotated[
         str | None, Parameter(help="HOST:PORT of /metrics for Prometheus, and of /readyz; port 0 takes a free one.")
@@ -137,8 +177,8 @@ async def run_worker(
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     options = MirrorOptions(
-        _policy(source, target, policy),
-        Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED),
+        chosen.names(source, target),
+        chosen.selection(),
         from_latest=begin == "latest",
         exactly_once=delivery == "exactly-once",
         bytes_per_s=throttle,
@@ -146,14 +186,14 @@ async def run_worker(
         copy_settings=settings,
         copy_acls=acls,
         refresh_s=refresh,
-        offset_syncs=offset_syncs,
-        groups=Selection(groups or (".*",), exclude_groups if exclude_groups is not None else GROUPS_EXCLUDED),
-        checkpoint_s=checkpoint_every,
-        set_group_offsets=sync_group_offsets,
+        offset_syncs=groups.offset_syncs,
+        groups=groups.selection(),
+        checkpoint_s=groups.checkpoint_every,
+        set_group_offsets=groups.sync_group_offsets,
         heartbeats=heartbeats,
         session_ms=session_timeout_ms,
     )
-    one, other = _sides(source, target, connection, ConnectionOptions(to, to_config, to_context, connection.timeout))
+    one, other = _sides(source, target, connection, to)
     async with _clusters(one, other) as clusters:
         worker = Worker(clusters, options, lambda text: note(f"mirror {source} to {target}: {text}"))
         if dry_run:
@@ -171,19 +211,14 @@ def status(
     target: str,
     /,
     *,
-    to: To = None,
-    to_config: ToConfig = None,
-    to_context: ToContext = None,
-    topics: Topics = None,
-    exclude: Exclude = None,
-    policy: Naming = "default",
+    to: TargetOptions = TARGET,
+    chosen: TopicOptions = TOPICS,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show how far the mirror from SOURCE to TARGET is: of each partition the position in the source, its end, and the lag."""
-    one, other = _sides(source, target, connection, ConnectionOptions(to, to_config, to_context, connection.timeout))
-    naming = _policy(source, target, policy)
-    selection = Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED)
+    one, other = _sides(source, target, connection, to)
+    naming, selection = chosen.names(source, target), chosen.selection()
 
     async def look() -> None:
         async with _clusters(one, other, limited=True) as clusters:
@@ -290,25 +325,15 @@ def _show_plan(worker: Worker) -> None:
 
 
 def _sides(
-    source: str, target: str, one: ConnectionOptions, other: ConnectionOptions
+    source: str, target: str, one: ConnectionOptions, to: TargetOptions
 ) -> tuple[ConnectionOptions, ConnectionOptions]:
     """Return the connections to both clusters; an alias without an address is the name of a context."""
+    other = ConnectionOptions(to.to, to.to_config, to.to_context, one.timeout)
     if one.bootstrap is None and one.config is None and one.context is None:
         one = ConnectionOptions(None, None, source, one.timeout)
     if other.bootstrap is None and other.config is None and other.context is None:
         other = ConnectionOptions(None, None, target, other.timeout)
     return one, other
-
-
-def _policy(source: str, target: str, kind: str) -> Policy:
-    """Return the names of the mirror.
-
-    Raises:
-        CommandFailed: an alias is none, or both are the same.
-    """
-    if source == target:
-        raise CommandFailed(f"{source} cannot be mirrored to itself", "the aliases are of two clusters", USAGE)
-    return Policy(check_alias(source), check_alias(target), IDENTITY if kind == "identity" else DEFAULT)
 
 
 @asynccontextmanager

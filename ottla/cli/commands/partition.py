@@ -33,7 +33,7 @@ app = App(name="partition", version_flags=[], help="Partitions: move replicas, e
 
 MOVES_COLUMNS = ("topic", "partition", "replicas", "adding", "removing")
 ELECT_COLUMNS = ("topic", "partition", "result")
-#: What is no failure: the partition has its preferred leader already.
+#: This error is no failure: the partition has its preferred leader already.
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 
 Places = Annotated[list[str], Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...")]

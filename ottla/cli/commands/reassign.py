@@ -26,16 +26,20 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, read_moves, write_moves
-from ottla.client.moving import (
+from ottla.client.moves import (
+    cancel_moves,
+    check_throttle,
     finish_moves,
     left_to_move,
+    moves_to,
+    plan_moves,
+    read_brokers,
     start_moves,
     take_throttle_off,
+    throttled_topics,
     watch_moves,
 )
-from ottla.client.plans import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
 from ottla.client.reassignments import list_reassignments
-from ottla.client.throttles import throttled_topics
 from ottla.client.topics import places_of
 
 app = App(

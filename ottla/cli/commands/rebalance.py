@@ -13,8 +13,14 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.move_file import moves_between
-from ottla.client.moving import partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
-from ottla.client.plans import check_throttle, refuse_stuck
+from ottla.client.moves import (
+    check_throttle,
+    partition_sizes,
+    racks_of_brokers,
+    refuse_stuck,
+    replica_sizes,
+    replicas_of_all,
+)
 from ottla.client.reassignments import list_reassignments
 from ottla.client.topics import places_of
 

@@ -90,7 +90,7 @@ async def registry(
     host, port = _address("--listen", listen)
     reached = _address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
     need_extra("registry", "the registry")
-    # Not at the top: HTTP, TLS and the server, only for this.
+    # Imported late: no other command needs HTTP, TLS and the server.
     from ottla.registry import server
 
     identity = Identity("https" if cert else "http", *reached, leader)

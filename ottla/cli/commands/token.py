@@ -13,7 +13,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.tokens import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
+from ottla.client.logins import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
 from ottla.client.values import time_text
 from ottla.protocol.messages.shared_structs import TokenPrincipal
 

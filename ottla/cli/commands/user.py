@@ -13,7 +13,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun
 from ottla.cli.errors import FAILED, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.errors import did_you_mean
-from ottla.client.users import NewPassword, alter_scram_user, describe_scram_users
+from ottla.client.logins import NewPassword, alter_scram_user, describe_scram_users
 from ottla.server.sasl.scram import ITERATIONS_MIN
 
 app = App(
@@ -103,7 +103,7 @@ async def passwd(
             would(f"change the password of user {name} for {', '.join(sorted(known))}")
             return
         password = _password(generate)
-        # One by one: Kafka rejects a request that alters a user twice.
+        # The users are altered one by one: Kafka rejects a request that alters a user twice.
         for each in sorted(known):
             async with cluster.limit():
                 await alter_scram_user(cluster, name, {each: NewPassword(password, present[each])})

@@ -1,1 +1,1 @@
-"""What `ottla doctor` looks at, and what it can find."""
+"""The checks of `ottla doctor`, and the findings that they can have."""

@@ -11,17 +11,23 @@ from contextlib import suppress
 
 from ottla.cli.doctor.findings import DoctorFinding
 from ottla.client.admin_listeners import AdminSample, scrape
-from ottla.client.brokers import FULL_BYTES, describe_log_dirs
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_error import failure
+from ottla.client.cluster_state import (
+    FULL_BYTES,
+    MIN_ISR,
+    NO_LEADER,
+    VOTER_SILENT_MS_MAX,
+    FeatureLevels,
+    describe_cluster,
+    describe_features,
+    describe_log_dirs,
+    describe_quorum,
+)
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import Failure
-from ottla.client.features import FeatureLevels, describe_features
-from ottla.client.health import NO_LEADER, describe_cluster
-from ottla.client.quorum import describe_quorum
+from ottla.client.moves import throttled_topics
 from ottla.client.reassignments import list_reassignments
-from ottla.client.stopping import MIN_ISR, VOTER_SILENT_MS_MAX
-from ottla.client.throttles import throttled_topics
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
@@ -132,7 +138,7 @@ async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorF
 
 
 def many(kind: str, names: Iterable[str]) -> DoctorFinding:
-    """Return one finding of several things, which names the first of them."""
+    """Return one finding about several things, which names the first of them."""
     listed = sorted(set(names))
     more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
     return DoctorFinding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")

@@ -23,7 +23,7 @@ from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 
 CLIENT_ID = "ottla-doctor"
-#: Of a step: a broker that needs longer to take a connection is not reachable for its clients either.
+#: The longest time for a step: a broker that needs longer to take a connection is not reachable for its clients either.
 STEP_S_MAX = 5.0
 EXPIRY_DAYS_MIN = 30
 DAY_S = 86_400
@@ -88,7 +88,7 @@ class ConnectionsLook:
         ]
 
     async def _is_here(self, bootstrap: list[Address]) -> bool:
-        """Whether the bootstrap servers are on this machine, too: then a loopback address is right."""
+        """Return whether the bootstrap servers are on this machine, too: then a loopback address is right."""
         found = [each for address in bootstrap for each in await self._resolved(*address)]
         return any(map(is_loopback, found))
 
@@ -177,5 +177,5 @@ def expiry(where: str, certificate: bytes, now_ms: int) -> list[DoctorFinding]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Return whether an address is this machine's own."""
     return ip_address(address.partition("%")[0]).is_loopback

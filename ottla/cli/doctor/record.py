@@ -21,7 +21,7 @@ PREFIX = "ottla-doctor-"
 READ, WRITE = 3, 4
 OPERATIONS_UNKNOWN = -0x8000_0000
 CLOCK_MS_MAX = 1_000
-#: Of the steps of a record, each: the doctor shall answer while one waits.
+#: The longest time for each step of a record: the doctor shall answer while a user waits.
 RECORD_MS_MAX = 10_000
 
 Passed = Callable[[str], None]

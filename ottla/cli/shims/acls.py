@@ -34,7 +34,7 @@ PRODUCER = {
     ops.TRANSACTIONAL_ID: (ops.WRITE, ops.DESCRIBE),
 }
 CONSUMER = {ops.TOPIC: (ops.READ, ops.DESCRIBE), ops.GROUP: (ops.READ,)}
-#: As Kafka's tool has them for what is no literal operation of the resource.
+#: The operations of each resource, as Kafka's tool lists them in its errors.
 SUPPORTED = ops.SUPPORTED_OPERATIONS
 NO_RESOURCE = (
     "You must provide at least one resource: --topic <topic> or --cluster or --group <group> "
@@ -127,7 +127,7 @@ def check_options(parser: ToolParser, options: argparse.Namespace) -> None:
 
 
 def wanted_of(parser: ToolParser, options: argparse.Namespace) -> ByPattern:
-    """Returns the entries by their patterns; patterns without entries stand for all of them."""
+    """Return the entries by their patterns; patterns without entries stand for all of them."""
     if options.add and options.pattern in (ops.ANY, ops.MATCH):
         name = PATTERN_TYPES[options.pattern]
         parser.usage_error(f"A '--resource-pattern-type' value of '{name}' is not valid when adding acls.")
@@ -187,7 +187,7 @@ def _principal(text: str) -> str:
 
 
 def _code(names: Mapping[int, str], text: str) -> int | None:
-    """Returns the code of a name; upper and lower case, underscores and dashes make no difference."""
+    """Return the code of a name; upper and lower case, underscores and dashes make no difference."""
     plain = text.strip().upper().replace("_", "").replace("-", "")
     return next((code for code, name in names.items() if name.replace("_", "") == plain), None)
 

@@ -7,10 +7,9 @@ import sys
 
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import TreeParser, connected, int32, table, with_cluster
-from ottla.client.brokers import unregister_broker
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import describe_cluster, unregister_broker
 from ottla.client.errors import Failure
-from ottla.client.health import describe_cluster
 
 COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 

@@ -16,7 +16,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
 from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
-from ottla.client.quotas import alter_quotas, describe_quotas
+from ottla.client.logins import alter_quotas, describe_quotas
 
 
 class EntityKind(NamedTuple):
@@ -149,7 +149,7 @@ def entities_of(options: argparse.Namespace) -> list[Entity]:
 
 
 def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """Returns the settings to set and those to remove."""
+    """Return the settings to set and those to remove."""
     added: dict[str, str] = {}
     if options.add_config_file:
         from ottla.client.connection import read_client_properties
@@ -206,7 +206,7 @@ def _shown(value: str | None) -> str:
 
 
 async def _names(cluster: ClusterClient, kind: str) -> list[str]:
-    """Returns all entities of a type."""
+    """Return all entities of a type."""
     if kind == "topics":
         return await cluster.topic_names()
     if kind in ("brokers", "broker-loggers"):
@@ -239,7 +239,7 @@ async def _describe_quotas(cluster: ClusterClient, entities: list[Entity]) -> No
 
 
 async def _describe_scram(cluster: ClusterClient, user: str | None) -> None:
-    from ottla.client.users import describe_scram_users
+    from ottla.client.logins import describe_scram_users
 
     for name, mechanisms in (await describe_scram_users(cluster, None if user is None else [user])).items():
         shown = ", ".join(f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items())
@@ -300,7 +300,7 @@ def _only_quotas(entities: list[Entity], verb: str, names: list[str]) -> None:
 
 
 async def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str], removed: list[str]) -> None:
-    from ottla.client.users import NewPassword, alter_scram_user
+    from ottla.client.logins import NewPassword, alter_scram_user
 
     for verb, names in (("added", list(added)), ("deleted", removed)):
         if unknown := [name for name in names if name not in (*USER_QUOTAS, *SCRAM)]:

@@ -71,7 +71,7 @@ class Output:
     async def write_all(
         self, consumer: Consumer, consumed: AsyncIterator[Consumed]
     ) -> tuple[TopicPartition, int] | None:
-        """Print the records, which `consumer` reads. Returns the place and the offset after the last one.
+        """Print the records, which `consumer` reads. Return the place and the offset after the last one.
 
         Raises:
             Unusable: a record cannot be deserialized.
@@ -210,7 +210,7 @@ async def consume(
 
 
 def _isolation_level(value: str) -> int:
-    """Returns a value of LEVELS.
+    """Return a value of LEVELS.
 
     Raises:
         Unusable: there is no such level.
@@ -221,7 +221,7 @@ def _isolation_level(value: str) -> int:
 
 
 def _reset(properties: Mapping[str, str], *, from_beginning: bool) -> int | None:
-    """Returns where a partition begins without an offset, a value of RESETS.
+    """Return where a partition begins without an offset, a value of RESETS.
 
     Raises:
         Unusable: auto.offset.reset has another value than these, or contradicts --from-beginning.
@@ -242,7 +242,7 @@ def _reset(properties: Mapping[str, str], *, from_beginning: bool) -> int | None
 
 
 def _group_protocol(value: str) -> str:
-    """Returns CLASSIC or CONSUMER (KIP-848).
+    """Return CLASSIC or CONSUMER (KIP-848).
 
     Raises:
         Unusable: there is no such protocol.
@@ -259,7 +259,7 @@ def _invalid(name: str, value: str, rule: str) -> Unusable:
 async def _topics(
     cluster: ClusterClient, options: argparse.Namespace, properties: Mapping[str, str], output: Output
 ) -> list[str]:
-    """Returns the topics to read. Where no topic matches a pattern yet, it waits for one, as a subscription does; none if time is up.
+    """Return the topics to read. Where no topic matches a pattern yet, it waits for one, as a subscription does; none if time is up.
 
     Raises:
         Unusable: the pattern is not a regular expression.
@@ -288,7 +288,7 @@ async def _topics(
 async def _positions(
     cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str], reset: int | None
 ) -> dict[TopicPartition, int]:
-    """Returns where each partition begins: by --offset, and without it by --from-beginning or auto.offset.reset.
+    """Return where each partition begins: by --offset, and without it by --from-beginning or auto.offset.reset.
 
     Raises:
         Unusable: auto.offset.reset is none, and no offset is given.

@@ -66,7 +66,7 @@ class LineReader:
         return NewRecord(key, self._value(rest), now_ms, tuple(headers))
 
     def _cut(self, text: bytes, separator: bytes, what: str, number: int) -> tuple[bytes | None, bytes]:
-        """Returns what is before the separator and after it; None and all of it where ignore.error allows that there is none."""
+        """Return what is before the separator and after it; None and all of it where ignore.error allows that there is none."""
         before, found, after = text.partition(separator)
         if not found:
             if self.ignore_error:

@@ -129,7 +129,7 @@ async def _consume(
 async def _print(
     acquired: list[AcquiredRecords], write: Write, printed: Printed, tolerant: bool
 ) -> list[AcquiredRecords]:
-    """Print the records. Returns those that cannot be shown, if these are to be rejected."""
+    """Print the records. Return those that cannot be shown, if these are to be rejected."""
     rejected = []
     for row in acquired:
         printed.count += 1

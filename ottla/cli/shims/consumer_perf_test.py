@@ -95,7 +95,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _included(cluster: ClusterClient, text: str) -> list[str]:
-    """Returns the topics that match, without internal ones.
+    """Return the topics that match, without internal ones.
 
     Raises:
         CommandFailed: the text is no regular expression, or no topic matches it.
@@ -136,7 +136,7 @@ def add_date_format(parser: ToolParser) -> None:
 
 
 def date_format(text: str) -> str:
-    """Returns a pattern of SimpleDateFormat. ValueError: it has letters that are not in DATE_PARTS, or a quote."""
+    """Return a pattern of SimpleDateFormat. ValueError: it has letters that are not in DATE_PARTS, or a quote."""
     for letters, _ in _runs(text):
         if letters not in DATE_PARTS and letters != "SSS":
             raise ValueError(f"Illegal pattern '{letters}'")
@@ -146,12 +146,12 @@ def date_format(text: str) -> str:
 
 
 def _runs(pattern: str) -> list[tuple[str, str]]:
-    """Returns each run of one letter, with the text behind it."""
+    """Return each run of one letter, with the text behind it."""
     return [(found[1], found[3]) for found in re.finditer(r"(([A-Za-z])\2*)([^A-Za-z]*)", pattern)]
 
 
 def time_text(wall_ms: int, pattern: str = DATE_FORMAT) -> str:
-    """Returns the local time by a pattern of SimpleDateFormat, which `date_format` has checked."""
+    """Return the local time by a pattern of SimpleDateFormat, which `date_format` has checked."""
     moment = datetime.fromtimestamp(wall_ms / 1000)
     start = re.match(r"[^A-Za-z]*", pattern)
     written = "" if start is None else start[0]

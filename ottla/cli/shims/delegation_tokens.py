@@ -13,7 +13,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.tokens import create_token, describe_tokens, expire_token, renew_token
+from ottla.client.logins import create_token, describe_tokens, expire_token, renew_token
 
 ACTIONS = ("create", "renew", "expire", "describe")
 REQUIRED = {
@@ -65,7 +65,7 @@ def _list(principals: Iterable[str]) -> str:
 
 
 def _minute(timestamp_ms: int) -> str:
-    """Returns the time in the zone of this machine, as Kafka's tool does."""
+    """Return the time in the zone of this machine, as Kafka's tool does."""
     return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y-%m-%dT%H:%M")
 
 

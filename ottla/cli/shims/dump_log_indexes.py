@@ -54,7 +54,7 @@ def _show(head: str, found: dict[str, Pairs], line: str) -> None:
 
 
 def base_offset(path: str) -> int:
-    """Returns the offset that a file is named after.
+    """Return the offset that a file is named after.
 
     Raises:
         Unusable: it is not named after one.

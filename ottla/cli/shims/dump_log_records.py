@@ -45,7 +45,7 @@ _NUMBERS = {"Long": ">q", "Integer": ">i"}
 
 
 def json_text(value: object) -> str:
-    """Returns JSON without spaces, as Jackson writes it."""
+    """Return JSON without spaces, as Jackson writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -69,7 +69,7 @@ def control_text(record: Record) -> str:
 
 
 def decoder_of_classes(key_class: str | None, value_class: str | None) -> Decode:
-    """Returns the decoder that uses Kafka's Decoder classes, StringDecoder where none is named."""
+    """Return the decoder that uses Kafka's Decoder classes, StringDecoder where none is named."""
     of_key, of_value = _class_decoder(key_class), _class_decoder(value_class)
 
     def contents(record: Record) -> Contents:
@@ -157,7 +157,7 @@ def _remote_metadata(record: Record) -> Contents:
     return Contents(None, f"Error at offset {record.offset}, skipping. Ottla has no tiered storage.")
 
 
-#: By the option that chooses it, in the order in which they win.
+#: The decoder that each option chooses. If several options are given, the first one here wins.
 DECODERS: dict[str, Decode] = {
     "offsets-decoder": _coordinator_decoder("__consumer_offsets"),
     "transaction-log-decoder": _coordinator_decoder("__transaction_state"),

@@ -7,7 +7,7 @@ from ottla.client.errors import Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."
-#: Where the class is not named as the code: FAILED at the end is left out of the others, and EXCEPTION added.
+#: Classes that are not named as their code: FAILED at the end is left out of the others, and EXCEPTION added.
 IRREGULAR = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServer",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecord",
@@ -65,7 +65,7 @@ def message(code: int) -> str:
 
 
 def exception_name(code: int) -> str:
-    """Returns the name of Kafka's exception, with its package."""
+    """Return the name of Kafka's exception, with its package."""
     name = IRREGULAR.get(ErrorCode(code))
     if name is None:
         name = "".join(word.capitalize() for word in ErrorCode(code).name.removesuffix("_FAILED").split("_"))
@@ -73,12 +73,12 @@ def exception_name(code: int) -> str:
 
 
 def exception(failure: Failure) -> str:
-    """Returns the failure as Java prints an exception: its class and its message."""
+    """Return the failure as Java prints an exception: its class and its message."""
     if failure.code is None:
         return f"{PACKAGE}TimeoutException: {failure.cause}"
     return f"{exception_name(failure.code)}: {reason(failure)}"
 
 
 def execution_exception(failure: Failure) -> str:
-    """Returns the failure as the admin client's futures give it: the first line of a stack trace."""
+    """Return the failure as the admin client's futures give it: the first line of a stack trace."""
     return f"java.util.concurrent.ExecutionException: {exception(failure)}"

@@ -9,14 +9,14 @@ from typing import NamedTuple, NoReturn
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
-from ottla.client.features import (
+from ottla.client.cluster_state import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     describe_features,
     update_features,
 )
+from ottla.client.errors import Failure
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,
@@ -133,7 +133,7 @@ def dependencies(features: list[str]) -> int:
 
 
 def _metadata_level(text: str) -> int:
-    """Returns the level of "4.0-IV1", or for "4.0" the last one of the release."""
+    """Return the level of "4.0-IV1", or for "4.0" the last one of the release."""
     levels = [version.level for version in METADATA_VERSIONS if text in (version.name, version.name.partition("-")[0])]
     if not levels:
         names = ", ".join(version.name for version in METADATA_VERSIONS)
@@ -156,7 +156,7 @@ def _parsed(features: list[str]) -> dict[str, int]:
 
 
 def _levels(options: argparse.Namespace) -> dict[str, int]:
-    """Returns the levels that an action is to set."""
+    """Return the levels that an action is to set."""
     if options.command == "disable":
         levels = dict.fromkeys(options.feature, 0)
     else:

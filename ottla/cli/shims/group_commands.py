@@ -1,4 +1,4 @@
-"""Shared by the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
+"""The common parts of the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_command(
 
 
 def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
-    """Returns the known names of a list with commas, in any case; `wrong` is the message for others."""
+    """Return the known names of a list with commas, in any case; `wrong` is the message for others."""
     names = {name.lower(): name for name in known}
     words = [word.strip().lower() for word in text.split(",")] if text else []
     if any(word not in names for word in words):
@@ -42,7 +42,7 @@ def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
 
 
 async def group_names(cluster: ClusterClient, options: argparse.Namespace, types: Collection[str]) -> list[str]:
-    """Returns the groups that --group and --all-groups name; `types` in lower case."""
+    """Return the groups that --group and --all-groups name; `types` in lower case."""
     if not options.all_groups:
         names: list[str] = options.group
         return names
@@ -67,7 +67,7 @@ def not_found(name: str) -> NoReturn:
 
 
 async def described(cluster: ClusterClient, name: str, describe: Callable[[ClusterClient, str], Awaitable[T]]) -> T:
-    """Returns the description of a group; a missing one fails with Kafka's message."""
+    """Return the description of a group; a missing one fails with Kafka's message."""
     try:
         return await describe(cluster, name)
     except Failure as failure:
@@ -81,7 +81,7 @@ async def delete_each(
 ) -> tuple[list[str], dict[str, str]]:
     """Delete the groups. `rejected` are those that are not to be tried, with the reason.
 
-    Returns those that were deleted, and why the others were not.
+    Return those that were deleted, and why the others were not.
     """
     deleted: list[str] = []
     failed = dict(rejected or {})

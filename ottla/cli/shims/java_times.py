@@ -27,7 +27,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 def datetime_ms(text: str) -> int:
-    """Returns milliseconds since 1970 for YYYY-MM-DDTHH:mm:SS.sss, in UTC where no zone is given.
+    """Return milliseconds since 1970 for YYYY-MM-DDTHH:mm:SS.sss, in UTC where no zone is given.
 
     Raises:
         CommandFailed: Kafka's tool does not take the text, or the year is not one of 1 to 9999.
@@ -53,7 +53,7 @@ def datetime_ms(text: str) -> int:
 
 
 def _zone(text: str) -> int | None:
-    """Returns the offset of the zone that the text begins with, in milliseconds, or None if there is none."""
+    """Return the offset of the zone that the text begins with, in milliseconds, or None if there is none."""
     if text.startswith("Z"):
         return 0
     found = _COLON_ZONE.match(text) or _HOUR_ZONE.match(text)
@@ -64,7 +64,7 @@ def _zone(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int:
-    """Returns the milliseconds of an ISO 8601 duration, whose parts may be negative each.
+    """Return the milliseconds of an ISO 8601 duration, whose parts may be negative each.
 
     Raises:
         CommandFailed: Java's Duration does not take the text.

@@ -35,7 +35,7 @@ def read_object(path: str) -> dict[str, object]:
 
 
 def rows_of(found: dict[str, object], field: str, *keys: str) -> list[dict[str, object]]:
-    """Returns the objects of a list, each of which has these keys.
+    """Return the objects of a list, each of which has these keys.
 
     Raises:
         Unusable: one of them is missing.
@@ -51,7 +51,7 @@ def rows_of(found: dict[str, object], field: str, *keys: str) -> list[dict[str, 
 
 
 def place_of(row: dict[str, object]) -> TopicPartition:
-    """Returns the topic and partition of a row."""
+    """Return the topic and partition of a row."""
     index = row["partition"]
     if not isinstance(index, int):
         raise Unusable(f"Expected `Integer` value, received {json.dumps(index)}")
@@ -59,7 +59,7 @@ def place_of(row: dict[str, object]) -> TopicPartition:
 
 
 def repeated(places: Sequence[TopicPartition]) -> list[str]:
-    """Returns the names of the partitions that are there more than once."""
+    """Return the names of the partitions that are there more than once."""
     return shown({place for place in places if places.count(place) > 1})
 
 

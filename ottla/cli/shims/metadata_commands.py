@@ -19,7 +19,7 @@ class Argument(NamedTuple):
 
 
 class ShellCommand(NamedTuple):
-    """What a command does, its argument, and whether only the interactive shell has it."""
+    """A command of the shell: its function, its argument, and whether only the interactive shell has it."""
 
     text: str
     argument: Argument | None = None
@@ -51,7 +51,7 @@ COMMANDS = {
         Argument("targets", "+", "The metadata nodes to display."),
     ),
 }
-#: As argparse4j breaks and justifies the line of `tree` in the help of all commands.
+#: The line of `tree` in the help of all commands, as argparse4j breaks and justifies it.
 JUSTIFIED = "Show the contents  of  metadata  nodes  in  a tree\n" + " " * 25 + "structure."
 FORMS = {"+": "{0} [{0} ...]", "*": "[{0} [{0} ...]]", "?": "[{0}]", "1": "{0}"}
 INDENT = "  "
@@ -146,7 +146,7 @@ class Shell:
     # -- Paths ---------------------------------------------------------------------------------------------------------
 
     def absolute(self, path: str) -> list[str]:
-        """Returns the parts of a path from the root, without `.` and `..`."""
+        """Return the parts of a path from the root, without `.` and `..`."""
         parts: list[str] = []
         for part in (path if path.startswith("/") else f"{self.directory}/{path}").split("/"):
             if part == "..":
@@ -156,7 +156,7 @@ class Shell:
         return parts
 
     def nodes(self, path: str) -> list[FoundNode]:
-        """Returns the nodes that a path with wildcards names."""
+        """Return the nodes that a path with wildcards names."""
         found = [FoundNode((), self.root)]
         for part in self.absolute(path):
             found = [
@@ -275,7 +275,7 @@ def _integer(name: str, text: str) -> int:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a name is meant: `*`, `?` and `{a,b}` are wildcards."""
+    """Return whether a name is meant: `*`, `?` and `{a,b}` are wildcards."""
     group = _GROUP.search(pattern)
     if group is None:
         return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
@@ -299,7 +299,7 @@ def _paths(path: str, node: Node) -> Iterator[str]:
 
 
 def columns(names: Sequence[str], width: int | None) -> list[str]:
-    """Returns the names in as many columns as the screen has room for; one where there is no screen."""
+    """Return the names in as many columns as the screen has room for; one where there is no screen."""
     for count in range(min(len(names), (width or 0) // 4), 1, -1):
         height = -(-len(names) // count)
         parts = [names[start : start + height] for start in range(0, len(names), height)]

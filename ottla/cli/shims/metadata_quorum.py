@@ -10,9 +10,8 @@ from contextlib import suppress
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import Quorum, add_voter, describe_cluster, describe_quorum_nodes, remove_voter
 from ottla.client.errors import Failure
-from ottla.client.health import describe_cluster
-from ottla.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID
@@ -102,7 +101,7 @@ def _members(quorum: Quorum, rows: Iterable[ReplicaState]) -> str:
 
 
 def _replication(quorum: Quorum, now_ms: int | None) -> list[str]:
-    """Returns the table; times are ages if the present is given."""
+    """Return the table; times are ages if the present is given."""
 
     def time(value: int) -> str:
         return str(value) if now_ms is None or value < 0 else f"{max(0, now_ms - value)} ms ago"

@@ -11,7 +11,7 @@ from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Unusable
 from ottla.client.leaders import TopicPartition
 
-#: In a plan, a directory that the broker chooses.
+#: The word of a plan for a directory that the broker chooses.
 ANY_DIRECTORY = "any"
 
 
@@ -137,7 +137,7 @@ def proposed(
 
 
 def _rack_after_rack(racks: Mapping[int, str | None]) -> list[int]:
-    """Returns the brokers so that neighbours are of different racks, as far as that goes."""
+    """Return the brokers so that neighbours are of different racks, as far as that goes."""
     rows: dict[str | None, list[int]] = {}
     for broker, rack in sorted(racks.items()):
         rows.setdefault(rack, []).append(broker)

@@ -58,7 +58,7 @@ async def _is_active(cluster: ClusterClient, name: str) -> bool:
 
 
 def exported(plan: dict[str, Offsets], *, with_group: bool) -> str:
-    """Returns lines topic,partition,offset, with the group in front if there are several."""
+    """Return lines topic,partition,offset, with the group in front if there are several."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for name, offsets in plan.items():
@@ -68,7 +68,7 @@ def exported(plan: dict[str, Offsets], *, with_group: bool) -> str:
 
 
 async def _places(cluster: ClusterClient, group: str, options: argparse.Namespace) -> list[TopicPartition]:
-    """Returns the partitions that --topic NAME, --topic NAME:0,1 and --all-topics mean."""
+    """Return the partitions that --topic NAME, --topic NAME:0,1 and --all-topics mean."""
     if options.from_file:
         return []
     if options.all_topics:
@@ -101,7 +101,7 @@ def _partition(text: str, argument: str) -> int:
 async def new_offsets(
     cluster: ClusterClient, group: str, options: argparse.Namespace, places: list[TopicPartition]
 ) -> Offsets:
-    """Returns the offsets of the partitions by the scenario that the options have; those of a file bring their partitions."""
+    """Return the offsets of the partitions by the scenario that the options have; those of a file bring their partitions."""
     if options.from_file:
         offsets = _from_file(options.from_file, group)
         return await _within(cluster, offsets)
@@ -148,7 +148,7 @@ async def listed(cluster: ClusterClient, places: Iterable[TopicPartition], times
 
 
 async def _within(cluster: ClusterClient, wanted: Offsets) -> Offsets:
-    """Returns the offsets, those outside of the log moved to its first or last offset."""
+    """Return the offsets, those outside of the log moved to its first or last offset."""
     first = await listed(cluster, wanted, topics.EARLIEST)
     last = await listed(cluster, wanted, topics.LATEST)
     return {place: max(first[place], min(offset, last[place])) for place, offset in wanted.items()}
@@ -163,7 +163,7 @@ async def since(cluster: ClusterClient, places: list[TopicPartition], timestamp_
 
 
 def _from_file(path: str, group: str) -> Offsets:
-    """Returns the offsets of a group in a file that --export wrote."""
+    """Return the offsets of a group in a file that --export wrote."""
     found: Offsets = {}
     try:
         with open(path, newline="") as file:

@@ -17,7 +17,7 @@ from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
 REPORT_MS = 5000
-#: A flush of what a millisecond or two of sending has collected: each waits for its acknowledgements.
+#: How many records are sent before a flush, which waits for their acknowledgements: a millisecond or two of sending.
 BATCH_RECORDS = 500
 MIB = 1024 * 1024
 
@@ -91,7 +91,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
-    """Returns what makes the value of a record from its number."""
+    """Return what makes the value of a record from its number."""
     if options.record_size is not None:
         if options.record_size <= 0:
             raise Unusable("--record-size should be greater than zero.")

@@ -22,10 +22,9 @@ from ottla.cli.shims.move_plans import (
     read_topics,
 )
 from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
-from ottla.client.brokers import alter_replica_log_dirs, describe_log_dirs
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import alter_replica_log_dirs, describe_cluster, describe_log_dirs
 from ottla.client.errors import Failure
-from ottla.client.health import describe_cluster
 from ottla.client.leaders import TopicPartition
 from ottla.client.reassignments import alter_reassignments, list_reassignments
 from ottla.protocol.errors import ErrorCode
@@ -91,7 +90,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def current_replicas(cluster: ClusterClient, names: Iterable[str]) -> dict[TopicPartition, list[int]]:
-    """Returns the replicas of all partitions of the topics; topics that do not exist are left out."""
+    """Return the replicas of all partitions of the topics; topics that do not exist are left out."""
     topics = (await cluster.metadata(sorted(set(names)))).topics
     return {
         (topic.name or "", part.partition_index): list(part.replica_nodes)
@@ -101,7 +100,7 @@ async def current_replicas(cluster: ClusterClient, names: Iterable[str]) -> dict
 
 
 async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[PlannedReplica, tuple[str, bool]]:
-    """Returns the log directory of each replica of the brokers; True beside it for one that is being moved there."""
+    """Return the log directory of each replica of the brokers; True beside it for one that is being moved there."""
     found: dict[PlannedReplica, tuple[str, bool]] = {}
     for broker in sorted(set(brokers)):
         for row in await describe_log_dirs(cluster, broker):
@@ -114,7 +113,7 @@ async def directories(cluster: ClusterClient, brokers: Iterable[int]) -> dict[Pl
 
 
 async def _current(cluster: ClusterClient, wanted: MovePlan | list[str]) -> MovePlan:
-    """Returns the present places of a plan's partitions, or of all partitions of topics."""
+    """Return the present places of a plan's partitions, or of all partitions of topics."""
     names = wanted if isinstance(wanted, list) else [name for name, _ in wanted.replicas]
     found = await current_replicas(cluster, names)
     for name in names:

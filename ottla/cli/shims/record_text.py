@@ -43,7 +43,7 @@ _NUMBERS = {"Short": ">h", "Integer": ">i", "Long": ">q", "Float": ">f", "Double
 
 
 def deserializer(name: str | None) -> Deserialize:
-    """Returns the function of a class of Kafka's clients, by its name with or without the package.
+    """Return the function of a class of Kafka's clients, by its name with or without the package.
 
     Raises:
         Unusable: there is no such class, or not here.
@@ -92,7 +92,7 @@ def formatter(
     key_deserializer: str | None = None,
     value_deserializer: str | None = None,
 ) -> Write:
-    """Returns the function of a formatter class.
+    """Return the function of a formatter class.
 
     Raises:
         Unusable: there is no such class here.

@@ -15,8 +15,8 @@ from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
+from ottla.client.fetched import fetch_from_replica
 from ottla.client.leaders import TopicPartition
-from ottla.client.replica_fetches import fetch_from_replica
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import BatchView, iter_batches
 
@@ -104,7 +104,7 @@ class _Replicas:
             self.offsets.update(((name, index), offset) for index, offset in found.items())
 
     async def verify(self) -> tuple[int, TopicPartition]:
-        """Compare one Fetch from each broker. Returns the largest lag behind a high watermark, and the partition that has it.
+        """Compare one Fetch from each broker. Return the largest lag behind a high watermark, and the partition that has it.
 
         Raises:
             Unusable: two replicas have batches that end at different offsets.

@@ -17,7 +17,7 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with_cluster
-from ottla.client import groups, streams_groups, topics
+from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.leaders import TopicPartition
@@ -27,7 +27,7 @@ from ottla.protocol.messages.streams_group_describe import Assignment, Described
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-#: In the order in which Kafka's tool looks for two of them.
+#: The options of which only one may be given, in the order in which Kafka's tool looks for two of them.
 SCENARIOS = (
     "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current", "shift-by", "from-file",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _text(action: str, failure: Failure) -> str:
-    """Returns the message of the exception in which Kafka's tool has the failure."""
+    """Return the message of the exception in which Kafka's tool has the failure."""
     if action == "describe":
         return exception(failure)
     if action == "reset-offsets" and failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -139,7 +139,7 @@ async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for name in await _names(cluster, options):
-        group = await described(cluster, name, streams_groups.describe_streams_group)
+        group = await described(cluster, name, group_kinds.describe_streams_group)
         if options.state is not None:
             await _state(cluster, group, options.verbose)
         elif options.members:
@@ -213,7 +213,7 @@ async def _offsets(cluster: ClusterClient, group: DescribedGroup, verbose: bool)
     if not group.members:
         return
     places: set[TopicPartition] = {
-        place for member in group.members for place in streams_groups.task_places(group, member.assignment.active_tasks)
+        place for member in group.members for place in group_kinds.task_places(group, member.assignment.active_tasks)
     }
     first = await listed(cluster, sorted(places), topics.EARLIEST)
     last = await listed(cluster, sorted(places), topics.LATEST)

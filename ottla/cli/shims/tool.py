@@ -1,4 +1,4 @@
-"""Shared by the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
+"""The common parts of the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
 
 Kafka's older tools parse with jopt-simple, of which `Parser` has the rules and the messages. The newer ones parse with
 argparse4j, a translation of Python's argparse, which `TreeParser` is; they have commands of their own.
@@ -61,7 +61,7 @@ class ToolParser(argparse.ArgumentParser):
             self.add_argument(f"--{name}")
 
     def lists(self, *names: str) -> None:
-        """Options that may be repeated."""
+        """Add options that may be repeated."""
         for name in names:
             self.add_argument(f"--{name}", action="append", default=[])
 
@@ -79,7 +79,7 @@ class ToolParser(argparse.ArgumentParser):
             self.add_argument(name, dest=name.strip("-").replace(".", "_").replace("-", "_"))
 
     def error(self, message: str) -> NoReturn:
-        """What argparse finds: the message of jopt-simple."""
+        """End the tool for an error that argparse has found, with the message of jopt-simple."""
         for pattern, text in _MISTAKES:
             if found := pattern.fullmatch(message):
                 message = found.expand(text)
@@ -164,7 +164,7 @@ class TreeParser(argparse.ArgumentParser):
         super().exit(status or self.help_code, message)
 
     def translated(self, message: str) -> str:
-        """Returns the message as argparse4j has it."""
+        """Return the message as argparse4j has it."""
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
         message = re.sub("unrecognized arguments: (.*)", r"unrecognized arguments: '\1'", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
@@ -201,12 +201,12 @@ def connected(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def int32(text: str) -> int:
-    """Returns the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Integer.parseInt does. ValueError: it is none, or is out of range."""
     return _ranged(text, 31)
 
 
 def int64(text: str) -> int:
-    """Returns the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
+    """Return the number as Java's Long.parseLong does. ValueError: it is none, or is out of range."""
     return _ranged(text, 63)
 
 
@@ -231,7 +231,7 @@ def client_properties(path: str | None) -> dict[str, str]:
 
 
 def key_values(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the pairs of options such as --property key=value; a key without a value has an empty one."""
+    """Return the pairs of options such as --property key=value; a key without a value has an empty one."""
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 

@@ -9,7 +9,7 @@ from ottla.client.errors import Failure
 
 
 def included(text: str, end: str = ".") -> re.Pattern[str]:
-    """Returns the pattern of `--topic "a, b"`: a comma is an alternative; blanks, and quotes around the whole, count for nothing.
+    """Return the pattern of `--topic "a, b"`: a comma is an alternative; blanks, and quotes around the whole, count for nothing.
 
     Raises:
         CommandFailed: it is no regular expression; `end` is the end of that sentence.

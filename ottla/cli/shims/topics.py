@@ -61,7 +61,7 @@ def parser() -> ToolParser:
 
 
 def check_options(made: ToolParser, options: argparse.Namespace) -> str:
-    """Returns the action. Ends the tool for options that do not go together."""
+    """Return the action. End the tool for options that do not go together."""
     asked = [name for name in ACTIONS if getattr(options, name)]
     if len(asked) != 1:
         made.usage_error(ONE_ACTION)
@@ -99,7 +99,7 @@ def _number(name: str, text: str | None) -> int | None:
 
 
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
-    """Returns the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
+    """Return the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
     if options.topic_id:
         found = [topic for topic in found if uuid_to_str(topic.topic_id) == options.topic_id]
@@ -206,7 +206,7 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 def _assignment(text: str) -> list[list[int]]:
-    """Returns the replicas of each partition: "1:2,2:3"."""
+    """Return the replicas of each partition: "1:2,2:3"."""
     found = [[int(node) for node in replicas.split(":")] for replicas in text.split(",")]
     for replicas in found:
         if twice := sorted({node for node in replicas if replicas.count(node) > 1}):

@@ -19,7 +19,7 @@ from ottla.client.leaders import TopicPartition
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}
-#: Of these the client has one value.
+#: Options of which the client knows one value.
 FIXED = {"assignment_strategy": RANGE, "group_instance_id": None}
 
 

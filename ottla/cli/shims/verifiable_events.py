@@ -14,5 +14,5 @@ def print_event(clock: Clock, name: str, **facts: object) -> None:
 
 
 def text(data: bytes | None) -> str | None:
-    """Returns a key or a value as Kafka's StringDeserializer does."""
+    """Return a key or a value as Kafka's StringDeserializer does."""
     return None if data is None else data.decode(errors="replace")

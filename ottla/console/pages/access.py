@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import acls, quotas
+from ottla.client import acls, logins
 from ottla.client.acls import NO_HOST, reason_of, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind
@@ -100,7 +100,7 @@ async def quota_list(request: Request) -> Response:
                 "entity": {part.entity_type: part.entity_name for part in row.entity},
                 "values": {value.key: value.value for value in row.values},
             }
-            for row in await quotas.describe_quotas(site.access.panels, {})
+            for row in await logins.describe_quotas(site.access.panels, {})
         ]
 
     shown = await site.panels.show("quotas", load)
@@ -168,7 +168,7 @@ async def set_quota(request: Request) -> Response:
             value = float(text) if text else None
         except ValueError:
             raise Failure(f"{text!r} is no number", None, Kind.WRONG) from None
-        await quotas.alter_quotas(cluster, {kind: name or None}, {key: value})
+        await logins.alter_quotas(cluster, {kind: name or None}, {key: value})
         return f"{key} of {kind} {name or '(default)'} is {'not limited' if value is None else text}"
 
     return await site.change(request, lambda fields: fields.get("name", "").strip() or "default", make, "/quotas")

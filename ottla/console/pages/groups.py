@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import groups, share_groups, topics
+from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import check
 from ottla.client.errors import Failure, Kind
@@ -93,7 +93,7 @@ async def describe(cluster: ClusterClient, name: str) -> DescribedGroupPage:
     group = await describe_any_group(cluster, name)
     owners = {place: member.member_id for member in group.members for place in member.assigned}
     if group.type == SHARE:
-        positions = await share_groups.share_positions(cluster, name)
+        positions = await group_kinds.share_positions(cluster, name)
         ends = await topics.end_offsets(cluster, positions)
         rows = [
             # -1, until something of the partition was fetched
@@ -172,7 +172,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
     cluster = site.access.panels
     kind = await kind_of(cluster, name)
     if kind == SHARE:
-        positions = await share_groups.share_positions(cluster, name)
+        positions = await group_kinds.share_positions(cluster, name)
         committed = {place: found.start_offset for place, found in positions.items() if found.start_offset >= 0}
     else:
         committed = await groups.committed_offsets(cluster, name)
@@ -198,7 +198,7 @@ def _setter(name: str) -> Any:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         offsets = read_offsets(fields.get("offsets", ""))
         if await kind_of(cluster, name) == SHARE:
-            for place, (code, message) in (await share_groups.set_share_positions(cluster, name, offsets)).items():
+            for place, (code, message) in (await group_kinds.set_share_positions(cluster, name, offsets)).items():
                 check(f"partition {place[0]}-{place[1]}", code, message)
         else:
             await groups.commit_offsets(cluster, name, offsets)

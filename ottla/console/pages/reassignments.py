@@ -16,10 +16,19 @@ from ottla.client.cluster_error import code_of
 from ottla.client.errors import Failure, Kind
 from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, parse_moves, write_moves
-from ottla.client.moving import left_to_move, start_moves, take_throttle_off
-from ottla.client.plans import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
+from ottla.client.moves import (
+    cancel_moves,
+    check_throttle,
+    left_to_move,
+    moves_to,
+    plan_moves,
+    read_brokers,
+    start_moves,
+    take_throttle_off,
+    throttled_brokers,
+    throttled_topics,
+)
 from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
-from ottla.client.throttles import throttled_brokers, throttled_topics
 from ottla.client.topics import places_of
 from ottla.client.values import INT32_MAX, INT64_MAX, number_in
 from ottla.console.site import Site

@@ -83,7 +83,7 @@ async def records(request: Request) -> Response:
             return await reading.screen(cluster, query)
 
     began = time.monotonic()
-    # By what it asks for and not by its link.
+    # The key is what the query asks for, not the text of its link.
     key = ("records", replace(query, after=_places(query.after), before=_places(query.before)))
     async with site.panels.lend(key, load, SCREEN_LIMIT_S, reading.SCREEN_BYTES_MAX) as shown:
         took_s = time.monotonic() - began

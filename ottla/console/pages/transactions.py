@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
     @property
     def is_overdue(self) -> bool:
-        """It should have been aborted by its coordinator."""
+        """Return whether the coordinator should have aborted it by now."""
         return self.open_s is not None and self.timeout_ms is not None and self.open_s * 1000 > self.timeout_ms
 
 

@@ -35,7 +35,7 @@ from ottla.server.authorization.operations import (
 
 
 def create_acls(state: ControlState, request: CreateAclsRequest, rng: Random) -> Outcome[CreateAclsResponse]:
-    """Creates entries. For an existing entry the result is success, and no record is written."""
+    """Create entries. For an existing entry the result is success, and no record is written."""
     existing = set(state.image.acls.entries.values())
     records: list[MetadataRecord] = []
     results = []

@@ -108,7 +108,7 @@ def _check_isr(partition: PartitionRegistration, wanted: PartitionDataRequest) -
 
 
 def _check_eligible(state: ControlState, isr: Sequence[BrokerState]) -> None:
-    """Raises INELIGIBLE_REPLICA for a member that is fenced, shutting down or restarted: it may lack records that the leader counts on."""
+    """Raise INELIGIBLE_REPLICA for a member that is fenced, shutting down or restarted: it may lack records that the leader counts on."""
     for member in isr:
         broker = state.image.cluster.brokers.get(member.broker_id)
         if broker is None or not broker.active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):

@@ -28,7 +28,7 @@ def process_heartbeat(
     now_ms: int,
     leaving: Leaving | None = None,
 ) -> Outcome[BrokerHeartbeatResponse | None]:
-    """Decides on a heartbeat; `log_end` is the offset of the first record of the decision.
+    """Decide on a heartbeat; `log_end` is the offset of the first record of the decision.
 
     It returns None if failed directories have more partitions than fit into this turn; call it again in the next turn, with the
     same `leaving`.

@@ -58,7 +58,7 @@ def register_broker(
     has_session: bool,
     leaving: Leaving | None = None,
 ) -> Outcome[int | None]:
-    """Registers a broker; the response is the broker epoch, the offset of the RegisterBrokerRecord, which therefore only grows.
+    """Register a broker; the response is the broker epoch, the offset of the RegisterBrokerRecord, which therefore only grows.
 
     It is not the offset of the decision's first record: a broker that has read only that has not caught up, and would lead
     with old epochs, by the metadata from before its crash.
@@ -110,7 +110,7 @@ def register_broker(
 def _former_incarnation_records(
     state: ControlState, request: BrokerRegistrationRequest, leaving: Leaving
 ) -> list[MetadataRecord]:
-    """Returns the changes for the broker's former incarnation. A clean stop counts only if the broker sends the epoch it had then (KIP-966).
+    """Return the changes for the broker's former incarnation. A clean stop counts only if the broker sends the epoch it had then (KIP-966).
 
     Even then a replica whose log directory was removed from log.dirs is lost: the broker will create an empty log in another
     directory, which a clean election must not choose.
@@ -144,7 +144,7 @@ def _former_incarnation_records(
 def _replicas_in(
     state: ControlState, broker_id: int, partitions: Iterable[TopicIdPartition], is_wanted: Callable[[bytes], bool]
 ) -> dict[TopicIdPartition, None]:
-    """Returns those partitions whose replica on the broker is in a wanted directory."""
+    """Return those partitions whose replica on the broker is in a wanted directory."""
     found: dict[TopicIdPartition, None] = {}
     for key in partitions:
         partition = state.image.topics.partition(*key)
@@ -180,7 +180,7 @@ def _check_directories(state: ControlState, broker_id: int, directories: Sequenc
 
 
 def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[Feature]:
-    """Returns the broker's feature ranges; raises if a finalized level is outside of them."""
+    """Return the broker's feature ranges; raise if a finalized level is outside of them."""
     ranges = ranges_of(request.features)
     ranges.setdefault(METADATA_VERSION, FeatureRange(METADATA_VERSION_MIN, METADATA_VERSION_MIN))
     for name, level in sorted(levels.items()):
@@ -230,13 +230,13 @@ def unregister_controller(state: ControlState, controller_id: int, voters: froze
 def unregister_broker(
     state: ControlState, request: UnregisterBrokerRequest, leaving: Leaving | None = None
 ) -> Outcome[UnregisterBrokerResponse | None]:
-    """Decides to unregister a broker. The response is None as long as there is more to decide, as in `register_broker`."""
+    """Decide to unregister a broker. The response is None as long as there is more to decide, as in `register_broker`."""
     broker_id = request.broker_id
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     leaving = Leaving() if leaving is None else leaving
-    # Its disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
+    # The broker's disk will not come back, so it is removed from the ELR as well, as after an unclean shutdown.
     records = unclean_records(state, broker_id, leaving)
     if not leaving.is_done:
         return Outcome(records + _fence_unless_fenced(state, broker_id), None)
@@ -246,13 +246,13 @@ def unregister_broker(
 
 # Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see leaving.py.
 def fence_records(state: ControlState, broker_id: int, *, stops: bool = False) -> list[MetadataRecord]:
-    """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
+    """Fence a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
     return [*records, fence_record(state, broker_id, stops=stops)]
 
 
 def fence_record(state: ControlState, broker_id: int, *, stops: bool = False) -> MetadataRecord:
-    """Fences a broker. One that stops is in controlled shutdown although it leads nothing: it has not died (broker/lost_leaders.py)."""
+    """Fence a broker. One that stops is in controlled shutdown although it leads nothing: it has not died (broker/lost_leaders.py)."""
     epoch = state.image.cluster.brokers[broker_id].epoch
     in_shutdown = ENTER_CONTROLLED_SHUTDOWN if stops else 0
     return BrokerRegistrationChangeRecord(
@@ -265,14 +265,14 @@ def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRe
 
 
 def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
-    """Unfences a broker: partitions without a leader that it may lead elect it."""
+    """Unfence a broker: partitions without a leader that it may lead elect it."""
     first = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
     partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
     return [first, *state.leader_and_isr_changes(partitions, add=broker_id)]
 
 
 def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Returns partitions that the broker leads or is in sync for, at most PARTITIONS_PER_TURN, led ones first."""
+    """Return partitions that the broker leads or is in sync for, at most PARTITIONS_PER_TURN, led ones first."""
     keys = dict.fromkeys(state.index.led_by(broker_id))
     if len(keys) < PARTITIONS_PER_TURN:
         keys.update(dict.fromkeys(state.index.in_isr(broker_id)))
@@ -280,7 +280,7 @@ def _led_first(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
 
 
 def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
-    """Moves leaders away. It is called for the first request of a controlled shutdown and all later ones, until the broker leads nothing."""
+    """Move leaders away. It is called for the first request of a controlled shutdown and all later ones, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
@@ -302,7 +302,7 @@ def has_lost_all_directories(state: ControlState, broker_id: int, offline: Seque
 def offline_directories_records(
     state: ControlState, broker_id: int, offline: Sequence[bytes], leaving: Leaving | None = None
 ) -> list[MetadataRecord]:
-    """Removes the replicas in failed directories from ISR and ELR, as after an unclean shutdown: after the next start their
+    """Remove the replicas in failed directories from ISR and ELR, as after an unclean shutdown: after the next start their
     logs may be empty, and a clean election must not choose them.
 
     The registration changes once `leaving` is done: until then it has the directories, and the next heartbeat continues.
@@ -330,7 +330,7 @@ def offline_directories_records(
 def cordoned_directories_records(
     state: ControlState, broker_id: int, cordoned: Sequence[bytes] | None
 ) -> list[MetadataRecord]:
-    """Cordons directories, which then get no new replicas (KIP-1066)."""
+    """Cordon directories, which then get no new replicas (KIP-1066)."""
     if cordoned is None or state.image.features.metadata_version < MV_CORDONED:
         return []
     broker = state.image.cluster.brokers[broker_id]

@@ -78,7 +78,7 @@ def _entity(entry: EntryDataRequest) -> dict[str, str | None]:
 
 
 def _is_host(name: str) -> bool:
-    """Returns True for any well-formed host name. Kafka resolves it here, but a decision must not wait for a name server."""
+    """Return True for any well-formed host name. Kafka resolves it here, but a decision must not wait for a name server."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -121,7 +121,7 @@ def _check_value(known: dict[str, int | None], key: str, value: float) -> None:
 
 
 def _text(parts: dict[str, str | None]) -> str:
-    """Formats an entity as Java prints it."""
+    """Format an entity as Java prints it."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in parts.items())
     return f"ClientQuotaEntity(entries={{{entries}}})"
 

@@ -70,7 +70,7 @@ class Alter(Protocol):
 
 
 def alter_in_turns(state: ControlState, changes: Sequence[Change], alter: Alter) -> Decision[list[AlterResult]]:
-    """Alters the resources in as many turns as their values take to be checked. A resource is changed in one turn, as a whole."""
+    """Alter the resources in as many turns as their values take to be checked. A resource is changed in one turn, as a whole."""
     results: list[AlterResult] = []
     outcome: Outcome[list[AlterResult]] = Outcome([], [])
     for part in _in_parts(changes):
@@ -82,7 +82,7 @@ def alter_in_turns(state: ControlState, changes: Sequence[Change], alter: Alter)
 
 
 def _in_parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """Splits the resources of a request into those of one turn each.
+    """Split the resources of a request into those of one turn each.
 
     Raises KafkaError POLICY_VIOLATION for a request of several turns that may need more records than one batch has: the whole request is
     refused as in Kafka, so that it has to be known before the first turn.
@@ -150,7 +150,7 @@ class ConfigDecisions:
         *,
         new_resource: bool = False,
     ) -> list[MetadataRecord]:
-        """Returns the records of one resource. `new_resource`: a topic that is created in the same batch."""
+        """Return the records of one resource. `new_resource`: a topic that is created in the same batch."""
         current = state.image.configs.for_resource(resource_type, resource)
         configs = dict(current)
         records: list[MetadataRecord] = []
@@ -173,7 +173,7 @@ class ConfigDecisions:
     def _changed(
         self, resource_type: int, name: str, current: str | None, operation: int, value: str | None
     ) -> str | None:
-        """Returns the config's value after the operation, or None if it is removed."""
+        """Return the config's value after the operation, or None if it is removed."""
         if operation == ConfigOp.SET:
             return value
         if operation == ConfigOp.DELETE:
@@ -215,7 +215,7 @@ class ConfigDecisions:
     def _check_elr_safety(
         self, state: ControlState, resource_type: int, resource: str, operations: Operations, configs: Mapping[str, str]
     ) -> None:
-        """Checks min.insync.replicas: with ELR enabled the cluster-wide value must stay set, and those of single brokers are not altered."""
+        """Check min.insync.replicas: with ELR enabled the cluster-wide value must stay set, and those of single brokers are not altered."""
         if resource_type != ResourceType.BROKER or MIN_INSYNC_REPLICAS not in operations:
             return
         if not state.image.features.elr_enabled:
@@ -266,7 +266,7 @@ class ConfigDecisions:
     def effective_topic_configs(
         self, image: MetadataImage, overrides: Mapping[str, str]
     ) -> list[CreatableTopicConfigs]:
-        """Returns a topic's effective configs by name, as CreateTopics v5+ shows them. `overrides`: the topic's own configs."""
+        """Return a topic's effective configs by name, as CreateTopics v5+ shows them. `overrides`: the topic's own configs."""
         defaults = topic_defaults(self._broker_values)
         dynamic = (
             (image.configs.for_broker(self._node_id), ConfigSource.DYNAMIC_BROKER),
@@ -290,7 +290,7 @@ class ConfigDecisions:
 
 
 def _taken(left: Counter[str], part: str) -> bool:
-    """Takes the part out of `left` if it is there."""
+    """Take the part out of `left` if it is there."""
     is_there = left[part] > 0
     left[part] -= is_there
     return is_there
@@ -304,7 +304,7 @@ def type_name(resource_type: int) -> str:
 
 
 def _check_exists(state: ControlState, resource_type: int, resource: str) -> None:
-    """Checks that a topic or broker exists. Groups and subscriptions need not exist before they have configs."""
+    """Check that a topic or broker exists. Groups and subscriptions need not exist before they have configs."""
     if resource_type == ResourceType.TOPIC and resource not in state.image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource}' does not exist.")
     if (
@@ -332,7 +332,7 @@ Level = tuple[Mapping[str, str], ConfigSource]
 
 
 def _dynamic(levels: tuple[Level, ...], synonyms: tuple[tuple[str, int], ...]) -> tuple[str, ConfigSource] | None:
-    """Returns the value and source of the first level that sets a synonym."""
+    """Return the value and source of the first level that sets a synonym."""
     for values, source in levels:
         for synonym, factor in synonyms:
             text = values.get(synonym)

@@ -61,7 +61,7 @@ UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 
 
 def is_directory_online(directory: bytes, registered: Container[bytes]) -> bool:
-    """Returns True if the directory is online (KIP-858). `registered`: the directories in the broker's registration.
+    """Return True if the directory is online (KIP-858). `registered`: the directories in the broker's registration.
 
     An empty registration comes from a metadata.version below 17, which has no directories: all are online
     (KAFKA-16162: with the opposite result, raising the version takes every partition of the cluster offline).
@@ -93,7 +93,7 @@ class ControlState:
         return self._topic_config(self.image, topic, UNCLEAN_LEADER_ELECTION, static).lower() == "true"
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Returns min.insync.replicas, at most the replication factor: otherwise a default of two would block topics of one replica."""
+        """Return min.insync.replicas, at most the replication factor: otherwise a default of two would block topics of one replica."""
         images = (self.image,) if self.coming is None else (self.image, self.coming)
         static = str(self.settings.min_insync_replicas)
         wanted = min(int(self._topic_config(image, topic.name, MIN_INSYNC_REPLICAS, static)) for image in images)
@@ -116,7 +116,7 @@ class ControlState:
             )
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """Returns the brokers that may get new replicas, also fenced ones, except those that shut down or have all directories cordoned."""
+        """Return the brokers that may get new replicas, also fenced ones, except those that shut down or have all directories cordoned."""
         return [
             UsableBroker(broker_id, broker.rack, broker.fenced)
             for broker_id, broker in sorted(self.image.cluster.brokers.items())
@@ -129,7 +129,7 @@ class ControlState:
         ]
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Returns the directory of a new replica if the broker has only one, else UNASSIGNED_DIR."""
+        """Return the directory of a new replica if the broker has only one, else UNASSIGNED_DIR."""
         broker = self.image.cluster.brokers.get(broker_id)
         if broker is None:
             return UNASSIGNED_DIR
@@ -151,7 +151,7 @@ class ControlState:
         is_active: Callable[[int], bool] | None = None,
         election: Election | None = None,
     ) -> PartitionChange:
-        """Returns a change of the partition to be filled in. By default the election may be unclean if the topic enables that."""
+        """Return a change of the partition to be filled in. By default the election may be unclean if the topic enables that."""
         active = self.image.cluster.is_active if is_active is None else is_active
         if election is None:
             election = Election.UNCLEAN if self.unclean_election(topic.name) else Election.ONLINE
@@ -175,7 +175,7 @@ class ControlState:
         add: int = NO_LEADER,
         unclean_shutdown: int = NO_LEADER,
     ) -> Iterator[MetadataRecord]:
-        """Yields the change records for these partitions when one broker is fenced, unfenced, or had an unclean shutdown.
+        """Yield the change records for these partitions when one broker is fenced, unfenced, or had an unclean shutdown.
 
         `add` counts as active although it is still fenced in the image; `remove` and `unclean_shutdown` do not.
         """

@@ -94,7 +94,7 @@ def expire(
 
 
 def remove_expired(state: ControlState, now_ms: int) -> Outcome[bool]:
-    """Decides to remove expired tokens. The response is True if there are more of them."""
+    """Decide to remove expired tokens. The response is True if there are more of them."""
     expired = [
         token.token_id
         for token in state.image.delegation_tokens.tokens.values()

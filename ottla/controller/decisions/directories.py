@@ -82,7 +82,7 @@ def _assign(
     *,
     online: bool,
 ) -> list[MetadataRecord]:
-    """Assigns a replica's directory. If that directory is offline, the same record removes the replica from ISR and ELR."""
+    """Assign a replica's directory. If that directory is offline, the same record removes the replica from ISR and ELR."""
     if online and _is_empty_beside_others(state, topic, partition, broker_id):
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -113,7 +113,7 @@ def _assign(
 def _is_empty_beside_others(
     state: ControlState, topic: TopicImage, partition: PartitionRegistration, broker_id: int
 ) -> bool:
-    """Returns True if the partition has no leader, this replica lost its directory, and another registered broker has a replica.
+    """Return True if the partition has no leader, this replica lost its directory, and another registered broker has a replica.
 
     If it were elected as last known leader (KIP-966) or by an operator's unclean election, the other replicas would lose their logs.
     It may lead if unclean elections are enabled, or once all other brokers are unregistered, so that no copy can come back.

@@ -59,7 +59,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Decision
 
 
 def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterator[tuple[str, list[int]]]:
-    """Yields the requested partitions, or all of the image at the beginning."""
+    """Yield the requested partitions, or all of the image at the beginning."""
     if request.topic_partitions is not None:
         yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
         return
@@ -101,7 +101,7 @@ class Candidates:
 
 
 def return_to_preferred_leaders(state: ControlState, candidates: Candidates | None = None) -> Outcome[bool]:
-    """Elects preferred leaders (auto.leader.rebalance.enable). The response is True if there are more to look at."""
+    """Elect preferred leaders (auto.leader.rebalance.enable). The response is True if there are more to look at."""
     is_active = state.image.cluster.is_active
 
     def is_possible(topic: TopicImage, partition: PartitionRegistration) -> bool:
@@ -112,7 +112,7 @@ def return_to_preferred_leaders(state: ControlState, candidates: Candidates | No
 
 
 def elect_unclean_leaders(state: ControlState, candidates: Candidates | None = None) -> Outcome[bool]:
-    """Elects leaders for partitions without a clean replica, if unclean.leader.election.enable has been set meanwhile."""
+    """Elect leaders for partitions without a clean replica, if unclean.leader.election.enable has been set meanwhile."""
     is_active = state.image.cluster.is_active
     allowed: dict[bytes, bool] = {}
 

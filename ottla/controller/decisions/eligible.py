@@ -43,7 +43,7 @@ LOOKED_AT_PER_TURN = 4_000
 
 
 def after_elrs(state: ControlState, decide: Decide[Response]) -> Decision[Response]:
-    """Makes the decision, and before it empties the ELRs that it would make wrong. `decide` is called again in the last turn."""
+    """Make the decision, and before it empties the ELRs that it would make wrong. `decide` is called again in the last turn."""
     while state.coming is not None:
         yield []  # one such change at a time: each counts with the minimum that the one before left
     outcome = decide(state)

@@ -56,7 +56,7 @@ class QuorumFeatures(NamedTuple):
 
 
 def raised_kraft_version(request: UpdateFeaturesRequest, quorum: QuorumFeatures) -> int | None:
-    """Returns the requested kraft.version if it differs from the current one."""
+    """Return the requested kraft.version if it differs from the current one."""
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}.get(KRAFT_VERSION)
     return wanted if wanted != quorum.kraft_version else None
 
@@ -64,7 +64,7 @@ def raised_kraft_version(request: UpdateFeaturesRequest, quorum: QuorumFeatures)
 def update_features(
     state: ControlState, request: UpdateFeaturesRequest, version: int, quorum: QuorumFeatures
 ) -> Outcome[UpdateFeaturesResponse]:
-    """Makes all updates or none. An error applies to all of them (v2 returns it once, older versions for each feature)."""
+    """Make all updates or none. An error applies to all of them (v2 returns it once, older versions for each feature)."""
     levels = {**state.image.features.levels, KRAFT_VERSION: quorum.kraft_version}
     current = dict(levels)
     records: list[MetadataRecord] = []
@@ -157,7 +157,7 @@ def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatur
 
 
 def min_isr_records(cluster_configs: Mapping[str, str], min_insync_replicas: int) -> list[MetadataRecord]:
-    """Returns the record of the cluster-wide min.insync.replicas. With ELR enabled it must be set, because every ELR depends on it (KIP-966)."""
+    """Return the record of the cluster-wide min.insync.replicas. With ELR enabled it must be set, because every ELR depends on it (KIP-966)."""
     if MIN_INSYNC_REPLICAS in cluster_configs:
         return []
     return [
@@ -209,7 +209,7 @@ def _invalid(name: str, level: int, message: str) -> KafkaError:
 
 
 def completed_bootstrap(records: list[MetadataRecord], min_insync_replicas: int) -> list[MetadataRecord]:
-    """Returns the records of a formatted directory, and those that its features require."""
+    """Return the records of a formatted directory, and those that its features require."""
     elr = any(
         isinstance(each, FeatureLevelRecord) and each.name == ELR_VERSION and each.feature_level for each in records
     )
@@ -217,7 +217,7 @@ def completed_bootstrap(records: list[MetadataRecord], min_insync_replicas: int)
 
 
 def bootstrap_records(min_insync_replicas: int, advertised: Advertised = DEFAULT) -> list[MetadataRecord]:
-    """Returns the bootstrap records. metadata.version comes first: it decides how the others are read. kraft.version is the quorum's own."""
+    """Return the bootstrap records. metadata.version comes first: it decides how the others are read. kraft.version is the quorum's own."""
     levels = default_levels(advertised=advertised)
     records: list[MetadataRecord] = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))

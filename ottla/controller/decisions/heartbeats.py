@@ -66,11 +66,11 @@ class Heartbeats:
         self._sessions: dict[int, _Session] = {}
 
     def assume(self, broker_id: int, fenced: bool, now_ms: int) -> None:
-        """Assumes a session of a registered broker, when this controller becomes active."""
+        """Assume a session of a registered broker, when this controller becomes active."""
         self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
 
     def register(self, broker_id: int, fenced: bool, now_ms: int) -> None:
-        """Begins or updates the session of a broker that registered; a fenced broker's session does not time out."""
+        """Begin or update the session of a broker that registered; a fenced broker's session does not time out."""
         session = self._sessions.get(broker_id)
         if session is None:
             session = self._sessions[broker_id] = _Session(fenced, now_ms + self._session_timeout_ms)
@@ -90,7 +90,7 @@ class Heartbeats:
         return now_ms <= session.deadline_ms and session.grace_deadline_ms == NEVER_MS
 
     def touch(self, broker_id: int, fenced: bool, metadata_offset: int, now_ms: int) -> None:
-        """Records a heartbeat."""
+        """Record a heartbeat."""
         session = self._sessions[broker_id]
         session.deadline_ms = now_ms + self._session_timeout_ms
         session.grace_deadline_ms = NEVER_MS
@@ -119,7 +119,7 @@ class Heartbeats:
         caught_up: bool,
         leads_any: bool,
     ) -> tuple[BrokerControlState, BrokerControlState]:
-        """Returns (current, next) by the table above."""
+        """Return (current, next) by the table above."""
         session = self._sessions[broker_id]
         current = session.state
         match current:
@@ -141,7 +141,7 @@ class Heartbeats:
         return current, current
 
     def stale(self, now_ms: int) -> list[int]:
-        """Returns the unfenced brokers whose session has ended, the longest expired first."""
+        """Return the unfenced brokers whose session has ended, the longest expired first."""
         expired = [
             (session.expires_ms, broker_id)
             for broker_id, session in self._sessions.items()
@@ -150,7 +150,7 @@ class Heartbeats:
         return [broker_id for _, broker_id in sorted(expired)]
 
     def since_contact_ms(self, now_ms: int) -> dict[int, int]:
-        """Returns the time since the last heartbeat or registration of each broker, and at most a session's."""
+        """Return the time since the last heartbeat or registration of each broker, and at most a session's."""
         timeout_ms = self._session_timeout_ms
         return {
             broker_id: min(timeout_ms, now_ms - (session.deadline_ms - timeout_ms))
@@ -158,7 +158,7 @@ class Heartbeats:
         }
 
     def next_expiry_ms(self) -> int:
-        """Returns the next time at which `stale` may return a broker."""
+        """Return the next time at which `stale` may return a broker."""
         return min((s.expires_ms + 1 for s in self._sessions.values() if not s.fenced), default=NEVER_MS)
 
     def _lowest_active_offset(self) -> int:

@@ -26,7 +26,7 @@ _COLLISION_CHARS = str.maketrans(".", "_")
 
 
 def unify_collision_chars(topic: str) -> str:
-    """Returns the topic's name in metrics, where periods become underscores, so that a.b and a_b collide."""
+    """Return the topic's name in metrics, where periods become underscores, so that a.b and a_b collide."""
     return topic.translate(_COLLISION_CHARS)
 
 
@@ -58,13 +58,13 @@ class ClusterIndex:
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
         self.imbalanced: PartitionSet = {}
         self.reassigning: PartitionSet = {}
-        #: Those with an ELR or a last known leader.
+        #: The partitions with an ELR or a last known leader.
         self.with_elr: PartitionSet = {}
         do_now(self._fill(image, Turn()))
 
     @classmethod
     def building(cls, image: MetadataImage) -> Work[ClusterIndex]:
-        """Builds the index of the image, in slices."""
+        """Build the index of the image, in slices."""
         index = cls(EMPTY)
         yield from index._fill(image, new_turn())
         return index
@@ -78,7 +78,7 @@ class ClusterIndex:
                     yield None
 
     def emptying(self) -> Work[None]:
-        """Empties the index in slices: freeing 200,000 partitions takes as long as a whole turn."""
+        """Empty the index in slices: freeing 200,000 partitions takes as long as a whole turn."""
         for sets in (self._isr, self._elr, self._leads, self._waits_for, self._leaderless_of):
             while sets:
                 sets.popitem()
@@ -112,11 +112,11 @@ class ClusterIndex:
         return list(self._leads.get(broker_id, ()))
 
     def waits_for(self, broker_id: int) -> list[TopicIdPartition]:
-        """Returns the partitions without a leader that this broker could lead."""
+        """Return the partitions without a leader that this broker could lead."""
         return list(self._waits_for.get(broker_id, ()))
 
     def leaderless_of(self, broker_id: int) -> list[TopicIdPartition]:
-        """Returns the partitions without a leader that have a replica on the broker, in any state."""
+        """Return the partitions without a leader that have a replica on the broker, in any state."""
         return list(self._leaderless_of.get(broker_id, ()))
 
     @property
@@ -124,7 +124,7 @@ class ClusterIndex:
         return self._leads.get(NO_LEADER, {})
 
     def collision(self, name: str) -> str | None:
-        """Returns an existing topic whose name in metrics is the same as that of `name`."""
+        """Return an existing topic whose name in metrics is the same as that of `name`."""
         if not has_collision_chars(name):
             return None
         return next(iter(self._colliding.get(unify_collision_chars(name), ())), None)

@@ -45,7 +45,7 @@ PARTITIONS_PER_TURN = 400
 
 
 def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Yields partitions without a leader that this broker could lead: cleanly, as the last known leader, or if unclean
+    """Yield partitions without a leader that this broker could lead: cleanly, as the last known leader, or if unclean
     elections are enabled."""
     found = dict.fromkeys(state.index.waits_for(broker_id))
     allowed: dict[bytes, bool] = {}
@@ -60,7 +60,7 @@ def electable(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
 
 
 def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Yields the partitions that are still to be decided after the broker was fenced or unfenced."""
+    """Yield the partitions that are still to be decided after the broker was fenced or unfenced."""
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:
         return []
@@ -68,7 +68,7 @@ def left_by_broker(state: ControlState, broker_id: int) -> list[TopicIdPartition
 
 
 def settle(state: ControlState, partitions: Iterable[TopicIdPartition]) -> Outcome[None]:
-    """Removes fenced brokers from the ISRs, and elects leaders."""
+    """Remove fenced brokers from the ISRs, and elects leaders."""
     brokers = state.image.cluster.brokers
     records: list[MetadataRecord] = []
     for topic_id, index in islice(partitions, PARTITIONS_PER_TURN):
@@ -96,7 +96,7 @@ class Leaving:
 
     @property
     def is_done(self) -> bool:
-        """Returns True if the partitions of this turn were the last ones."""
+        """Return True if the partitions of this turn were the last ones."""
         return not self._todo
 
     def start_over(self) -> None:

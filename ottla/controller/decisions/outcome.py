@@ -26,7 +26,7 @@ Decision: TypeAlias = Generator[list[MetadataRecord], None, Outcome[Response]]
 
 
 def in_turns(begin: Callable[[State], Decision[Response]]) -> Callable[[State], Outcome[Response | None]]:
-    """Returns the decision as `Controller.write_in_turns` takes it: each call is a turn, and its response is None but for the last."""
+    """Return the decision as `Controller.write_in_turns` takes it: each call is a turn, and its response is None but for the last."""
     running: Decision[Response] | None = None
 
     def decide(state: State) -> Outcome[Response | None]:
@@ -43,7 +43,7 @@ def in_turns(begin: Callable[[State], Decision[Response]]) -> Callable[[State], 
 
 
 def check_records_max(count: int) -> None:
-    """Rejects an operation with more records than one batch may have."""
+    """Reject an operation with more records than one batch may have."""
     if count > USER_RECORDS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

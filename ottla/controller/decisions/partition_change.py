@@ -121,7 +121,7 @@ class PartitionChange:
             self._elr = tuple(replica for replica in self._elr if keep and replica != leader)
 
     def _elected(self) -> tuple[int, bool]:
-        """Returns (leader or NO_LEADER, True if the election was unclean)."""
+        """Return (leader or NO_LEADER, True if the election was unclean)."""
         assert self.replicas is not None
         if self.election is Election.PREFERRED and self._may_lead_cleanly(self.replicas[0]):
             return self.replicas[0], False
@@ -153,7 +153,7 @@ class PartitionChange:
         )
 
     def _bump_epoch_of_removed_replicas(self, record: PartitionChangeRecord) -> None:
-        """Begins a new leader epoch, to fence off removed replicas: setting the leader, even to the same one, bumps the epoch."""
+        """Begin a new leader epoch, to fence off removed replicas: setting the leader, even to the same one, bumps the epoch."""
         assert self.replicas is not None
         if record.leader == NO_LEADER_CHANGE and not set(self.partition.replicas) <= set(self.replicas):
             record.leader = self.partition.leader
@@ -217,7 +217,7 @@ class PartitionChange:
 def completed(
     removing: tuple[int, ...], adding: tuple[int, ...], replicas: tuple[int, ...], isr: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Returns (replicas, ISR) after the last step of a reassignment if the ISR allows it, else None."""
+    """Return (replicas, ISR) after the last step of a reassignment if the ISR allows it, else None."""
     if not removing and not adding:
         return None
     new_isr = tuple(replica for replica in isr if replica not in removing)

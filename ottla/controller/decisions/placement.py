@@ -105,7 +105,7 @@ class _Placer:
 def place(
     brokers: Iterable[UsableBroker], *, partitions: int, replication_factor: int, rng: Random
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of each new partition, the leader first; raises KafkaError(INVALID_REPLICATION_FACTOR) if impossible."""
+    """Return the replicas of each new partition, the leader first; raise KafkaError(INVALID_REPLICATION_FACTOR) if impossible."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise _invalid(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")

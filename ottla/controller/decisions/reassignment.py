@@ -95,7 +95,7 @@ def _reassign(
 def _cancel(
     state: ControlState, topic: TopicImage, index: int, partition: PartitionRegistration
 ) -> MetadataRecord | None:
-    """Returns to the assignment without the added replicas, and with those that were to be removed."""
+    """Return to the assignment without the added replicas, and with those that were to be removed."""
     if not partition.reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)

@@ -32,7 +32,7 @@ Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 def alter_user_scram_credentials(
     state: ControlState, request: AlterUserScramCredentialsRequest
 ) -> Outcome[AlterUserScramCredentialsResponse]:
-    """Alters credentials. If a request names a user twice, both alterations are rejected."""
+    """Alter credentials. If a request names a user twice, both alterations are rejected."""
     changes: list[Change] = [*request.deletions, *request.upsertions]
     named = Counter(change.name for change in changes)
     records: list[MetadataRecord] = []

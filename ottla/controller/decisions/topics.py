@@ -85,7 +85,7 @@ def create_topics(
     describable: frozenset[str],
     charge: Charge = unlimited,
 ) -> Decision[list[CreatableTopicResult]]:
-    """Creates topics. `describable`: topics whose configs the caller may read."""
+    """Create topics. `describable`: topics whose configs the caller may read."""
     return _one_by_one(
         topics,
         lambda topic: _create(state, topic, configs, rng, topic.name in describable),
@@ -144,7 +144,7 @@ def _creation_configs(state: ControlState, topic: CreatableTopic, configs: Confi
 
 
 def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
-    """Returns the partitions with the client's assignment."""
+    """Return the partitions with the client's assignment."""
     if topic.replication_factor != NO_DEFAULT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -170,7 +170,7 @@ def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRe
 
 
 def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int, PartitionRegistration]:
-    """Returns the partitions with the controller's placement."""
+    """Return the partitions with the controller's placement."""
     if topic.replication_factor < NO_DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -193,7 +193,7 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
 def delete_topics(
     state: ControlState, topics: Sequence[tuple[str, bytes]], charge: Charge = unlimited
 ) -> Decision[list[DeletableTopicResult]]:
-    """Deletes the topics, given as (name, id), which exist and which the caller may delete."""
+    """Delete the topics, given as (name, id), which exist and which the caller may delete."""
     check_records_max(len(topics))
     records: list[MetadataRecord] = []
     results = []
@@ -272,7 +272,7 @@ def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Ran
 
 
 def check_manual_assignment(state: ControlState, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Checks that the brokers exist, that each is named once, and that their number is that of the other partitions."""
+    """Check that the brokers exist, that each is named once, and that their number is that of the other partitions."""
     if not replicas:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     seen = set()
@@ -292,7 +292,7 @@ def check_manual_assignment(state: ControlState, replicas: Sequence[int], replic
 
 
 def check_partitions_max(count: int) -> None:
-    """Checks the number of partitions before the placement, so that two billion partitions are not placed in vain."""
+    """Check the number of partitions before the placement, so that two billion partitions are not placed in vain."""
     if count > USER_RECORDS_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
@@ -331,7 +331,7 @@ class _NewPartitions:
 
 
 def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:
-    """Returns the error for a missing topic: by name or by id, as in the request."""
+    """Return the error for a missing topic: by name or by id, as in the request."""
     if topic_id == ZERO_UUID:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     else:

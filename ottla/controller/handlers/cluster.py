@@ -80,7 +80,7 @@ def handle_heartbeat(
 
 
 def _watch(components: ControllerComponents, broker_id: int, context: RequestContext) -> None:
-    """Watches the broker's newest connection. An old one may have been cut: what was sent on it comes late, and then its close."""
+    """Watch the broker's newest connection. An old one may have been cut: what was sent on it comes late, and then its close."""
     connection = context.connection
     newest = components.heartbeat_connections.get(broker_id)
     if newest is not None and newest.opened_ns >= connection.opened_ns:
@@ -130,7 +130,7 @@ def handle_describe(
 ) -> DescribeClusterResponse:
     """DescribeCluster on a controller's listener: the controllers, for clients that bootstrap from them (KIP-919).
 
-    Responds from the committed image, on any controller.
+    Respond from the committed image, on any controller.
     """
     controller = components.controller
     image = controller.loader.image

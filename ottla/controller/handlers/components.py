@@ -31,7 +31,7 @@ class ControllerComponents:
     static_configs: Mapping[str, str] = field(default_factory=dict)
     #: None if there are no delegation tokens.
     tokens: TokensByHmac | None = None
-    #: By broker id, the newest connection that heartbeats came on and that is open.
+    #: For each broker id the newest open connection on which heartbeats came.
     heartbeat_connections: dict[int, Peer] = field(default_factory=dict)
 
     def allows_on_cluster(self, context: RequestContext, operation: int) -> bool:

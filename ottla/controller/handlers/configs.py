@@ -89,7 +89,7 @@ def _responses(results: Iterable[AlterResult]) -> list[AlterConfigsResourceRespo
 def _sort_out(
     components: ControllerComponents, context: RequestContext, resources: Sequence[Any]
 ) -> tuple[list[Any], list[AlterResult]]:
-    """Splits the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
+    """Split the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
     seen: set[tuple[int, str]] = set()
     duplicate: set[tuple[int, str]] = set()
     for resource in resources:
@@ -112,7 +112,7 @@ def _sort_out(
 
 
 def _senseless(configs: Sequence[Any]) -> KafkaError | None:
-    """Returns the error of a resource's changes that is independent of the resource, or None."""
+    """Return the error of a resource's changes that is independent of the resource, or None."""
     names = [config.name for config in configs]
     if len(set(names)) < len(names):
         return KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

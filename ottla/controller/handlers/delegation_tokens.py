@@ -104,7 +104,7 @@ def _check_enabled(components: ControllerComponents) -> TokensByHmac:
 
 
 def _answered(context: RequestContext, write: Callable[[], Reply[T]], failed: Callable[[KafkaError], T]) -> Reply[T]:
-    """NOT_CONTROLLER stays an error, so that the broker that has forwarded the request finds the active controller."""
+    """Return the response; NOT_CONTROLLER stays an error, so that the broker that has forwarded the request finds the active controller."""
 
     def on_error(error: KafkaError) -> T:
         if error.code == ErrorCode.NOT_CONTROLLER:

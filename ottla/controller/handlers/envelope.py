@@ -115,7 +115,7 @@ def _answer(route: Route, version: int, request: Any, context: RequestContext) -
 def _wrapped(
     route: Route, codec: VersionCodec, correlation_id: int, version: int, request: Any, answer: Any
 ) -> EnvelopeResponse:
-    """Wraps the response to an inner request, or its error, into an envelope."""
+    """Wrap the response to an inner request, or its error, into an envelope."""
     if _says_not_controller(answer):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     if isinstance(answer, KafkaError):
@@ -127,7 +127,7 @@ def _wrapped(
 
 
 def _says_not_controller(answer: Any) -> bool:
-    """Returns True for NOT_CONTROLLER. DescribeQuorum is served by the quorum's leader, and has an error of its own for that, as in Kafka."""
+    """Return True for NOT_CONTROLLER. DescribeQuorum is served by the quorum's leader, and has an error of its own for that, as in Kafka."""
     if isinstance(answer, DescribeQuorumResponse):
         partitions = [part for topic in answer.topics for part in topic.partitions]
         return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in partitions)

@@ -124,7 +124,7 @@ def handle_delete(
 
 
 def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[bytes]]:
-    """Returns the valid names and ids; duplicates, and topics with both or neither, get errors."""
+    """Return the valid names and ids; duplicates, and topics with both or neither, get errors."""
     names = Counter(request.topic_names)
     ids: Counter[bytes] = Counter()
     for topic in request.topics:
@@ -150,7 +150,7 @@ def _found(
     ids: list[bytes],
     results: list[DeletableTopicResult],
 ) -> list[tuple[str, bytes]]:
-    """Returns the topics that exist and may be deleted; the others get errors."""
+    """Return the topics that exist and may be deleted; the others get errors."""
     topics = state.image.topics
     by_id = {topic_id: topics.by_id(topic_id) for topic_id in ids}
     asked = [*names, *(topic.name for topic in by_id.values() if topic is not None)]

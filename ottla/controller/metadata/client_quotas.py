@@ -19,7 +19,7 @@ def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
 
 
 def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
-    """Returns the sort key of an entity: the default entity, which has no name, comes first of its type."""
+    """Return the sort key of an entity: the default entity, which has no name, comes first of its type."""
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 

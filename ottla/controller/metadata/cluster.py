@@ -39,7 +39,7 @@ class FeatureRange(NamedTuple):
 
 
 def endpoints_of(listeners: Iterable[Listener]) -> dict[str, RegisteredEndpoint]:
-    """Returns the listeners of a node's record by name; `listeners_of` is the way back."""
+    """Return the listeners of a node's record by name; `listeners_of` is the way back."""
     return {e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in listeners}
 
 
@@ -48,7 +48,7 @@ def listeners_of(endpoints: Iterable[RegisteredEndpoint]) -> list[Listener]:
 
 
 def ranges_of(features: Iterable[Feature]) -> dict[str, FeatureRange]:
-    """Returns the features of a node's record by name; `features_of` is the way back."""
+    """Return the features of a node's record by name; `features_of` is the way back."""
     return {f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in features}
 
 
@@ -67,13 +67,13 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
-    # None: unknown (metadata.version < 30, KIP-1066).
+    # The directories that get no new replicas; None if they are not known (metadata.version < 30, KIP-1066).
     cordoned_directories: tuple[bytes, ...] | None = None
     is_migrating_zk_broker: bool = False
 
     @property
     def active(self) -> bool:
-        """True if the broker may get leaders and new replicas."""
+        """Return True if the broker may get leaders and new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener_name: str) -> RegisteredEndpoint | None:
@@ -161,7 +161,7 @@ class ClusterImage:
     controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
 
     def is_active(self, broker_id: int) -> bool:
-        """Returns True if the broker is registered, not fenced, and not shutting down."""
+        """Return True if the broker is registered, not fenced, and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
@@ -187,7 +187,7 @@ class ClusterDelta:
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
-        """Returns the broker after all records replayed so far."""
+        """Return the broker after all records replayed so far."""
         if broker_id in self.changed_brokers:
             return self.changed_brokers[broker_id]
         return self.image.brokers.get(broker_id)
@@ -252,7 +252,7 @@ class ProducerIdsDelta:
         self.next_producer_id = record.next_producer_id
 
     def finish_snapshot(self) -> None:
-        """Does nothing: a snapshot older than the image is never loaded."""
+        """Do nothing: a snapshot older than the image is never loaded."""
 
     def apply(self) -> ProducerIdsImage:
         return ProducerIdsImage(self.next_producer_id)

@@ -36,7 +36,7 @@ class ConfigsImage:
         return self.resources.get((ResourceType.TOPIC.value, name), _NONE)
 
     def for_broker(self, broker_id: int | str) -> Map[str, str]:
-        """Returns one broker's configs; the empty name has the cluster-wide default of all brokers."""
+        """Return one broker's configs; the empty name has the cluster-wide default of all brokers."""
         return self.resources.get((ResourceType.BROKER.value, str(broker_id)), _NONE)
 
     def for_group(self, group_id: str) -> Map[str, str]:
@@ -46,7 +46,7 @@ class ConfigsImage:
         return self.resources.get((ResourceType.CLIENT_METRICS.value, subscription), _NONE)
 
     def names(self, resource_type: int) -> list[str]:
-        """Returns the resources of one type that have a config."""
+        """Return the resources of one type that have a config."""
         return sorted(name for kind, name in self.resources if kind == resource_type)
 
     def to_records(self) -> Iterator[MetadataRecord]:

@@ -25,7 +25,10 @@ class DelegationToken:
 
     @property
     def seen_by(self) -> tuple[str, ...]:
-        """Principals that see the token without a permission. Its requester sees it, but may not renew or expire it (KIP-373)."""
+        """Return the principals that see the token without a permission.
+
+        Its requester sees it, but may not renew or expire it (KIP-373).
+        """
         return self.owner, self.requester, *self.renewers
 
 

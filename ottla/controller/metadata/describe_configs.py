@@ -40,7 +40,7 @@ from ottla.server.config.key import Values
 
 
 class NodeConfigs(Protocol):
-    """What a node was configured with: by the levels of configuration, and the values that result."""
+    """The configuration of a node: the values of each level, and those that result."""
 
     @property
     def node_id(self) -> int: ...
@@ -53,7 +53,7 @@ class NodeConfigs(Protocol):
 
 
 def guard_of(resource: DescribeConfigsResource) -> tuple[int, str] | None:
-    """Returns type and name of the resource on which DESCRIBE_CONFIGS is needed: configs of brokers and of client metrics subscriptions
+    """Return type and name of the resource on which DESCRIBE_CONFIGS is needed: configs of brokers and of client metrics subscriptions
     belong to the cluster. None for a resource type that does not exist."""
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -68,7 +68,7 @@ def guard_of(resource: DescribeConfigsResource) -> tuple[int, str] | None:
 def describe_configs(
     image: MetadataImage, node: NodeConfigs, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describes the resources of a request; the error of one does not concern the others."""
+    """Describe the resources of a request; the error of one does not concern the others."""
     response = DescribeConfigsResponse()
     for resource in request.resources:
         try:
@@ -132,7 +132,7 @@ def _describe(
 def _known(
     node: NodeConfigs, rows: list[DescribeConfigsResourceResult], own: Collection[str]
 ) -> list[DescribeConfigsResourceResult]:
-    """Returns the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
+    """Return the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
     lacks = node.advertised.release.lacks_configs
     return [row for row in rows if row.name not in lacks or row.name in own]
 

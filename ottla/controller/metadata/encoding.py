@@ -16,7 +16,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 
 
 def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
-    """Returns the lowest version that has the changed fields, as Kafka does: version 0 has fencing only."""
+    """Return the lowest version that has the changed fields, as Kafka does: version 0 has fencing only."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:

@@ -15,7 +15,7 @@ class FeaturesImage:
     levels: Map[str, int] = field(default_factory=Map)
 
     def level(self, feature: str) -> int:
-        """Returns the finalized level, or zero."""
+        """Return the finalized level, or zero."""
         return self.levels.get(feature, 0)
 
     @property

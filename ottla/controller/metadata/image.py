@@ -75,7 +75,7 @@ class MetadataImage:
     delegation_tokens: DelegationTokensImage = field(default_factory=DelegationTokensImage)
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        """Yields a snapshot: records that change the empty image into this one."""
+        """Yield a snapshot: records that change the empty image into this one."""
         for part in self.parts:
             yield from part.to_records()
 
@@ -124,7 +124,7 @@ class MetadataDelta:
     _methods: dict[type[MetadataRecord], Replay] = field(default_factory=dict)
 
     def part(self, kind: type[Part]) -> Part:
-        """Returns the delta of a part, which the first record that changes it creates."""
+        """Return the delta of a part, which the first record that changes it creates."""
         name = PARTS[kind]
         part: Part | None = getattr(self, name)
         if part is None:
@@ -143,12 +143,12 @@ class MetadataDelta:
             self.replay(record)
 
     def clearing_elr(self, record: records.ClearElrRecord, turn: Turn) -> Work[None]:
-        """Replays in slices the only record that may change every partition."""
+        """Replay in slices the only record that may change every partition."""
         return self.part(TopicsDelta).clearing_elr(record, turn)
 
     @classmethod
     def of_everything(cls, image: MetadataImage, turn: Turn) -> Work[MetadataDelta]:
-        """Makes the delta from the empty image to this one, in slices."""
+        """Make the delta from the empty image to this one, in slices."""
         delta = cls(MetadataImage())
         topics = TopicsDelta(delta.image.topics)
         for name in sorted(image.topics.names):
@@ -168,16 +168,16 @@ class MetadataDelta:
         return delta
 
     def finish_snapshot(self) -> None:
-        """Ends the replay of a whole snapshot: everything in the image that it does not have is removed."""
+        """End the replay of a whole snapshot: everything in the image that it does not have is removed."""
         for kind in PARTS:
             self.part(kind).finish_snapshot()
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """Returns the image after all replayed records; `offset` and `epoch` are those of the last record."""
+        """Return the image after all replayed records; `offset` and `epoch` are those of the last record."""
         return do_now(self.applying(offset, epoch, Turn()))
 
     def applying(self, offset: int, epoch: int, turn: Turn) -> Work[MetadataImage]:
-        """Applies in slices, because there may be many partitions. No record may be replayed meanwhile."""
+        """Apply in slices, because there may be many partitions. No record may be replayed meanwhile."""
         image = self.image
         if offset // COLLECTION_RECORDS != image.offset // COLLECTION_RECORDS:
             gc.collect(1)
@@ -194,7 +194,7 @@ class MetadataDelta:
 
     @property
     def changed_topics(self) -> Mapping[bytes, TopicDelta]:
-        """Returns created and altered topics by id."""
+        """Return created and altered topics by id."""
         return {} if self.topics is None else self.topics.changed
 
     @property

@@ -113,7 +113,7 @@ class SnapshotReader(Protocol):
     @property
     def epoch(self) -> int: ...
     def values(self) -> Iterable[bytes]:
-        """Yields the values of the data records, which are read one by one."""
+        """Yield the values of the data records, which are read one by one."""
 
 
 class MetadataLoader:
@@ -136,14 +136,14 @@ class MetadataLoader:
         return self._transaction is not None
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Adds a publisher that reads the image: it gets the current image with an empty delta, and then every change."""
+        """Add a publisher that reads the image: it gets the current image with an empty delta, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
             work = publisher.on_metadata_update(MetadataDelta(self.image), self.image)
             assert work is None, "a publisher whose work takes several turns must be introduced"
 
     def introduce(self, publisher: Publisher) -> Work[None]:
-        """Adds a publisher that uses the deltas: it gets the current image as one delta from the empty image, and then every change."""
+        """Add a publisher that uses the deltas: it gets the current image as one delta from the empty image, and then every change."""
         self.publishers.append(publisher)
         if self.last_offset >= 0:
             image = self.image
@@ -178,7 +178,7 @@ class MetadataLoader:
         yield from _freeing(replaced)
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
-        """Loads a snapshot: everything that it does not have is removed. It is published after all of it has been read."""
+        """Load a snapshot: everything that it does not have is removed. It is published after all of it has been read."""
         self.appended.clear()
         self._transaction = None
         delta, turn = MetadataDelta(self.image), new_turn()
@@ -203,7 +203,7 @@ class MetadataLoader:
             yield decode_record(batch.records[offset - batch.base_offset])[0] if record is None else record
 
     def _bracket(self, delta: MetadataDelta, record: MetadataRecord, offset: int, epoch: int) -> Work[MetadataDelta]:
-        """Handles the begin and end of a metadata transaction; returns the delta to continue with. `offset` is that of the previous batch."""
+        """Handle the begin and end of a metadata transaction; return the delta to continue with. `offset` is that of the previous batch."""
         if isinstance(record, BeginTransactionRecord):
             assert self._transaction is None, f"a transaction begins inside another after offset {offset}"
             yield from self._publish(delta, offset, epoch)
@@ -217,7 +217,7 @@ class MetadataLoader:
         return transaction
 
     def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> Work[None]:
-        """Publishes a delta, also an empty one, because it advances the offset that a broker reports in its heartbeats."""
+        """Publish a delta, also an empty one, because it advances the offset that a broker reports in its heartbeats."""
         image = self.image = yield from delta.applying(offset, epoch, new_turn())
         for publisher in tuple(self.publishers):
             yield from _notify(publisher, delta, image)
@@ -230,7 +230,7 @@ def _notify(publisher: Publisher, delta: MetadataDelta, image: MetadataImage) ->
 
 
 def _freeing(replaced: list[TopicImage]) -> Work[None]:
-    """Frees the replaced topics, some partitions in each turn: with the last reference to the former image all of
+    """Free the replaced topics, some partitions in each turn: with the last reference to the former image all of
     it is freed at once, and 200,000 partitions take 90 ms."""
     turn = new_turn()
     while replaced:

@@ -30,7 +30,7 @@ class ScramImage:
         return self.credentials.get((mechanism, user))
 
     def first(self, mechanism: int) -> ScramCredential | None:
-        """Returns the credential of the user with the first name; None if the mechanism has none."""
+        """Return the credential of the user with the first name; None if the mechanism has none."""
         names = [user for each, user in self.credentials if each == mechanism]
         return self.credentials[mechanism, min(names)] if names else None
 

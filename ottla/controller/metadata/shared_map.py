@@ -161,7 +161,7 @@ def _divided(shards: list[dict[K, V]], entries: int) -> tuple[dict[K, V], ...]:
 
 
 def changed(entries: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
-    """Returns the map with the changes."""
+    """Return the map with the changes."""
     result = entries.mutate()
     for key, value in changes.items():
         if value is None:
@@ -172,7 +172,7 @@ def changed(entries: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
 
 
 def remove_others(entries: Map[K, V], changes: dict[K, V | None]) -> None:
-    """Adds the removal of all values that `changes` does not name."""
+    """Add the removal of all values that `changes` does not name."""
     for key in entries:
         changes.setdefault(key, None)
 

@@ -40,10 +40,10 @@ class SnapshotStore(Protocol):
     """The interface to the quorum's snapshots."""
 
     def create_snapshot(self, offset: int, epoch: int) -> SnapshotWriter | None:
-        """Returns a writer for the state below `offset`; None if the snapshot exists already."""
+        """Return a writer for the state below `offset`; None if the snapshot exists already."""
 
     def snapshot_created(self, offset: int, epoch: int) -> None:
-        """Registers the durable snapshot: older snapshots and the log before it may be deleted."""
+        """Register the durable snapshot: older snapshots and the log before it may be deleted."""
 
 
 class SnapshotGenerator:
@@ -71,7 +71,7 @@ class SnapshotGenerator:
         self._bytes += size
 
     def write_if_due(self, image: MetadataImage) -> None:
-        """Begins a snapshot of the image, if one is due. The image is of a whole delivery, and no metadata transaction is open.
+        """Begin a snapshot of the image, if one is due. The image is of a whole delivery, and no metadata transaction is open.
 
         A cluster without metadata.version has no metadata yet: the transaction that brings its first records comes next. Kafka's
         controller cannot start from a snapshot that ends right before a BeginTransactionRecord (OffsetControlManager.replay).
@@ -91,7 +91,7 @@ class SnapshotGenerator:
             self._world.spawn(self._write(image), "metadata-snapshot")
 
     def loaded_snapshot(self) -> None:
-        """Restarts the counts, because the image was loaded from a snapshot."""
+        """Restart the counts, because the image was loaded from a snapshot."""
         self._begin_count(self._world.clock.mono_ms())
 
     def _begin_count(self, now_ms: int) -> None:

@@ -18,7 +18,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def name_fault(name: str) -> str | None:
-    """Returns why a topic's name is invalid, or None if it is valid."""
+    """Return why a topic's name is invalid, or None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -67,13 +67,13 @@ class PartitionRegistration(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, broker_id: int) -> bytes:
-        """Returns the directory of the broker's replica; UNASSIGNED_DIR if it is unknown or there is no replica."""
+        """Return the directory of the broker's replica; UNASSIGNED_DIR if it is unknown or there is no replica."""
         if not self.directories or broker_id not in self.replicas:
             return UNASSIGNED_DIR
         return self.directories[self.replicas.index(broker_id)]
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """Returns the partition after the change. Any change bumps the partition epoch; a leader in it bumps the leader epoch."""
+        """Return the partition after the change. Any change bumps the partition epoch; a leader in it bumps the leader epoch."""
         leader, leader_epoch = self.leader, self.leader_epoch
         if change.leader != NO_LEADER_CHANGE:
             leader, leader_epoch = change.leader, leader_epoch + 1
@@ -125,7 +125,7 @@ class PartitionRegistration(NamedTuple):
         )
 
     def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
-        """Returns a record with all fields; encoding.py drops those that metadata.version does not allow."""
+        """Return a record with all fields; encoding.py drops those that metadata.version does not allow."""
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -155,7 +155,7 @@ class TopicImage(NamedTuple):
     partitions: Map[int, PartitionRegistration]
 
     def sorted_partitions(self) -> list[tuple[int, PartitionRegistration]]:
-        """Returns the partitions in the order of their indexes; the map itself has no order."""
+        """Return the partitions in the order of their indexes; the map itself has no order."""
         return sorted(self.partitions.items())
 
     def to_records(self) -> Iterator[MetadataRecord]:
@@ -187,7 +187,7 @@ class TopicsImage:
 
     @property
     def names(self) -> Map[str, bytes]:
-        """Yields every topic's name with its id."""
+        """Yield every topic's name with its id."""
         return self._ids
 
     def __iter__(self) -> Iterator[TopicImage]:
@@ -203,7 +203,7 @@ class TopicsImage:
         return isinstance(other, TopicsImage) and self._by_id == other._by_id and self._ids == other._ids
 
     def to_records(self) -> Iterator[MetadataRecord]:
-        """Yields records in the order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
+        """Yield records in the order of names, so that every node writes the same snapshot (maps are ordered by each process's hashes)."""
         for name in sorted(self._ids):
             topic = self.by_name(name)
             assert topic is not None
@@ -229,7 +229,7 @@ class TopicDelta:
         return self.image.id
 
     def partition(self, index: int) -> PartitionRegistration | None:
-        """Returns the partition after all records replayed so far."""
+        """Return the partition after all records replayed so far."""
         return self.partition_changes.get(index) or self.image.partitions.get(index)
 
     def replace(self, index: int, partition: PartitionRegistration) -> None:
@@ -266,7 +266,7 @@ class TopicsDelta:
         self._created_ids[record.name] = record.topic_id
 
     def create(self, topic: TopicImage) -> None:
-        """Creates a topic as its records would, but shares its partitions, because copies of a whole image take long to make and to free."""
+        """Create a topic as its records would, but shares its partitions, because copies of a whole image take long to make and to free."""
         delta = self.changed[topic.id] = TopicDelta(topic._replace(partitions=Map()), created=True)
         delta.partition_changes = dict(topic.sorted_partitions())
         self._created_ids[topic.name] = topic.id
@@ -281,7 +281,7 @@ class TopicsDelta:
         topic.replace(record.partition_id, before.merge(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Returns the name, because the configs of the topic go with it."""
+        """Return the name, because the configs of the topic go with it."""
         topic_id = record.topic_id
         changed = self.changed.pop(topic_id, None)
         image = self.image.by_id(topic_id)
@@ -298,7 +298,7 @@ class TopicsDelta:
         do_now(self.clearing_elr(record, Turn()))
 
     def clearing_elr(self, record: ClearElrRecord, turn: Turn) -> Work[None]:
-        """Clears the ELR of a topic, or of every topic if the name is empty. Only Kafka's controllers write it (decisions/eligible.py).
+        """Clear the ELR of a topic, or of every topic if the name is empty. Only Kafka's controllers write it (decisions/eligible.py).
 
         It is a change of each partition that has one, and so bumps its partition epoch (TopicDelta.maybeClearElr).
         """
@@ -323,7 +323,7 @@ class TopicsDelta:
                     yield None
 
     def finish_snapshot(self) -> None:
-        """Deletes the topics that are not in the snapshot."""
+        """Delete the topics that are not in the snapshot."""
         for topic in self.image:
             if topic.id not in self._seen:
                 self.changed.pop(topic.id, None)
@@ -351,7 +351,7 @@ class TopicsDelta:
     def partition_changes(
         self,
     ) -> Iterator[tuple[TopicDelta, int, PartitionRegistration | None, PartitionRegistration]]:
-        """Yields (topic, index, before, after) of every changed partition; before is None for a new one."""
+        """Yield (topic, index, before, after) of every changed partition; before is None for a new one."""
         for topic in self.changed.values():
             for index, after in topic.partition_changes.items():
                 yield topic, index, topic.image.partitions.get(index), after

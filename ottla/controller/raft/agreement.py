@@ -42,7 +42,7 @@ class Rejections:
     duplicate_id_named_ms: int = -1
 
     def record_leader(self, is_own_id: bool, now_ms: int) -> None:
-        """Records the leader in a response. `is_own_id`: it is this node's id, although this node does not lead."""
+        """Record the leader in a response. `is_own_id`: it is this node's id, although this node does not lead."""
         if not is_own_id:
             self.duplicate_id_ms, self.duplicate_id_named_ms = 0, -1
             return
@@ -60,7 +60,7 @@ class Rejections:
         return self.duplicate_id_ms > patience_ms
 
     def verdict(self, own_id: int, cluster_id: str, voters: VoterSet, server_count: int) -> str | None:
-        """Returns why to stop, if a majority of the peers has rejected this node. `server_count` is used if the voters are unknown."""
+        """Return why to stop, if a majority of the peers has rejected this node. `server_count` is used if the voters are unknown."""
         others = len(voters) - (own_id in voters.ids) if voters else server_count
         majority = voters.majority if voters else server_count // 2 + 1
         if len(self.by_node) < min(majority, others) or not self.by_node:
@@ -85,12 +85,12 @@ def duplicate_node_id_message(own_id: int) -> str:
 
 
 def is_no_voter(voters: VoterHistory, node_id: int) -> bool:
-    """Returns True if the node is outside the voter set, and the set comes from the configuration."""
+    """Return True if the node is outside the voter set, and the set comes from the configuration."""
     return voters.kraft_version < DYNAMIC_VOTERS and len(voters.last) > 0 and node_id not in voters.last.ids
 
 
 def check_changed_voters(before: frozenset[int], voters: VoterHistory) -> None:
-    """Raises if the two voter sets have disjoint majorities. `before`: the voters in quorum-state; empty if there is none."""
+    """Raise if the two voter sets have disjoint majorities. `before`: the voters in quorum-state; empty if there is none."""
     now = frozenset(voters.last.ids)
     if not before or not now or before == now or voters.kraft_version >= DYNAMIC_VOTERS:
         return

@@ -63,7 +63,7 @@ def batch_bytes(values: Sequence[bytes]) -> int:
 
 
 def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
-    """Splits records into runs that each fit into a batch of `bytes_max`. A larger record gets a batch of its own."""
+    """Split records into runs that each fit into a batch of `bytes_max`. A larger record gets a batch of its own."""
     start, size = 0, HEADER_BYTES
     for index, value in enumerate(values):
         record_bytes = len(value) + _RECORD_OVERHEAD_BYTES
@@ -76,7 +76,7 @@ def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
 
 
 def control_bytes(records: ControlRecords, *, base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encodes the control batch with which a leader begins its epoch or changes the voters."""
+    """Encode the control batch with which a leader begins its epoch or changes the voters."""
     rows: list[tuple[ControlType, bytes]] = []
     if records.leader_change is not None:
         rows.append((ControlType.LEADER_CHANGE, _leader_change(records.leader_change)))
@@ -94,7 +94,7 @@ def voter_rows(kraft_version: int | None, voters: VoterSet | None) -> list[tuple
 
 
 def read_control(view: BatchView) -> ControlRecords:
-    """Decodes a control batch; records of unknown types are ignored.
+    """Decode a control batch; records of unknown types are ignored.
 
     Raises:
         KafkaError, ProtocolError: a record cannot be read.
@@ -115,7 +115,7 @@ def read_control(view: BatchView) -> ControlRecords:
 
 
 def read_batches(records: Buffer) -> tuple[Batch, ...]:
-    """Converts fetched bytes into the core's batches. The bytes are copied, because the receive buffer is reused."""
+    """Convert fetched bytes into the core's batches. The bytes are copied, because the receive buffer is reused."""
     return tuple(as_batch(view) for view in iter_batches(bytes(records)))
 
 

@@ -83,7 +83,7 @@ class RaftCore:
         rng: Random,
         now_ms: int,
     ) -> None:
-        """Starts from the durable state. Call `tick` once before anything else."""
+        """Start from the durable state. Call `tick` once before anything else."""
         self.state = QuorumState(config, log, voters, election, rng)
         self.state.role = elections.initial_role(self.state, election or ElectionState(0), now_ms)
 
@@ -111,7 +111,7 @@ class RaftCore:
         return self._finish(now_ms)
 
     def append(self, batches: Sequence[tuple[int, object]], now_ms: int) -> tuple[int, Effects]:
-        """Appends batches of (record count, data) as leader. Returns the last offset."""
+        """Append batches of (record count, data) as leader. Return the last offset."""
         state, role = self.state, self.state.role
         if not isinstance(role, Leader) or role.resign_requested:
             raise NotLeader(state.leader_id, state.epoch)
@@ -121,20 +121,20 @@ class RaftCore:
         return state.log.end_offset - 1, self._finish(now_ms)
 
     def resign(self, now_ms: int) -> Effects:
-        """Resigns, if this replica leads, and sends the voters the preferred successors."""
+        """Resign, if this replica leads, and send the voters the preferred successors."""
         self.state.begin_step(now_ms)
         if isinstance(self.state.role, Leader):
             transitions.become_resigned(self.state, now_ms)
         return self._finish(now_ms)
 
     def abandon_download(self, now_ms: int) -> Effects:
-        """Drops a downloaded snapshot that is unusable; the leader's response to the next Fetch names the snapshot to download."""
+        """Drop a downloaded snapshot that is unusable; the leader's response to the next Fetch names the snapshot to download."""
         self.state.begin_step(now_ms)
         replication.end_download(self.state, now_ms)
         return self._finish(now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
-        """Registers a durable snapshot that this replica created."""
+        """Register a durable snapshot that this replica created."""
         state = self.state
         assert snapshot.offset <= state.high_watermark, (
             f"snapshot {snapshot} beyond the watermark {state.high_watermark}"
@@ -142,7 +142,7 @@ class RaftCore:
         state.log.add_snapshot(snapshot)
 
     def start_log_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Moves the log's start to this snapshot, before the driver deletes the log and the snapshots before it."""
+        """Move the log's start to this snapshot, before the driver deletes the log and the snapshots before it."""
         state = self.state
         state.log.start_at_snapshot(snapshot)
         state.voters.forget_before(state.log.start_offset)
@@ -233,7 +233,7 @@ class RaftCore:
         reconfiguration.on_probe_failure(state, failed.request_id)
 
     def _finish(self, now_ms: int) -> Effects:
-        """Runs the role's due actions until none is left; returns the effects."""
+        """Run the role's due actions until none is left; return the effects."""
         state = self.state
         for _ in range(ROLES_PER_STEP_MAX):
             role = state.role

@@ -29,13 +29,16 @@ class RaftListener(Protocol):
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None] | None: ...
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None] | None:
-        """Replaces the state by the snapshot's: the log before its offset is deleted.
+        """Replace the state by the snapshot's: the log before its offset is deleted.
 
         If the leader sends a newer snapshot meanwhile, the work is stopped and the newer one is delivered.
         """
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """-1: the leader is unknown. The own id: this replica leads, and all committed batches are delivered."""
+        """The quorum has another leader; -1: it is unknown.
+
+        The own id says that this replica leads, and that all committed batches are delivered.
+        """
 
 
 class Delivery:
@@ -65,21 +68,24 @@ class Delivery:
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if everything committed is delivered."""
+        """Return True if everything committed is delivered."""
         return self._work is None and not self._asked and self._delivered >= self._end_to_deliver
 
     @property
     def _end_to_deliver(self) -> int:
-        """While the disk has no room, the core may know of the commit of batches that are not in the log yet."""
+        """Return the offset up to which batches can be delivered.
+
+        Without room on the disk, batches may be committed that are not in the log yet.
+        """
         return min(self._state.high_watermark, self._log.end_offset)
 
     def insert(self, work: Work[None]) -> None:
-        """Runs this work between two deliveries."""
+        """Run this work between two deliveries."""
         self._asked.append(work)
         self.run()
 
     def run(self) -> None:
-        """Delivers everything committed. The listener may append meanwhile, but calls of this method do not nest."""
+        """Deliver everything committed. The listener may append meanwhile, but calls of this method do not nest."""
         if self._running or self.is_over or (self.is_idle and self.leader_to_notify is None):
             return
         self._running = True
@@ -107,7 +113,7 @@ class Delivery:
             self._running = False
 
     def _begin(self) -> int:
-        """Begins the next delivery, which must exist; returns its size in bytes of the log."""
+        """Begin the next delivery, which must exist; return its size in bytes of the log."""
         state = self._state
         self._end = self._delivered
         if self._asked:
@@ -132,7 +138,7 @@ class Delivery:
         return sum(batch.size_bytes for batch in batches)
 
     def _advance(self) -> bool:
-        """Runs a slice of the work; returns True if it was the last one."""
+        """Run a slice of the work; return True if it was the last one."""
         if self._loading is not None:
             self._loading.is_replaced = self._loading.snapshot_id != self._state.log.latest_snapshot
         try:

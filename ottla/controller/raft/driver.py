@@ -60,7 +60,7 @@ class RaftNode:
         security: PeerSecurity = PLAINTEXT,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Takes the metadata log `directory`, the parent of `__cluster_metadata-0`."""
+        """Take the metadata log `directory`, the parent of `__cluster_metadata-0`."""
         self.config = config
         self.failure: BaseException | None = None
         self.clock = world.clock
@@ -73,9 +73,9 @@ class RaftNode:
         self._stopped = True  # until it is opened
         self._notes = Notes(config.node_id)
         self._log: MetadataLog
-        #: Stepping it from outside would break the order of effects.
+        #: The core must not be stepped from outside: that would break the order of effects.
         self.core: RaftCore
-        #: For others to read only.
+        #: The state of the quorum, which others may only read.
         self.state: QuorumState
         self._delivery: Delivery
         self._flusher: LogFlusher
@@ -89,7 +89,7 @@ class RaftNode:
 
     @property
     def is_in_touch(self) -> bool:
-        """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
+        """Return True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
         role = self.state.role
         return self.is_leader or (isinstance(role, Follower) and self.clock.mono_ms() < role.fetch_deadline_ms)
 
@@ -103,7 +103,7 @@ class RaftNode:
 
     @property
     def shortage(self) -> str | None:
-        """Why this replica cannot write, in words for operators: its disk is full, or the process has no descriptor."""
+        """Return why this replica cannot write, in words for operators: its disk is full, or the process has no descriptor."""
         return self._writer.shortage
 
     @property
@@ -111,12 +111,12 @@ class RaftNode:
         return self.failure is None and not self._stopped and not self._writer.is_standing
 
     async def start(self) -> None:
-        """Opens the files and joins the quorum. A quorum of one leads, and its listener is notified, when this returns."""
+        """Open the files and join the quorum. A quorum of one leads, and its listener is notified, when this returns."""
         await self.open()
         await self.begin()
 
     async def open(self) -> None:
-        """Reads the files, on a worker. Raises StorageFailure, or CorruptFile if continuing could lose committed records."""
+        """Read the files, on a worker. Raises StorageFailure, or CorruptFile if continuing could lose committed records."""
         world = self._world
         self._log = await world.workers.run(opened, world.files, self._directory, self.config, world.clock.wall_ms())
         now_ms = world.clock.mono_ms()
@@ -141,11 +141,11 @@ class RaftNode:
                 await pause(self.clock, 0)
 
     def between_deliveries(self, work: Work[None]) -> None:
-        """Runs work on the listener's state between two deliveries."""
+        """Run work on the listener's state between two deliveries."""
         self._delivery.insert(work)
 
     async def stop(self) -> None:
-        """Resigns, if this replica leads, and closes the files."""
+        """Resign, if this replica leads, and close the files."""
         if self._stopped:
             return
         if self._takes_steps and not self.state.is_only_voter:
@@ -170,7 +170,7 @@ class RaftNode:
             await pause(clock, 5)
 
     def append(self, records: list[bytes], *, epoch: int | None = None) -> int:
-        """Appends record values as leader; returns the offset of the last. They are committed once they are delivered to the listener.
+        """Append record values as leader; return the offset of the last. They are committed once they are delivered to the listener.
 
         Raises:
             NotLeader: this replica does not lead, or not in `epoch`. Nothing was appended.
@@ -212,12 +212,12 @@ class RaftNode:
         return last_offset
 
     def _let_another_lead(self) -> None:
-        """Its disk is full. Another voter's may have room."""
+        """Resign, because this replica's disk is full: another voter's may have room."""
         if self.state.is_leader and not self.state.is_only_voter and self._takes_steps:
             self._turn(self.core.resign)
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
-        """Changes, as leader, from the configured voters to voters in the log: at once, so that it is committed before later appends.
+        """Change, as leader, from the configured voters to voters in the log: at once, so that it is committed before later appends.
 
         Raises:
             KafkaError: this replica does not lead or has no room, or a voter's directory is not known. Nothing was appended.
@@ -230,7 +230,7 @@ class RaftNode:
             self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self.state.epoch)
 
     def resign(self, epoch: int) -> None:
-        """Resigns the leadership of this epoch; without effect if it has ended already."""
+        """Resign the leadership of this epoch; without effect if it has ended already."""
         if epoch != self.state.epoch or not self.state.is_leader:
             return
         if self._takes_steps:
@@ -239,7 +239,7 @@ class RaftNode:
             self.clock.call_later(RETRY_MS, lambda: self.resign(epoch))
 
     def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
-        """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.
+        """Begin a snapshot of the state at a committed offset, the end of a batch; return None if it exists already.
 
         Append the records, call `freeze()` (it fsyncs: on a worker if the snapshot is large), then call `snapshot_created`.
         """
@@ -255,7 +255,7 @@ class RaftNode:
         return self._log.new_snapshot(snapshot, last_contained_log_timestamp, now_ms)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
-        """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
+        """Register a frozen snapshot. Retention deletes older ones and the log before them."""
         if self._stopped or self.failure is not None:
             return  # it was frozen while this replica stopped; the next start loads it
         if snapshot.offset < self.state.log.start_offset:
@@ -279,7 +279,7 @@ class RaftNode:
         self._on_disk(lambda: self._log.start_at(oldest, removed, wall_ms))
 
     def _on_disk(self, write: Callable[[], None]) -> bool:
-        """Returns False if the disk has failed. If it is full, the next snapshot makes up for it."""
+        """Return False if the disk has failed. If it is full, the next snapshot makes up for it."""
         try:
             write()
         except DiskFull as shortage:
@@ -291,7 +291,7 @@ class RaftNode:
     # Requests of other replicas
 
     def handle(self, body: RequestBody, pending: PendingRaftResponse) -> Any:
-        """Responds at once, or later through the returned Reply."""
+        """Respond at once, or later through the returned Reply."""
         if self.failure is not None or self._stopped:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the replica has stopped")
         if self._writer.is_standing:
@@ -304,7 +304,7 @@ class RaftNode:
             self._turn(lambda now_ms: self.core.step(message, now_ms))
 
     def _turn(self, transition: Callable[[int], Effects]) -> None:
-        """Runs a step of the core. An exception leaves the core, or the disk, partly changed, so the replica stops."""
+        """Run a step of the core. An exception leaves the core, or the disk, partly changed, so the replica stops."""
         try:
             effects = transition(self.clock.mono_ms())
         except Exception as mistake:
@@ -317,7 +317,7 @@ class RaftNode:
             self._turn(self.core.tick)
 
     def _apply(self, effects: Effects) -> None:
-        """Executes the fields in the order in which Effects declares them."""
+        """Execute the fields in the order in which Effects declares them."""
         try:
             is_written = self._writer.write(effects)
         except Exception as failure:
@@ -377,7 +377,7 @@ class RaftNode:
         pending.reply.complete(reply_to_wire(body, pending, records))
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
-        """Makes the whole downloaded snapshot durable before the core may use it."""
+        """Make the whole downloaded snapshot durable before the core may use it."""
         try:
             control = await completed(self._world, self._log.snapshots, snapshot)
             while self._writer.is_standing and not self._stopped:

@@ -26,7 +26,7 @@ class ElectionStore:
         self.voter_ids: frozenset[int] = frozenset()
 
     def read(self) -> ElectionState | None:
-        """Reads the file; returns None if it is missing. Raises CorruptFile if it is invalid: a guess could lead to a second vote."""
+        """Read the file; return None if it is missing. Raises CorruptFile if it is invalid: a guess could lead to a second vote."""
         data = self._files.read(self.path)
         if data is None:
             return None
@@ -39,7 +39,7 @@ class ElectionStore:
             raise CorruptFile(self.path, f"is not a quorum-state file: {fault}") from None
 
     def write(self, election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...]) -> None:
-        """Writes and syncs the file."""
+        """Write and sync the file."""
         state = _encode(election, kraft_version, voter_ids)
         self._files.write_atomic(self.path, json.dumps(state, separators=(",", ":")).encode())
 

@@ -41,14 +41,14 @@ REJECTIONS = frozenset(
 
 
 def initial_role(state: QuorumState, election: ElectionState, now_ms: int) -> Role:
-    """Returns the role that continues the durable state. No replica starts as leader: see Resigned."""
+    """Return the role that continues the durable state. No replica starts as leader: see Resigned."""
     deadline_ms = now_ms + state.random_election_timeout_ms()
     if election.epoch < state.log.last_epoch:
         # The quorum-state file was lost or is older than the log. The vote in the log's epoch is unknown, but an epoch with
         # records has a leader, so a vote in it has no effect any more.
         return Unattached(state.log.last_epoch, deadline_ms)
     if election.leader_id == state.key.id:
-        # It led this epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
+        # This replica led the epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
         # the same (offset, epoch); if it voted for another candidate, the epoch would have two leaders.
         # Voters that restarted too follow it: it resigns to each of them, as in Kafka, so that they need not miss it first.
         others = set(state.voters.last.ids) - {state.key.id}
@@ -77,7 +77,7 @@ def on_vote(state: QuorumState, vote: Vote, now_ms: int) -> VoteReply:
 
 
 def _rejects_non_voter(state: QuorumState, sender_id: int, meant: ReplicaKey | None) -> bool:
-    """Returns True if a request comes from a node outside controller.quorum.voters.
+    """Return True if a request comes from a node outside controller.quorum.voters.
 
     A request that names this replica's directory comes from a voter set in the log (KIP-853), because a configured list has no
     directory ids. This replica may have missed that set while it was down. If it rejected the candidate, no leader could be
@@ -119,7 +119,7 @@ def _judge_vote(state: QuorumState, vote: Vote, now_ms: int) -> tuple[ErrorCode,
 
 
 def is_own_key(state: QuorumState, meant: ReplicaKey | None) -> bool:
-    """Returns True if the request is meant for this replica: its address may have belonged to another replica before."""
+    """Return True if the request is meant for this replica: its address may have belonged to another replica before."""
     if meant is None or meant.id < 0:
         return True
     return meant.id == state.key.id and (not meant.knows_directory or meant == state.key)
@@ -180,7 +180,7 @@ def _follow_sender(state: QuorumState, request: BeginQuorumEpoch | EndQuorumEpoc
 
 
 def accept(state: QuorumState, reply: LeaderReply, now_ms: int) -> bool:
-    """Handles the epoch and leader of a reply. Returns True if the next request to the replica needs no backoff.
+    """Handle the epoch and leader of a reply. Return True if the next request to the replica needs no backoff.
 
     Afterwards the rest of the reply is valid only if its error is NONE and its epoch is ours: see `is_current`.
     """
@@ -200,12 +200,12 @@ def accept(state: QuorumState, reply: LeaderReply, now_ms: int) -> bool:
 
 
 def is_current(state: QuorumState, reply: LeaderReply, epoch: int) -> bool:
-    """Returns True if a reply to a request of that epoch is still valid in the current epoch."""
+    """Return True if a reply to a request of that epoch is still valid in the current epoch."""
     return reply.error is ErrorCode.NONE and reply.epoch == state.epoch == epoch
 
 
 def is_consistent_leader(state: QuorumState, epoch: int, leader_id: int) -> bool:
-    """Returns False if the message names a second leader for an epoch: it is from another cluster, or a disk was restored from an old copy."""
+    """Return False if the message names a second leader for an epoch: it is from another cluster, or a disk was restored from an old copy."""
     if leader_id < 0:
         return True
     if leader_id == state.key.id:
@@ -216,7 +216,7 @@ def is_consistent_leader(state: QuorumState, epoch: int, leader_id: int) -> bool
 def follow_or_fall_back(
     state: QuorumState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int
 ) -> None:
-    """Enters a later epoch, or follows the leader of this one."""
+    """Enter a later epoch, or follows the leader of this one."""
     role = state.role
     if leader_id == state.key.id:
         return
@@ -305,7 +305,7 @@ def drive_candidate(state: QuorumState, role: Candidate, now_ms: int) -> None:
 
 
 def _cannot_be_won(state: QuorumState, role: Candidate, now_ms: int) -> bool:
-    """Returns True if enough voters have rejected, or if the remaining reachable voters are too few for a majority.
+    """Return True if enough voters have rejected, or if the remaining reachable voters are too few for a majority.
 
     The second case: two of three voters notice the failed leader at the same moment, and each votes for itself. They reject each
     other, and waiting for the failed node's vote until the election timeout would take a second or two.
@@ -343,7 +343,7 @@ def drive_resigned(state: QuorumState, role: Resigned, now_ms: int) -> None:
 
 
 def ask_for_leader(state: QuorumState, now_ms: int) -> None:
-    """Sends a Fetch to a random replica that may know the leader; its response names the leader (KIP-595). One request at a time."""
+    """Send a Fetch to a random replica that may know the leader; its response names the leader (KIP-595). One request at a time."""
     if state.peers.any_waiting:
         return
     targets = [
@@ -358,7 +358,7 @@ def ask_for_leader(state: QuorumState, now_ms: int) -> None:
 
 
 def known_replicas(state: QuorumState) -> list[tuple[int, QuorumEndpoints]]:
-    """Returns voters and bootstrap servers, without this node. The latter get the ids -2, -3, ... as in Kafka; -1 means no node.
+    """Return voters and bootstrap servers, without this node. The latter get the ids -2, -3, ... as in Kafka; -1 means no node.
 
     Unlike Kafka, requests go to both: all voters may have been replaced since the bootstrap servers were configured.
     """

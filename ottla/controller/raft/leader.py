@@ -108,7 +108,7 @@ class Leader:
         return False
 
     def set_voters(self, voter_set: VoterSet) -> None:
-        """Applies a new voter set; the progress of remaining replicas is kept."""
+        """Apply a new voter set; the progress of remaining replicas is kept."""
         known = {**self.observers, **{progress.key: progress for progress in self.voters.values()}}
         by_id = {progress.key.id: progress for progress in self.voters.values()}
         voters: dict[int, Progress] = {}
@@ -145,7 +145,7 @@ class Leader:
         return voter.directory_id in (ZERO_UUID, replica.directory_id)
 
     def admit(self, replica: ReplicaKey, now_ms: int) -> None:
-        """Returns True if a fetch may be counted. With a duplicate node.id, only the fetches of the first directory count: otherwise
+        """Return True if a fetch may be counted. With a duplicate node.id, only the fetches of the first directory count: otherwise
         a majority of fetches would not be a majority of disks."""
         voter = self.voters.get(replica.id)
         if voter is None or voter.key.knows_directory or not replica.knows_directory:
@@ -155,21 +155,21 @@ class Leader:
             voter.directory_id = replica.directory_id
 
     def record_local_end(self, flushed_offset: int) -> bool:
-        """Records the own flushed offset. Returns True if the high watermark advanced."""
+        """Record the own flushed offset. Return True if the high watermark advanced."""
         own = self.voters.get(self.own_key.id)
         if own is not None and self.is_counted(self.own_key):
             own.end_offset = flushed_offset
         return self._advance()
 
     def record_fetch(self, replica: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
-        """Records a fetch. Returns True if the high watermark advanced."""
+        """Record a fetch. Return True if the high watermark advanced."""
         self.admit(replica, now_ms)
         self.progress_of(replica, now_ms).fetched(offset, log_end_offset, now_ms)
         self.record_contact(replica, now_ms)
         return self.is_counted(replica) and self._advance()
 
     def record_contact(self, replica: ReplicaKey, now_ms: int) -> None:
-        """Counts a fetch for check-quorum."""
+        """Count a fetch for check-quorum."""
         if not self.is_counted(replica):
             return
         self._fetched_since_check.add(replica.id)
@@ -183,7 +183,7 @@ class Leader:
         return len(self.voters) > 1 or not self.is_counted(self.own_key)
 
     def silent_voters(self, now_ms: int) -> list[int]:
-        """Returns the voters without recent fetches, to which BeginQuorumEpoch is sent (again)."""
+        """Return the voters without recent fetches, to which BeginQuorumEpoch is sent (again)."""
         return [
             progress.key.id
             for progress in self.voters.values()
@@ -195,7 +195,7 @@ class Leader:
         return sorted(self.voters.values(), key=lambda progress: (-progress.end_offset, progress.key.id))
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """Returns the preferred successors, the most advanced voter first."""
+        """Return the preferred successors, the most advanced voter first."""
         return tuple(p.key for p in self.voters_by_descending_end() if p.key.id != self.own_key.id)
 
     def forget_silent_observers(self, now_ms: int) -> None:

@@ -40,7 +40,7 @@ class LogFlusher:
         self._stopped = self._given_up = False
 
     def want(self) -> None:
-        """Flushes what is appended by now; a leader waits for `append_linger_ms` for more of it."""
+        """Flush what is appended by now; a leader waits for `append_linger_ms` for more of it."""
         self.is_wanted = True
         if self.is_running:
             return
@@ -51,7 +51,7 @@ class LogFlusher:
             self._spawn()
 
     def stop(self) -> None:
-        """Lets a running flush end, without waiting for descriptors."""
+        """Let a running flush end, without waiting for descriptors."""
         self._stopped = True
 
     def give_up(self) -> None:
@@ -62,7 +62,7 @@ class LogFlusher:
         self._world.spawn(self.flush(), "raft flush")
 
     async def flush(self) -> None:
-        """Flushes until nothing is left of what was wanted."""
+        """Flush until nothing is left of what was wanted."""
         self.is_running = True
         try:
             while self.is_wanted and not self._given_up:

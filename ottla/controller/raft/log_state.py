@@ -94,7 +94,7 @@ class LogState:
         self.generation += 1
 
     def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Empties the log, which then starts at the end of a snapshot."""
+        """Empty the log, which then starts at the end of a snapshot."""
         self.start_offset = self.end_offset = self.flushed_offset = snapshot.offset
         self.epochs.clear()
         self.snapshots = [snapshot]
@@ -106,7 +106,7 @@ class LogState:
             self.snapshots.sort()
 
     def start_at_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """Drops the log and the snapshots before one of our own snapshots."""
+        """Drop the log and the snapshots before one of our own snapshots."""
         assert snapshot in self.snapshots, f"{snapshot} is not one of {self.snapshots}"
         self.snapshots = [kept for kept in self.snapshots if kept.offset >= snapshot.offset]
         if snapshot.offset <= self.start_offset:
@@ -121,7 +121,7 @@ class LogState:
                 self.epochs.clear()
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Returns our largest epoch not above `epoch`, and its end offset."""
+        """Return our largest epoch not above `epoch`, and its end offset."""
         earliest = self.snapshots[0] if self.snapshots else None
         if not self.epochs or epoch >= self.epochs[-1][0]:
             return self.end
@@ -135,7 +135,7 @@ class LogState:
         return OffsetAndEpoch(ends_at, self.epochs[after - 1][0])
 
     def epoch_at(self, offset: int) -> int:
-        """Returns the epoch of the record before `offset`, which is in the name of a snapshot that ends there; -1 if unknown."""
+        """Return the epoch of the record before `offset`, which is in the name of a snapshot that ends there; -1 if unknown."""
         if offset > self.end_offset or offset < self.start_offset:
             return -1
         if offset == self.start_offset:
@@ -144,7 +144,7 @@ class LogState:
         return self.epochs[index][0] if index >= 0 else -1
 
     def validate(self, fetched: OffsetAndEpoch) -> Diverging | NeedsSnapshot | None:
-        """Returns how a follower whose log ends at `fetched` must continue; None if its log is a prefix of ours."""
+        """Return how a follower whose log ends at `fetched` must continue; None if its log is a prefix of ours."""
         latest = self.latest_snapshot
         if fetched.offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             # An empty follower catches up faster with the snapshot than with the log before it.
@@ -165,7 +165,7 @@ class LogState:
         return None
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
-        """Returns the end of the part of our log that can still be a prefix of the leader's, given its response."""
+        """Return the end of the part of our log that can still be a prefix of the leader's, given its response."""
         if diverging.epoch == 0:
             return min(diverging.offset, self.end_offset)
         local = self.end_offset_for_epoch(diverging.epoch)

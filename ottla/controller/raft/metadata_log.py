@@ -69,7 +69,7 @@ class MetadataFlush(NamedTuple):
 
 class MetadataLog:
     def __init__(self, files: Files, directory: str, config: RaftConfig, now_ms: int) -> None:
-        """Opens or creates the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
+        """Open or create the log in `directory` (the log directory, not `__cluster_metadata-0` itself).
 
         Raises:
             CorruptFile: flushed data is damaged, and continuing could lose committed records.
@@ -107,13 +107,13 @@ class MetadataLog:
             return 0
 
     def _readable(self, snapshots: list[OffsetAndEpoch]) -> dict[OffsetAndEpoch, ControlRecords]:
-        """Returns the snapshots with a readable header, oldest first, and the header's control records."""
+        """Return the snapshots with a readable header, oldest first, and the header's control records."""
         found = {}
         for snapshot in snapshots:
             try:
                 found[snapshot] = self.snapshots.reader(snapshot).load_control()
             except CorruptFile as fault:
-                # It was damaged after it was written. The log may still start before it; `_load` checks that.
+                # The snapshot was damaged after it was written. The log may still start before it; `_load` checks that.
                 logger.error("snapshot %s is not usable: %s", snapshot, fault)
         return found
 
@@ -143,7 +143,7 @@ class MetadataLog:
         return log
 
     def _load(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
-        """Loads the core's state of the log: epochs and voters, from the snapshots and the log."""
+        """Load the core's state of the log: epochs and voters, from the snapshots and the log."""
         state, log, voters = self.state, self.log, self.voters
         if log.log_start_offset > 0:
             self._start_at_oldest_snapshot(snapshots)
@@ -190,7 +190,7 @@ class MetadataLog:
             del snapshots[older]
 
     def _control_of(self, view: BatchView) -> ControlRecords:
-        """Decodes a control batch. Raises CorruptFile if it is malformed: it may have the voters, and a guess could elect two leaders."""
+        """Decode a control batch. Raises CorruptFile if it is malformed: it may have the voters, and a guess could elect two leaders."""
         try:
             return read_control(view)
         except (KafkaError, ProtocolError) as fault:
@@ -199,7 +199,7 @@ class MetadataLog:
     # Effects of the core
 
     def write(self, effects: Effects, now_ms: int) -> None:
-        """Writes what a step of the core changes, in the order in which Effects declares it. On a full disk the reserve is used.
+        """Write what a step of the core changes, in the order in which Effects declares it. On a full disk the reserve is used.
 
         Raises:
             DiskFull: there is no room left at all, or no descriptor. What is written has been taken out of the effects: call it again
@@ -233,7 +233,7 @@ class MetadataLog:
             self.snapshots.store_chunk(chunk.snapshot, chunk.position, chunk.data)
 
     def make_room(self, sizes: Sequence[int], count: int, now_ms: int) -> None:
-        """Makes room for batches of these sizes with `count` records in all, before the core has them. The reserve is not for them.
+        """Make room for batches of these sizes with `count` records in all, before the core has them. The reserve is not for them.
 
         Raises:
             DiskFull: nothing has changed.
@@ -270,7 +270,7 @@ class MetadataLog:
             self.end_flush(job, now_ms)
 
     def begin_flush(self) -> MetadataFlush | None:
-        """What a flush has to do, for a worker; None if there is nothing."""
+        """Return the work of a flush, for a worker; None if there is nothing to flush."""
         job, latest = self.log.begin_flush(), self.state.latest_snapshot
         if job is None:
             return None
@@ -278,7 +278,7 @@ class MetadataLog:
         return MetadataFlush(job, self._recovery_point_path, latest.offset if is_due and latest is not None else None)
 
     def end_flush(self, flushed: MetadataFlush, now_ms: int) -> bool:
-        """Returns False if the log was truncated meanwhile: then another flush is needed."""
+        """Return False if the log was truncated meanwhile: then another flush is needed."""
         if not self.log.end_flush(flushed.job, now_ms):
             return self.log.closed
         if flushed.recovery_point is not None:
@@ -297,7 +297,7 @@ class MetadataLog:
         )
 
     def snapshot_created(self, now_ms: int) -> None:
-        """Rolls the active segment, so that recovery reads only the batches since the previous snapshot."""
+        """Roll the active segment, so that recovery reads only the batches since the previous snapshot."""
         if self.log.log_end_offset > self.log.segments.active.base_offset:
             self.log.roll(now_ms)
 
@@ -307,7 +307,7 @@ class MetadataLog:
         return committed_batches(self.log.read(offset, max_bytes=bytes_max, up_to_offset=high_watermark).records)
 
     def with_contents(self, body: ReplyBody) -> tuple[ReplyBody, memoryview | None]:
-        """Returns a reply of the core with the chunk of the snapshot in it, and the records of a Fetch, which are not copied."""
+        """Return a reply of the core with the chunk of the snapshot in it, and the records of a Fetch, which are not copied."""
         if isinstance(body, FetchReply) and body.records_from is not None:
             return body, self.log.read(body.records_from, max_bytes=body.bytes_max).records
         if isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
@@ -326,7 +326,7 @@ class MetadataLog:
         return replace(reply, size=size, data=data)
 
     def oldest_to_keep(self, wall_ms: int) -> OffsetAndEpoch | None:
-        """Returns the snapshot at which the log may start from now on, or None if nothing would be deleted (Kafka's rule).
+        """Return the snapshot at which the log may start from now on, or None if nothing would be deleted (Kafka's rule).
 
         Old snapshots are deleted while log and snapshots together are over `retention_bytes`, or if they are older than
         `retention_ms`. The newest is always kept, and so is the log from the oldest kept snapshot on.
@@ -356,13 +356,13 @@ class MetadataLog:
 
 
 def opened(files: Files, directory: str, config: RaftConfig, now_ms: int) -> MetadataLog:
-    """Returns the log of a replica that is about to run, with its reserve."""
+    """Return the log of a replica that is about to run, with its reserve."""
     log = MetadataLog(files, directory, config, now_ms)
     log.reserve.fill()
     return log
 
 
 def _epochs_between(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """Returns the epochs in [start, end) of the log; the first of them begins at `start` or later."""
+    """Return the epochs in [start, end) of the log; the first of them begins at `start` or later."""
     before = [(epoch, start) for epoch, began in entries if began <= start][-1:]
     return [entry for entry in (*before, *((e, began) for e, began in entries if start < began)) if entry[1] < end]

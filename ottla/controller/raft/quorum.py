@@ -45,7 +45,7 @@ TRANSITIONS: dict[type[Role], dict[type[Role], str]] = {
 
 
 def check_transition(old: Role, new: Role) -> None:
-    """Raises for an invalid transition, which stops the node: a wrong role can lose data, a stopped node cannot."""
+    """Raise for an invalid transition, which stops the node: a wrong role can lose data, a stopped node cannot."""
     assert type(new) in TRANSITIONS[type(old)], f"{type(old).__name__} cannot become {type(new).__name__}"
     assert new.epoch >= old.epoch, f"epoch goes back from {old.epoch} to {new.epoch}"
     if new.epoch == old.epoch:

@@ -57,14 +57,14 @@ class Peers:
         return any(peer.request_id >= 0 for peer in self._peers.values())
 
     def sent(self, destination_id: int, body: RequestBody, now_ms: int) -> int:
-        """Registers a request; returns its id."""
+        """Register a request; return its id."""
         self._next_request_id += 1
         deadline_ms = now_ms + self.request_timeout_ms
         self._peers[destination_id] = PeerState(self._next_request_id, body, deadline_ms)
         return self._next_request_id
 
     def completed(self, request_id: int, now_ms: int, *, back_off: bool) -> tuple[int, RequestBody] | None:
-        """Completes a request; returns its destination and body, or None if it has timed out or was reset."""
+        """Complete a request; return its destination and body, or None if it has timed out or was reset."""
         for destination_id, peer in self._peers.items():
             if peer.request_id == request_id:
                 assert peer.body is not None
@@ -76,18 +76,18 @@ class Peers:
         self._peers[destination_id] = PeerState(ready_ms=now_ms + self.retry_backoff_ms)
 
     def expired(self, now_ms: int) -> list[int]:
-        """Returns the requests that have timed out."""
+        """Return the requests that have timed out."""
         return [peer.request_id for peer in self._peers.values() if peer.request_id >= 0 and peer.deadline_ms <= now_ms]
 
     def reset_one(self, destination_id: int) -> None:
         self._peers.pop(destination_id, None)
 
     def reset(self) -> None:
-        """Drops all requests: the role has changed, and replies to requests of the old role are of no use."""
+        """Drop all requests: the role has changed, and replies to requests of the old role are of no use."""
         self._peers.clear()
 
     def next_deadline_ms(self, now_ms: int) -> int:
-        """Returns when the next request times out or the next backoff ends."""
+        """Return when the next request times out or the next backoff ends."""
         deadline_ms = NEVER
         for peer in self._peers.values():
             if peer.request_id >= 0:
@@ -98,14 +98,14 @@ class Peers:
 
 
 class QuorumState:
-    """What one replica knows of the quorum. The functions of a step change it, and add the step's effects to it."""
+    """The state of the quorum as one replica knows it. The functions of a step change it, and add the step's effects to it."""
 
     role: Role
 
     def __init__(
         self, config: RaftConfig, log: LogState, voters: VoterHistory, election: ElectionState | None, rng: Random
     ) -> None:
-        """Starts from the durable state. `elections.initial_role` returns the role that continues it."""
+        """Start from the durable state. `elections.initial_role` returns the role that continues it."""
         self.config = config
         self.key = config.key
         self.log = log
@@ -155,7 +155,7 @@ class QuorumState:
 
     @property
     def ignores_static_voters(self) -> bool:
-        """Returns True if controller.quorum.voters is set, and the log has the voters since kraft.version is 1 (KIP-853)."""
+        """Return True if controller.quorum.voters is set, and the log has the voters since kraft.version is 1 (KIP-853)."""
         return len(self.config.static_voters) > 0 and self.voters.kraft_version >= DYNAMIC_VOTERS
 
     @property
@@ -164,7 +164,7 @@ class QuorumState:
 
     @property
     def is_voter(self) -> bool:
-        """True if this replica takes part in elections. A removed voter does so until the record that removes it is committed.
+        """Return True if this replica takes part in elections. A removed voter does so until the record that removes it is committed.
 
         Otherwise there might be no leader: if one of two voters removes itself, uncommitted, only its own log can win an election.
         """
@@ -184,7 +184,7 @@ class QuorumState:
         return min(self.role.deadline_ms(self.is_voter), self.peers.next_deadline_ms(self.now_ms))
 
     def quorum_endpoint(self, endpoints: QuorumEndpoints) -> QuorumEndpoint:
-        """Returns a replica's endpoint of the quorum's listener, or its first one if it has no such listener."""
+        """Return a replica's endpoint of the quorum's listener, or its first one if it has no such listener."""
         own = self.config.endpoints[0].name if self.config.endpoints else ""
         return next((endpoint for endpoint in endpoints if endpoint.name == own), endpoints[0])
 
@@ -196,7 +196,7 @@ class QuorumState:
         return timeout_ms + self.rng.randrange(timeout_ms) if timeout_ms > 0 else 0
 
     def election_backoff_ms(self) -> int:
-        """Returns the election backoff. It grows with the elections lost in a row, so that candidates do not collide again."""
+        """Return the election backoff. It grows with the elections lost in a row, so that candidates do not collide again."""
         limit_ms = min(self.config.election_backoff_ms_max, 100 << min(self.elections_lost, 10))
         return 20 + self.rng.randrange(max(1, limit_ms))
 
@@ -206,7 +206,7 @@ class QuorumState:
         self.now_ms = now_ms
 
     def take_effects(self) -> Effects:
-        """Returns the effects of the step that ends; the next one begins without any."""
+        """Return the effects of the step that ends; the next one begins without any."""
         effects, self.effects = self.effects, Effects()
         return effects
 
@@ -214,14 +214,14 @@ class QuorumState:
         self.effects.notes.append(text)
 
     def answer(self, kind: type[ReplyT], error: ErrorCode, **rest: Any) -> ReplyT:
-        """Returns a reply with this replica's epoch, and the leader that it knows."""
+        """Return a reply with this replica's epoch, and the leader that it knows."""
         return kind(error, self.epoch, self.leader_id, self.leader_endpoints, **rest)
 
     def reply(self, reply_to: object, body: ReplyBody) -> None:
         self.effects.replies.append(PeerReply(reply_to, body))
 
     def send(self, destination_id: int, endpoints: QuorumEndpoints, body: RequestBody, now_ms: int) -> int:
-        """Sends the body if the replica may get a request now. Returns the request's id, or -1."""
+        """Send the body if the replica may get a request now. Return the request's id, or -1."""
         if not endpoints or not self.peers.is_ready(destination_id, now_ms):
             return -1
         request_id = self.peers.sent(destination_id, body, now_ms)

@@ -18,7 +18,7 @@ NO_VOTERS = VoterSet()
 
 
 def unlimited(limit: int) -> int:
-    """-1 means no limit."""
+    """Return the limit; -1 stands for none."""
     return LONG_MAX if limit < 0 else limit
 
 

@@ -114,7 +114,7 @@ def on_remove_voter(state: QuorumState, remove: RemoveVoter, reply_to: object, n
 
 
 def on_update_voter(state: QuorumState, update: UpdateVoter, now_ms: int) -> VoterChangeReply:
-    """Updates a voter. The response is sent after the append: the voter retries if the record is lost with its leader."""
+    """Update a voter. The response is sent after the append: the voter retries if the record is lost with its leader."""
     voter = update.voter
     rejection = _check_request(state, update.cluster_id, update.epoch)
     if rejection is not None:
@@ -141,7 +141,7 @@ def on_update_voter(state: QuorumState, update: UpdateVoter, now_ms: int) -> Vot
 
 
 def voters_with_directories(state: QuorumState) -> VoterSet:
-    """Returns the configured voters as they will be in the log: the same nodes, each with the directory id of its fetches.
+    """Return the configured voters as they will be in the log: the same nodes, each with the directory id of its fetches.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, a voter has not fetched from this leader.
@@ -177,7 +177,7 @@ def _check_request(state: QuorumState, cluster_id: str | None, epoch: int) -> Vo
 
 
 def _check_state(state: QuorumState) -> VoterChangeReply | None:
-    """Checks whether the voter set may be changed now."""
+    """Check whether the voter set may be changed now."""
     leader = state.role
     assert isinstance(leader, Leader)
     if state.voters.kraft_version < DYNAMIC_VOTERS:

@@ -68,7 +68,7 @@ def _check_fetch(state: QuorumState, fetch: Fetch) -> FetchReply | None:
 
 
 def check_leader(state: QuorumState, epoch: int) -> ErrorCode:
-    """Returns the error of a request to the leader of `epoch`: NONE if this replica is that leader."""
+    """Return the error of a request to the leader of `epoch`: NONE if this replica is that leader."""
     if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > state.epoch:
@@ -79,7 +79,7 @@ def check_leader(state: QuorumState, epoch: int) -> ErrorCode:
 
 
 def answer_fetch(state: QuorumState, fetch: Fetch, now_ms: int) -> FetchReply:
-    """Responds from the current log, and counts the acknowledgement of the fetch."""
+    """Respond from the current log, and counts the acknowledgement of the fetch."""
     leader = state.role
     assert isinstance(leader, Leader)
     match state.log.validate(fetch.log_end):
@@ -93,7 +93,7 @@ def answer_fetch(state: QuorumState, fetch: Fetch, now_ms: int) -> FetchReply:
 
 
 def on_fetch_snapshot(state: QuorumState, fetch: FetchSnapshot, now_ms: int) -> FetchSnapshotReply:
-    """Responds to FetchSnapshot. The driver reads the file, and responds POSITION_OUT_OF_RANGE or SNAPSHOT_NOT_FOUND if that fails."""
+    """Respond to FetchSnapshot. The driver reads the file, and responds POSITION_OUT_OF_RANGE or SNAPSHOT_NOT_FOUND if that fails."""
     if state.is_foreign_cluster(fetch.cluster_id):
         return FetchSnapshotReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     leader, error = state.role, check_leader(state, fetch.epoch)
@@ -202,11 +202,11 @@ def _next_request(state: QuorumState, role: Follower, now_ms: int) -> Fetch | Fe
 
 
 def _wanted_change(state: QuorumState, role: Follower) -> VoterChange | None:
-    """Returns the change of the voter set that this replica needs, or None (KIP-853)."""
+    """Return the change of the voter set that this replica needs, or None (KIP-853)."""
     config, known = state.config, state.voters.last.get(state.key.id)
     if state.voters.kraft_version < DYNAMIC_VOTERS:
-        # Once for each leader, which keeps it in memory only (KafkaRaftClient.shouldSendUpdateVoteRequest), and not at the first
-        # fetch, on which the election of a leader waits.
+        # The update is sent once to each leader, which keeps it in memory only (KafkaRaftClient.shouldSendUpdateVoteRequest), and not at
+        # the first fetch, on which the election of a leader waits.
         wanted = state.is_voter and role.has_fetched and not role.has_described_itself
         return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if wanted else None
     if state.is_voter:
@@ -323,7 +323,7 @@ def on_fetch_snapshot_reply(state: QuorumState, fetch: FetchSnapshot, reply: Fet
 
 
 def end_download(state: QuorumState, now_ms: int) -> Download | None:
-    """Ends a download, after which the follower fetches again. Returns None if the role has changed since the request."""
+    """End a download, after which the follower fetches again. Return None if the role has changed since the request."""
     state.is_storing = False
     role = state.role
     if not isinstance(role, Follower) or role.download is None or not role.download.is_complete:
@@ -334,7 +334,7 @@ def end_download(state: QuorumState, now_ms: int) -> Download | None:
 
 
 def on_snapshot_received(state: QuorumState, received: SnapshotReceived, now_ms: int) -> None:
-    """Resets the log to a downloaded snapshot. Its records are committed, so it may replace a log that ends before it or diverges from it."""
+    """Reset the log to a downloaded snapshot. Its records are committed, so it may replace a log that ends before it or diverges from it."""
     snapshot = received.snapshot
     if end_download(state, now_ms) is None or snapshot.offset <= state.high_watermark:
         # There is a new leader, and it may have counted our appends since. The file is kept as an additional snapshot.

@@ -53,13 +53,13 @@ class Votes:
         return self.voters - self.granted - self.rejected
 
     def record(self, voter_id: int, granted: bool) -> None:
-        """Records a reply. A vote in an election never changes; of several replies to pre-votes the last one counts."""
+        """Record a reply. A vote in an election never changes; of several replies to pre-votes the last one counts."""
         (self.granted if granted else self.rejected).add(voter_id)
         (self.rejected if granted else self.granted).discard(voter_id)
 
 
 def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
-    """Returns True if a request comes from the candidate that has this vote already.
+    """Return True if a request comes from the candidate that has this vote already.
 
     The quorum-state file of static voters, version 0, keeps no directory: after a restart the node id alone decides.
     """
@@ -69,7 +69,7 @@ def is_voted_for(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
 def grants_without_leader(
     role: Unattached | Prospective, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool
 ) -> bool:
-    """Decides a vote in a role without a leader to fetch from. An epoch whose leader is known has had its election already."""
+    """Decide a vote in a role without a leader to fetch from. An epoch whose leader is known has had its election already."""
     if pre_vote:
         return log_is_up_to_date
     if role.voted is not None:
@@ -90,7 +90,7 @@ class Unattached:
         return ElectionState(self.epoch, self.leader_id, self.voted)
 
     def deadline_ms(self, is_voter: bool) -> int:
-        """Returns when this role must act without an event."""
+        """Return when this role must act without an event."""
         return self.election_deadline_ms if is_voter else NEVER
 
     def can_grant_vote(self, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:

@@ -43,7 +43,7 @@ class LogWriter:
         on_refusal: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Takes `on_written`, which gets the effects of a step that had to wait, and `on_refusal`, which is called once in each shortage of a leader."""
+        """Take `on_written`, which gets the effects of a step that had to wait, and `on_refusal`, which is called once in each shortage of a leader."""
         self._clock = clock
         self._node_id = node_id
         self._log = log
@@ -60,7 +60,7 @@ class LogWriter:
 
     @property
     def is_standing(self) -> bool:
-        """Returns True while a step waits for room: the core must not take another one."""
+        """Return True while a step waits for room: the core must not take another one."""
         return self._unwritten is not None
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class LogWriter:
             timer.cancel()
 
     def write(self, effects: Effects) -> bool:
-        """Writes what a step of the core changes; returns False if that has to wait for room.
+        """Write what a step of the core changes; return False if that has to wait for room.
 
         Raises:
             StorageFailure: the disk has failed.
@@ -94,7 +94,7 @@ class LogWriter:
             self._on_failure(failure)
 
     def make_room(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]]) -> None:
-        """Makes room for a leader's batches, before the core has them: what it has cannot be taken back.
+        """Make room for a leader's batches, before the core has them: what it has cannot be taken back.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, there is none.

@@ -65,14 +65,14 @@ class Snapshots:
         self._directory = directory
 
     def open(self) -> list[OffsetAndEpoch]:
-        """Removes unfinished files of an earlier process; returns the snapshots, oldest first."""
+        """Remove unfinished files of an earlier process; return the snapshots, oldest first."""
         for name in self._files.list_dir(self._directory):
             if name.endswith(SUFFIX + PART):
                 self._files.remove(f"{self._directory}/{name}")
         return self.known()
 
     def known(self) -> list[OffsetAndEpoch]:
-        """Returns the snapshots, oldest first, without unfinished ones, which this node may be writing."""
+        """Return the snapshots, oldest first, without unfinished ones, which this node may be writing."""
         names = (_NAME.fullmatch(name) for name in self._files.list_dir(self._directory))
         return sorted(OffsetAndEpoch(int(name[1]), int(name[2])) for name in names if name)
 
@@ -92,7 +92,7 @@ class Snapshots:
         return SnapshotReader(self._files, self.path(snapshot), snapshot)
 
     def check(self, snapshot: OffsetAndEpoch) -> None:
-        """Raises CorruptFile unless the whole snapshot is valid. Call it before a log is reset to the snapshot."""
+        """Raise CorruptFile unless the whole snapshot is valid. Call it before a log is reset to the snapshot."""
         for _ in self.reader(snapshot):
             pass
 
@@ -108,7 +108,7 @@ class Snapshots:
         self._files.pwrite(part, position, bytes(data))
 
     def checking(self, snapshot: OffsetAndEpoch) -> Work[ControlRecords]:
-        """Checks a whole download, in slices. Raises CorruptFile if it is not a complete snapshot, and removes it."""
+        """Check a whole download, in slices. Raises CorruptFile if it is not a complete snapshot, and removes it."""
         part = self.path(snapshot) + PART
         reader, turn = SnapshotReader(self._files, part, snapshot), Turn()
         try:
@@ -121,7 +121,7 @@ class Snapshots:
         return reader.control
 
     def finish(self, snapshot: OffsetAndEpoch) -> None:
-        """Makes a checked download durable under its final name."""
+        """Make a checked download durable under its final name."""
         part = self.path(snapshot) + PART
         self._files.sync_file(part)
         self._files.rename(part, self.path(snapshot))
@@ -153,12 +153,12 @@ class SnapshotReader:
         return self.snapshot_id.epoch
 
     def load_control(self) -> ControlRecords:
-        """Reads the control records of the header alone."""
+        """Read the control records of the header alone."""
         next(iter(self), None)
         return self.control
 
     def __iter__(self) -> Iterator[CommittedBatch]:
-        """Yields data batches and control batches in order.
+        """Yield data batches and control batches in order.
 
         Raises:
             CorruptFile: a batch is damaged, its records cannot be read, or header or footer are missing.
@@ -172,7 +172,7 @@ class SnapshotReader:
             yield batch
 
     def values(self) -> Iterator[bytes]:
-        """Yields the values of the data records one by one: a batch of Kafka's may have 8 MB of them.
+        """Yield the values of the data records one by one: a batch of Kafka's may have 8 MB of them.
 
         Raises:
             CorruptFile, SnapshotReplaced
@@ -243,9 +243,9 @@ class SnapshotReader:
 
 
 async def completed(world: World, snapshots: Snapshots, snapshot: OffsetAndEpoch) -> ControlRecords | None:
-    """Checks the download, a slice in each turn, and makes it durable on a worker.
+    """Check the download, a slice in each turn, and make it durable on a worker.
 
-    Returns its control records; None if it is damaged, or the disk has no room for its name: it is downloaded again.
+    Return its control records; None if it is damaged, or the disk has no room for its name: it is downloaded again.
 
     Raises:
         StorageFailure: the disk has failed.
@@ -289,14 +289,14 @@ class SnapshotWriter:
         self._write(self._control(rows), len(rows))
 
     def append(self, records: list[bytes]) -> None:
-        """Appends data records, as raw values."""
+        """Append data records, as raw values."""
         assert not self.is_frozen
         for values in split(records, BATCH_BYTES_MAX):
             batch = data_batch(values, base_offset=self._next_offset, epoch=self.snapshot_id.epoch, now_ms=self._now_ms)
             self._write(batch, len(values))
 
     def freeze(self) -> int:
-        """Writes the footer and makes the file durable under its final name. Returns its size in bytes."""
+        """Write the footer and make the file durable under its final name. Return its size in bytes."""
         assert not self.is_frozen
         self._write(self._control([(ControlType.SNAPSHOT_FOOTER, encode(wire.SnapshotFooterRecord(0), 0))]), 1)
         self.is_frozen = True
@@ -321,14 +321,14 @@ class SnapshotWriter:
 
 
 def write_bootstrap(files: Files, directory: str, records: list[bytes], now_ms: int) -> None:
-    """Writes `bootstrap.checkpoint`: the records that the first leader of a new cluster appends first."""
+    """Write `bootstrap.checkpoint`: the records that the first leader of a new cluster appends first."""
     writer = SnapshotWriter(files, f"{directory}/{BOOTSTRAP_FILE}", BOOTSTRAP_SNAPSHOT, now_ms=now_ms)
     writer.append(records)
     writer.freeze()
 
 
 def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
-    """Reads the records of `bootstrap.checkpoint`; returns None if the file is missing."""
+    """Read the records of `bootstrap.checkpoint`; return None if the file is missing."""
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if files.size(path) is None:
         return None
@@ -336,7 +336,7 @@ def read_bootstrap(files: Files, directory: str) -> list[bytes] | None:
 
 
 def write_initial_voters(files: Files, directory: str, voters: VoterSet, now_ms: int) -> None:
-    """Writes the snapshot 0-0 of a directory formatted for dynamic voters: kraft.version 1 and the first voters."""
+    """Write the snapshot 0-0 of a directory formatted for dynamic voters: kraft.version 1 and the first voters."""
     files.make_dirs(directory)
     path = f"{directory}/{file_name(BOOTSTRAP_SNAPSHOT)}"
     SnapshotWriter(files, path, BOOTSTRAP_SNAPSHOT, now_ms=now_ms, kraft_version=1, voters=voters).freeze()

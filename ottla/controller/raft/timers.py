@@ -11,7 +11,7 @@ from ottla.server.clock import Clock, TimerHandle
 
 logger = logging.getLogger(__name__)
 
-#: Longer than any election of a quorum that has its majority.
+#: The interval of the reminder, which is longer than any election of a quorum that has its majority.
 REMIND_MS = 5_000
 
 

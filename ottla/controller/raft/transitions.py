@@ -46,7 +46,7 @@ def _on_high_watermark(state: QuorumState, leader: Leader) -> None:
 
 
 def _on_leadership_lost(state: QuorumState, leader: Leader) -> None:
-    """Completes all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
+    """Complete all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
     for parked in leader.parked:
         state.reply(parked.reply_to, fetch_reply(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     leader.parked.clear()
@@ -125,7 +125,7 @@ def become_resigned(state: QuorumState, now_ms: int) -> None:
 
 
 def _own_voter_records(state: QuorumState, voter_set: VoterSet) -> tuple[int | None, VoterSet | None]:
-    """Returns the records of the voter set that a leader of dynamic voters writes if the log has none, or its own entry is out of date."""
+    """Return the records of the voter set that a leader of dynamic voters writes if the log has none, or its own entry is out of date."""
     if state.voters.kraft_version < DYNAMIC_VOTERS:
         return None, None
     own, known = state.config.own_voter, voter_set.get(state.key.id)
@@ -161,7 +161,7 @@ def _notify_leader(state: QuorumState, leader: LeaderAndEpoch) -> None:
 
 
 def append_batch(state: QuorumState, count: int, data: object) -> int:
-    """Appends as leader; returns the last offset. Control records about voters take effect at once."""
+    """Append as leader; return the last offset. Control records about voters take effect at once."""
     assert count > 0
     base_offset, epoch = state.log.end_offset, state.epoch
     last_offset = base_offset + count - 1

@@ -101,19 +101,19 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def with_voter(self, voter: Voter) -> VoterSet | None:
-        """Returns the set with one voter more; None if its node id is a voter already."""
+        """Return the set with one voter more; None if its node id is a voter already."""
         if self.get(voter.id) is not None:
             return None
         return VoterSet.of((*self.voters, voter))
 
     def without(self, replica: ReplicaKey) -> VoterSet | None:
-        """Returns the set with one voter less; None if it is not in the set, or is the last voter."""
+        """Return the set with one voter less; None if it is not in the set, or is the last voter."""
         if not self.is_voter(replica) or len(self.voters) == 1:
             return None
         return VoterSet(tuple(voter for voter in self.voters if voter.id != replica.id))
 
     def updated(self, voter: Voter) -> VoterSet | None:
-        """Returns the set with new endpoints or versions of one of its voters; None if that replica is not in it."""
+        """Return the set with new endpoints or versions of one of its voters; None if that replica is not in it."""
         if not self.is_voter(voter.key):
             return None
         return VoterSet(tuple(voter if known.id == voter.id else known for known in self.voters))
@@ -141,7 +141,7 @@ class VoterHistory:
         return self._versions[-1][1] if self._versions else STATIC_VOTERS
 
     def at(self, offset: int) -> VoterSet:
-        """Returns the set of a log that ends at `offset`: records below it count."""
+        """Return the set of a log that ends at `offset`: records below it count."""
         return next((voters for start, voters in reversed(self._sets) if start < offset), self.static)
 
     def kraft_version_at(self, offset: int) -> int:
@@ -155,27 +155,27 @@ class VoterHistory:
             self._sets.append((offset, voters))
 
     def merge(self, offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
-        """Adds a record of the log at start. A snapshot may already have the same set, or a later one."""
+        """Add a record of the log at start. A snapshot may already have the same set, or a later one."""
         if voters is not None:
             self._sets = sorted({**dict(self._sets), offset: voters}.items(), key=lambda entry: entry[0])
         if kraft_version is not None:
             self._versions = sorted({**dict(self._versions), offset: kraft_version}.items())
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drops the sets whose records a truncation of the log removed."""
+        """Drop the sets whose records a truncation of the log removed."""
         while self._sets and self._sets[-1][0] >= end_offset:
             self._sets.pop()
         while self._versions and self._versions[-1][0] >= end_offset:
             self._versions.pop()
 
     def reset_to_snapshot(self, end_offset: int, voters: VoterSet | None, kraft_version: int | None) -> None:
-        """Replaces the history by the set in a snapshot, which replaces the log."""
+        """Replace the history by the set in a snapshot, which replaces the log."""
         self._sets.clear()
         self._versions.clear()
         self.append(end_offset - 1, voters, kraft_version)
 
     def forget_before(self, start_offset: int) -> None:
-        """Drops the entries before a new log start, except the last one below that offset, which is still in effect."""
+        """Drop the entries before a new log start, except the last one below that offset, which is still in effect."""
         for entries in (self._sets, self._versions):
             while len(entries) > 1 and entries[1][0] < start_offset:
                 del entries[0]

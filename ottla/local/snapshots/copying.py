@@ -52,12 +52,12 @@ FINAL = re.compile(r"\d{20}\.snapshot|\d{20}-\d{10}\.checkpoint")
 LEFT_OUT = re.compile(r"\.lock|.*(\.deleted|\.cleaned|\.tmp|\.part|-delete)")
 LOG = ".log"
 PIECE_BYTES = 32 << 20
-#: Of the reads of a walk through all headers of a file.
+#: The size of the reads in a walk through all headers of a file.
 WALK_BYTES = 8 << 20
 INDEX_ENTRY = struct.Struct(">II")
 #: The last entries of an index may be those of the last batch.
 ENTRIES_BACK = 8
-#: Of a batch: base offset, and the bytes that follow these twelve.
+#: The beginning of a batch: base offset, and how many bytes follow these twelve.
 BATCH_START = struct.Struct(">qi")
 #: Errors of `link` and `copy_file_range` that mean that this file system, or these two, cannot.
 CANNOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
@@ -71,7 +71,7 @@ if sys.platform == "linux":
 
 
 class CopyState(NamedTuple):
-    """What says whether a file that is copied has changed."""
+    """The attributes of a file that show whether it has changed since it was copied."""
 
     inode: int
     size: int
@@ -98,7 +98,7 @@ NOTHING = CopiedEnd(0, 0)
 
 @dataclass(slots=True)
 class Copied:
-    """What the copy of a log has."""
+    """The contents of the copy of a log."""
 
     #: The inodes of the log's files by name; none if the next call has to look at all files.
     inodes: dict[str, int] = field(default_factory=dict)

@@ -33,7 +33,7 @@ from ottla.protocol.records.batch import (
 
 
 class Known(NamedTuple):
-    """What the rest of the cluster said at the time about a partition."""
+    """The knowledge of the rest of the cluster about a partition, at the time of the cut."""
 
     time_ms: int
     #: The leader's epoch in the metadata.
@@ -46,7 +46,7 @@ class Known(NamedTuple):
     committed: int = 0
     #: Producers with a transaction here that its coordinator knew, and had not ended.
     open: frozenset[int] = frozenset()
-    #: Those of them whose end was decided, commit or abort, and the time of the decision.
+    #: The transactions whose end was decided, commit or abort, and the time of the decision.
     prepared: Mapping[int, int] = MappingProxyType({})
 
 
@@ -89,7 +89,7 @@ class _Open:
 
 class _Cut(NamedTuple):
     offset: int
-    #: Where transactions begin that are open there, and that their coordinator did not know.
+    #: The offsets at which transactions begin that are open there, and that their coordinator did not know.
     unknown: list[int]
 
 

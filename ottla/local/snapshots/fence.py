@@ -28,7 +28,7 @@ LIMIT_S = 2.5
 #: A thread in a system call stops at its end; one that waits for a disk that hangs does not.
 STOPPED_WITHIN_S = 1.0
 POLL_S = 0.0002
-#: Of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
+#: The fields of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
 FLOCK = struct.Struct("hhqqi")
 #: A process that only Linux would name.
 UNKNOWN = -1
@@ -183,13 +183,13 @@ def _wait_until_all_stand(pids: Iterable[int], guard: subprocess.Popen[bytes]) -
 
 
 def _has_spoken(guard: subprocess.Popen[bytes]) -> bool:
-    """Whether the guard has waited for too long, or has ended."""
+    """Return whether the guard has waited for too long, or has ended."""
     assert guard.stdout is not None
     return bool(select.select([guard.stdout], [], [], 0)[0])
 
 
 def _stands(pid: int) -> bool:
-    """Whether all threads of the process are stopped, or it has ended."""
+    """Return whether all threads of the process are stopped, or it has ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except FileNotFoundError:

@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the file says. Sizes are bytes; `fence_ms` is how long no node ran."""
+    """The contents of the file. Sizes are bytes; `fence_ms` is how long no node ran."""
 
     name: str
     directory: str
@@ -40,7 +40,7 @@ class About:
     files: int
     linked_bytes: int
     copied_bytes: int
-    #: Of the nodes (ottla/local/former_addresses.py): a fork must not connect to them.
+    #: The addresses of the nodes (ottla/local/former_addresses.py): a fork must not connect to them.
     addresses: dict[str, list[str]]
     version: int = VERSION
 

@@ -56,7 +56,7 @@ DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 @dataclass(slots=True)
 class Rewound:
-    """What the fork is now, and what of the time could not be had."""
+    """The result of rewinding a fork: what it has now, and what could not be brought back."""
 
     to_ms: int
     removed_records: int = 0
@@ -66,7 +66,7 @@ class Rewound:
     empty_topics: list[str] = field(default_factory=list)
     #: Partitions that were compacted later: of a key that has a later record, the one of the time may be missing.
     compacted: list[str] = field(default_factory=list)
-    #: Of the nodes at the time.
+    #: The addresses of the nodes at the time.
     addresses: dict[str, list[str]] = field(default_factory=dict)
 
 

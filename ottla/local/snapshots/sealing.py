@@ -1,4 +1,4 @@
-"""What a crash leaves is recovered once, in the snapshot, and not by each of its forks.
+"""The recovery of a snapshot: what a crash leaves is mended once, and not by each fork.
 
 Each log is opened as a node opens it after a crash, gets a new active segment without records, and is closed as by an orderly
 stop. So a fork starts at once, and shares all segments with records: what it writes goes into the empty ones.
@@ -32,7 +32,7 @@ NO_ENDS: Mapping[tuple[str, int], int] = {}
 
 
 class Sealed(NamedTuple):
-    """What was found in a log directory."""
+    """The findings in a log directory."""
 
     #: The directories of partitions that cannot be opened.
     damaged: list[str]
@@ -84,7 +84,10 @@ def addresses_in(image: MetadataImage, voters: VoterSet) -> Known:
 
 
 class UnsyncedFiles(OsFiles):
-    """Files of which none is synced by itself: a snapshot is none before all of it is on the disk, and 1,000 logs have 10,000 syncs."""
+    """Files that are not synced one by one:
+
+    a snapshot counts only when all of it is on the disk, and 1,000 logs would have 10,000 syncs.
+    """
 
     def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
         return _UnsyncedMapping(path, capacity, writable, self._descriptors)

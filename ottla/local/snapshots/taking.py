@@ -28,7 +28,7 @@ from ottla.storage.errors import (
 from ottla.storage.files import OsFiles
 
 DATA = "data"
-#: Of a local cluster with logins: keys, certificates, passwords.
+#: The folder of a local cluster with logins that has keys, certificates and passwords.
 SECURE = "secure"
 #: What must stay free on the disk of a cluster that goes on: a full disk ends the writes of all its nodes.
 SPARE_BYTES = 256 << 20
@@ -182,7 +182,7 @@ def _bytes_to_copy(source: str) -> int:
 
 
 def reason_of(failure: BaseException, doing: str, after: str) -> Failure | None:
-    """Return what a user is to read, None for what is not expected. `after` says how things are now."""
+    """Return the reason that a user is to read, None for an unexpected failure. `after` says how things are now."""
     if isinstance(failure, Failure):
         return failure
     cause = failure.cause if isinstance(failure, StorageFailure) else failure

@@ -46,7 +46,7 @@ def completed(properties: Mapping[str, str], metadata: FoundMetadata) -> dict[st
 
 
 def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
-    """Raises CannotAdopt if the properties are not those of the node that has the directories."""
+    """Raise CannotAdopt if the properties are not those of the node that has the directories."""
     reasons = []
     if config.node_id != found.node_id:
         reasons.append(f"the file is of node {config.node_id}, and the directories are of node {found.node_id}")
@@ -60,7 +60,7 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
         reasons.append(
             f"the metadata log is in {found.metadata_directory}, and the file wants it in {config.metadata_log_directory}"
         )
-    cluster_id = config.own["cluster.id"]
+    cluster_id = config["cluster.id"]
     if cluster_id not in (None, found.cluster_id):
         reasons.append(f"the file is of cluster {cluster_id}, and the directories are of cluster {found.cluster_id}")
     given = [name for name, has in ((BROKER, config.is_broker), (CONTROLLER, config.is_controller)) if has]
@@ -73,7 +73,7 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
 
 
 def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
-    """Makes properties with which the node goes on at its registered addresses. Raises CannotAdopt: Kafka's file alone says what is needed.
+    """Make properties with which the node goes on at its registered addresses. Raises CannotAdopt: Kafka's file alone says what is needed.
 
     They let nothing expire that Kafka may have kept: how long records and offsets are kept by default stands in Kafka's file alone. So do
     keys and logins, and therefore a node with secured listeners or access control entries needs that file.
@@ -159,7 +159,7 @@ NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found, and the properties with which the node can go on."""
+    """The findings, and the properties with which the node can go on."""
 
     ownership: Ownership
     metadata: FoundMetadata
@@ -172,7 +172,7 @@ class Checked:
 
 
 def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Random, now_ms: int) -> Checked:
-    """Checks directories for a start with these properties of Kafka's, or with minimal ones.
+    """Check directories for a start with these properties of Kafka's, or with minimal ones.
 
     Raises:
         CannotAdopt: for the reasons in it.
@@ -201,7 +201,7 @@ def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Rando
 
 
 def facts(checked: Checked) -> Facts:
-    """Returns what was found by name."""
+    """Return the findings by name."""
     owner, metadata, logs, coordinators = checked.ownership, checked.metadata, checked.logs, checked.coordinators
     image, snapshot = metadata.image, metadata.latest_snapshot
     levels = metadata.levels()
@@ -238,7 +238,7 @@ def facts(checked: Checked) -> Facts:
 
 
 def changes(checked: Checked) -> Iterator[str]:
-    """Yields what the first start changes, in sentences."""
+    """Yield what the first start changes, in sentences."""
     owner, logs = checked.ownership, checked.logs
     yield "no file is converted: the formats are the same"
     for path, meta in owner.identities.items():

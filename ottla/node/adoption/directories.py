@@ -58,7 +58,7 @@ class Ownership:
 
     cluster_id: str
     node_id: int
-    #: By path, in the order in which they were named.
+    #: The identity of each directory by its path, in the order in which they were named.
     identities: dict[str, MetaProperties]
     #: The directory that has the metadata log.
     metadata_directory: str
@@ -71,7 +71,7 @@ class Ownership:
 
 
 def identify(files: Files, paths: Sequence[str]) -> Ownership:
-    """Returns whose the directories are. Raises CannotAdopt: they are none, or not those of one node."""
+    """Return whose the directories are. Raises CannotAdopt: they are none, or not those of one node."""
     found: dict[str, MetaProperties] = {}
     reasons: list[str] = []
     for path in dict.fromkeys(os.path.normpath(path) for path in paths):
@@ -136,7 +136,7 @@ def _metadata_reason(paths: list[str], with_log: list[str]) -> str:
 
 @contextmanager
 def unused(files: Files, paths: Sequence[str]) -> Iterator[None]:
-    """Holds the locks of the directories, so that no node starts on them meanwhile.
+    """Hold the locks of the directories, so that no node starts on them meanwhile.
 
     Raises:
         CannotAdopt: a running node has one of them, or they cannot be written.
@@ -181,7 +181,7 @@ class FoundMetadata:
 
 
 def read_metadata(files: Files, found: Ownership, now_ms: int) -> FoundMetadata:
-    """Opens the metadata log and replays it. `files` must be a preview, because opening recovers the log.
+    """Open the metadata log and replay it. `files` must be a preview, because opening recovers the log.
 
     Raises:
         CannotAdopt: it is damaged, of a newer Kafka, or of a cluster that is between ZooKeeper and KRaft.
@@ -228,7 +228,7 @@ def _replayed(log: MetadataLog) -> tuple[MetadataLoader, int]:
 
 
 def _last_migration(values: Iterable[bytes], known: int) -> int:
-    """Returns the last state of a migration from ZooKeeper among the records, which the image does not have."""
+    """Return the last state of a migration from ZooKeeper among the records, which the image does not have."""
     for value in values:
         if value[:2] == b"\x01\x15":  # the frame, and the key of ZkMigrationStateRecord
             record, _ = decode_record(value)

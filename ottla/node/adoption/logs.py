@@ -1,7 +1,7 @@
-"""What the logs of the node have: opened in a preview, by the code that a start runs, with what that would change and cannot open.
+"""The look at the logs of the node: they are opened in a preview, by the code that a start runs.
 
-Of what the coordinators of the node will load (groups of each kind, committed offsets, and transactional ids) only the keys and the last
-value of each are looked at, of the partitions that are here.
+It finds what a start would change, and what it cannot open. Of what the coordinators of the node will load (groups of each kind,
+committed offsets, and transactional ids) only the keys and the last value of each are looked at, of the partitions that are here.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Lines(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one line."""
+        """Keep one line."""
         self.lines.append(record.getMessage())
 
 
@@ -112,7 +112,7 @@ def kept_warnings() -> Iterator[list[str]]:
 
 
 def read_logs(files: PreviewFiles, found: Ownership, image: MetadataImage, rng: Random, now_ms: int) -> FoundLogs:
-    """Opens every log of the directories in the preview.
+    """Open every log of the directories in the preview.
 
     Raises:
         CannotAdopt: some are damaged, or a directory cannot be read: all of them are named.
@@ -149,7 +149,7 @@ def _count(read: FoundLogs, log: Log) -> None:
 
 
 def _compare(read: FoundLogs, node_id: int, image: MetadataImage) -> None:
-    """Compares the directories with the replicas that the metadata gives to this node."""
+    """Compare the directories with the replicas that the metadata gives to this node."""
     for log in read.logs.open:
         topic = image.topics.by_id(log.topic_id)
         partition = None if topic is None else topic.partitions.get(log.partition)
@@ -179,7 +179,7 @@ class FoundCoordinators:
 
 
 def read_coordinators(logs: FoundLogs) -> FoundCoordinators:
-    """Reads the logs of the two internal topics."""
+    """Read the logs of the two internal topics."""
     found = FoundCoordinators()
     for key, _ in _last_records(logs, OFFSETS_TOPIC, GROUP_RECORDS, found):
         if (kind := KINDS.get(type(key))) is not None:
@@ -195,7 +195,7 @@ def read_coordinators(logs: FoundLogs) -> FoundCoordinators:
 def _last_records(
     logs: FoundLogs, topic: str, types: RecordTypes, found: FoundCoordinators
 ) -> Iterator[tuple[object, object]]:
-    """Yields each key that is not deleted, with its last value."""
+    """Yield each key that is not deleted, with its last value."""
     last: dict[bytes, bytes] = {}
     for log in logs.of_topic(topic):
         for batch in log.batches(log.log_start_offset):

@@ -138,28 +138,28 @@ class PreviewFiles(OsFiles):
     remove_tree = remove
 
     def make_dirs(self, path: str) -> None:
-        """Nothing: a directory appears with its first file."""
+        """Do nothing: a directory appears with its first file."""
 
     def sync_file(self, path: str) -> None:
-        """Nothing is written, so nothing is synced."""
+        """Do nothing: nothing is written, so nothing is synced."""
 
     sync_dir = sync_file
 
     def lock(self, path: str) -> FileLock:
-        """Locks the file if it exists: a directory without one is in use by no process."""
+        """Lock the file if it exists: a directory without one is in use by no process."""
         return super().lock(path) if super().exists(path) else _NoLock()
 
 
 class _NoLock:
     def release(self) -> None:
-        """There is no file to unlock."""
+        """Do nothing: there is no file to unlock."""
 
 
 class PrivateMapping:
     """See `storage.files.MappedFile`. It may be written, and the file stays as it is."""
 
     def __init__(self, path: str, disk: str | None, data: bytes, capacity: int, end: int | None = None) -> None:
-        """Maps the file `disk`, up to `end` if given, or memory that begins with `data`. Raises StorageFailure: the file cannot be read."""
+        """Map the file `disk`, up to `end` if given, or memory that begins with `data`. Raises StorageFailure: the file cannot be read."""
         self.path, self._disk = path, disk
         if disk is None:
             self.size = len(data)
@@ -177,11 +177,11 @@ class PrivateMapping:
 
     @property
     def shown(self) -> bool:
-        """Views keep the memory; the file is never cut under them."""
+        """Return False: views keep the memory, and the file is never cut under them."""
         return False
 
     def ensure(self, size: int) -> None:
-        """Raises StorageFailure: nothing is appended in a preview."""
+        """Raise StorageFailure: nothing is appended in a preview."""
         if size > self.size:
             raise StorageFailure(self.path, "a preview appends nothing")
 
@@ -189,13 +189,13 @@ class PrivateMapping:
         self.buffer[position : position + len(data)] = data
 
     def zero(self, start: int, end: int) -> None:
-        """Hides the bytes from `start` to `end` by zeros."""
+        """Hide the bytes from `start` to `end` by zeros."""
         for begin in range(start, end, READ_BYTES):
             count = min(READ_BYTES, end - begin)
             self.write(begin, bytes(count))
 
     def populate(self, start: int, end: int) -> None:
-        """Reads the bytes once, because an access that the disk cannot answer would kill the process.
+        """Read the bytes once, because an access that the disk cannot answer would kill the process.
 
         Raises:
             StorageFailure
@@ -213,23 +213,23 @@ class PrivateMapping:
         return end
 
     def touch(self, start: int, end: int) -> None:
-        """Reads the bytes; they stay as they are."""
+        """Read the bytes; they stay as they are."""
         self.populate(start, end)
 
     def close(self) -> None:
-        """Drops the reference to the mapping, which ends with its last view."""
+        """Drop the reference to the mapping, which ends with its last view."""
         self.buffer = memoryview(b"")
 
     def fill_holes(self, start: int) -> None:
-        """Nothing: no byte gets a block."""
+        """Do nothing: no byte gets a block."""
 
     def prefault(self, start: int, end: int) -> None:
-        """Nothing: few bytes are written."""
+        """Do nothing: few bytes are written."""
 
     read_ahead = prefault
 
     def flush(self) -> None:
-        """Nothing: the file has not changed."""
+        """Do nothing: the file has not changed."""
 
     def cut_views(self, size: int) -> None:
-        """Nothing: the file is not cut."""
+        """Do nothing: the file is not cut."""

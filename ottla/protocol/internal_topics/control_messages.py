@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def decode_versioned(cls: type[T], data: Buffer, *, newer_too: bool = False) -> tuple[T, int]:
-    """Decodes a message that begins with its version; returns both.
+    """Decode a message that begins with its version; return both.
 
     `newer_too`: a version above ours is read as our highest one, and the bytes after it are ignored. Subscriptions and
     assignments need this, because clients of different releases read each other's.

@@ -26,21 +26,21 @@ class UnknownRecord(ProtocolError):
 
 
 def encode_key(key: Any) -> bytes:
-    """Returns the bytes of a record's key."""
+    """Return the bytes of a record's key."""
     pieces: Pieces = [key.__message__.key.to_bytes(2, "big")]
     encoder(key.__plain__, 0)(key, pieces)
     return b"".join(pieces)
 
 
 def encode_value(value: Any, version: int) -> bytes:
-    """Returns the bytes of a record's value."""
+    """Return the bytes of a record's value."""
     pieces: Pieces = [version.to_bytes(2, "big")]
     encoder(value.__plain__, version)(value, pieces)
     return b"".join(pieces)
 
 
 def decode_key(types: RecordTypes, data: Buffer) -> object:
-    """Returns the key object of a record; UnknownRecord for types not in the table."""
+    """Return the key object of a record; UnknownRecord for types not in the table."""
     record_type = _int16(data)
     classes = types.get(record_type)
     if classes is None:
@@ -49,7 +49,7 @@ def decode_key(types: RecordTypes, data: Buffer) -> object:
 
 
 def decode_value(types: RecordTypes, key: Any, data: Buffer) -> object:
-    """Returns the value object that goes with a key object."""
+    """Return the value object that goes with a key object."""
     version = _int16(data)
     cls = types[key.__message__.key][1]
     if version not in info_of(cls).versions:

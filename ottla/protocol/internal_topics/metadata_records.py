@@ -267,7 +267,7 @@ class UnknownRecord(ProtocolError):
 
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
-    """Returns the value of a record in the metadata log."""
+    """Return the value of a record in the metadata log."""
     cls = type(record)
     key = info_of(cls).key
     assert key is not None
@@ -282,7 +282,7 @@ def _frame(key: int, version: int) -> bytes:
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """Returns the record that a value holds, and its version."""
+    """Return the record that a value holds, and its version."""
     try:
         frame_version, pos = read_uvarint(value, 0)
         key, pos = read_uvarint(value, pos)

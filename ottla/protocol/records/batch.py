@@ -197,18 +197,18 @@ class BatchView:
         return self.buffer[HEADER_BYTES:]
 
     def records(self, *, max_bytes: int | None = None) -> list[Record]:
-        """Decodes every record; raises KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) if one is malformed."""
+        """Decode every record; raise KafkaError(INVALID_RECORD or CORRUPT_MESSAGE) if one is malformed."""
         return list(self.iter_records(max_bytes=max_bytes))
 
     def iter_records(self, *, max_bytes: int | None = None) -> Iterator[Record]:
-        """Decodes the records one by one: beside the decompressed payload, one record is in memory at a time."""
+        """Decode the records one by one: beside the decompressed payload, one record is in memory at a time."""
         if self.count == 0:
             return iter(())
         payload = self.expand(max_bytes)
         return iter_records(payload, self.count, self.base_offset, self.base_timestamp, self.append_time)
 
     def expand(self, max_bytes: int | None = None) -> bytes:
-        """Returns the records' bytes, decompressed. Raises KafkaError as `decompress` does."""
+        """Return the records' bytes, decompressed. Raises KafkaError as `decompress` does."""
         codec = self.attributes & CODEC_MASK
         return bytes(self.payload) if codec == NO_COMPRESSION else decompress(codec, self.payload, max_bytes)
 
@@ -218,11 +218,11 @@ class BatchView:
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
 
     def expanded(self, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
-        """Returns the records' bytes, decompressed; large batches are decompressed on a worker. The batch's buffer may be invalid after a yield."""
+        """Return the records' bytes, decompressed; large batches are decompressed on a worker. The batch's buffer may be invalid after a yield."""
         return expanding(self.attributes & CODEC_MASK, self.payload, turn, max_bytes)
 
     def check_crc(self) -> None:
-        """Raises CORRUPT_MESSAGE if the CRC is not that of the contents."""
+        """Raise CORRUPT_MESSAGE if the CRC is not that of the contents."""
         found = crc32c(self.buffer[ATTRIBUTES_AT:])
         if found != self.crc:
             raise KafkaError(
@@ -235,7 +235,7 @@ class BatchView:
 
 
 def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[BatchView]:
-    """Yields views of the complete batches in buf[pos:end]. A partial one at the end is left out, as a fetch may cut there.
+    """Yield views of the complete batches in buf[pos:end]. A partial one at the end is left out, as a fetch may cut there.
 
     Raises CORRUPT_MESSAGE where no batch can start. The CRC is not checked: see `check_batch`.
     """
@@ -247,7 +247,7 @@ def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
-    """Returns the size of the batch at `pos`, or None if it is partial. Raises CORRUPT_MESSAGE if no batch can start there."""
+    """Return the size of the batch at `pos`, or None if it is partial. Raises CORRUPT_MESSAGE if no batch can start there."""
     if end - pos <= MAGIC_AT:
         return None
     _, length = _PREFIX.unpack_from(buf, pos)
@@ -261,7 +261,7 @@ def batch_size(buf: Buffer, pos: int, end: int) -> int | None:
 
 
 def check_batch(buf: memoryview, pos: int, end: int) -> Header:
-    """Returns the header of the batch at `pos`; raises CORRUPT_MESSAGE if the batch is partial or its CRC is wrong.
+    """Return the header of the batch at `pos`; raise CORRUPT_MESSAGE if the batch is partial or its CRC is wrong.
 
     It checks bytes that a broker already accepted: in recovery, replication and raft.
     """
@@ -278,7 +278,7 @@ def check_batch(buf: memoryview, pos: int, end: int) -> Header:
 
 
 def patch_timestamp(buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int) -> None:
-    """Sets the timestamp type and the max timestamp of the batch at `pos`, and recomputes its CRC."""
+    """Set the timestamp type and the max timestamp of the batch at `pos`, and recomputes its CRC."""
     _, length = _PREFIX.unpack_from(buf, pos)
     _, attributes = _CRC_ATTRIBUTES.unpack_from(buf, pos + CRC_AT)
     attributes &= ~LOG_APPEND_TIME_BIT

@@ -93,7 +93,7 @@ def rebuild_batch(
     *,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Returns `batch` with only the survivors of compaction: offset range, producer and sequence stay the same.
+    """Return `batch` with only the survivors of compaction: offset range, producer and sequence stay the same.
 
     Without survivors it returns an empty batch, which preserves the producer's last sequence number.
     """
@@ -133,7 +133,7 @@ def pack_in_place_of(
     compression: int,
     level: int | None = None,
 ) -> bytes:
-    """Returns a batch with the offset range, the leader epoch, the producer and the sequence of another one."""
+    """Return a batch with the offset range, the leader epoch, the producer and the sequence of another one."""
     return pack_batch(
         payload,
         base_offset=batch.base_offset,
@@ -203,7 +203,7 @@ def _attributes(timestamp_type: int, transactional: bool, control: bool) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Returns the partition of a key, by murmur2: the one that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
+    """Return the partition of a key, by murmur2: the one that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
@@ -228,7 +228,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[memoryview]:
-    """Returns the batch to append if the topic needs its records, or another codec: they are checked, and recompressed.
+    """Return the batch to append if the topic needs its records, or another codec: they are checked, and recompressed.
 
     A batch of a few bytes can hold millions of records, so this is work in turns (`protocol.work`). `Log.append` prepares batches that
     fit into one turn; for others its caller runs this, and appends with the outcome. The bytes of `batch` must not change before the
@@ -244,7 +244,7 @@ def prepare(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Wo
 
 
 def prepared_batch(view: memoryview, rules: RecordRules, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
-    """Returns the batch to append: it is prepared here, if it was not before and the turn is long enough.
+    """Return the batch to append: it is prepared here, if it was not before and the turn is long enough.
 
     Raises:
         KafkaError: the batch is invalid.
@@ -263,7 +263,7 @@ def prepared_batch(view: memoryview, rules: RecordRules, now_ms: int, prepared: 
 
 
 def recompressing(batch: BatchView, codec: int, rules: RecordRules, turn: Turn, payload: bytes) -> Work[bytes]:
-    """Recompresses a batch; large ones are handled on a worker. `payload` are its records, decompressed and checked.
+    """Recompress a batch; large ones are handled on a worker. `payload` are its records, decompressed and checked.
 
     The payload is compressed again as a whole, so the records' bytes do not change. Kafka decodes and
     re-encodes each record, with the same result for valid ones. (Timestamps are patched in place: `validate.restamp`.)

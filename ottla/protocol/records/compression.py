@@ -76,7 +76,7 @@ class Codec(NamedTuple):
     produce_since: int = 0
     #: How early clients that push telemetry are to choose it (KIP-714); 0: they are not offered it.
     telemetry_rank: int = 0
-    #: Its batches are looked at outside of the check that most batches pass.
+    #: The codec's batches are looked at outside of the check that most batches pass.
     needs_look: bool = False
 
     @property
@@ -95,7 +95,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
-    """Returns the whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
+    """Return the whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
 
     INVALID_RECORD for a larger one (`TooLarge`, as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an
     unknown codec; CORRUPT_MESSAGE for bytes that are not of this codec.
@@ -118,7 +118,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
 
 
 def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = None) -> Work[bytes]:
-    """Decompresses as `decompress` does; large outputs are produced on a worker. The buffer `data` may be invalid after a yield."""
+    """Decompress as `decompress` does; large outputs are produced on a worker. The buffer `data` may be invalid after a yield."""
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
     if codec == NO_COMPRESSION:
         return decompress(codec, data, limit)  # only a copy
@@ -164,7 +164,7 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _gunzip_member(data: memoryview, start: int, output: BytesIO, max_bytes: int) -> int:
-    """Appends the member that begins at `start` to the output. Returns where it ends."""
+    """Append the member that begins at `start` to the output. Return where it ends."""
     unpacker = zlib.decompressobj(_GZIP_WBITS)
     size = _GZIP_PIECE_BYTES
     piece: Buffer = data[start : start + size]

@@ -52,7 +52,7 @@ def end_txn_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Returns the marker that ends a producer's transaction in one partition."""
+    """Return the marker that ends a producer's transaction in one partition."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     row = NewRecord(_KEY.pack(_KEY_VERSION, kind), _END_TXN.pack(_END_TXN_VERSION, coordinator_epoch), timestamp)
     return build_batch(
@@ -69,13 +69,13 @@ def end_txn_batch(
 def control_batch(
     rows: list[tuple[ControlType, bytes]], *, timestamp: int, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
 ) -> bytes:
-    """Returns a batch of control records of the raft log: (type, encoded value) each."""
+    """Return a batch of control records of the raft log: (type, encoded value) each."""
     records = [NewRecord(_KEY.pack(_KEY_VERSION, kind), value, timestamp) for kind, value in rows]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, control=True)
 
 
 def control_type(record: Record) -> ControlType | None:
-    """Returns the type of a control record, None for a type of a newer Kafka. Raises CORRUPT_MESSAGE if the key is malformed."""
+    """Return the type of a control record, None for a type of a newer Kafka. Raises CORRUPT_MESSAGE if the key is malformed."""
     try:
         _, number = _KEY.unpack_from(record.key or b"")
     except StructError:
@@ -84,7 +84,7 @@ def control_type(record: Record) -> ControlType | None:
 
 
 def end_txn_marker(batch: BatchView) -> EndTxnMarker | None:
-    """Returns the contents of the control batch if it is a transaction marker, else None."""
+    """Return the contents of the control batch if it is a transaction marker, else None."""
     records = batch.records()
     if not records:  # compaction leaves emptied control batches behind
         return None

@@ -33,7 +33,7 @@ class OverLimitError(Exception):
 
 
 def grow(decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
-    """Decompresses into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
+    """Decompress into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
 
     The memory of a BytesIO is neither zeroed byte by byte nor copied at the end. For 256 MiB, each of these would hold
     the GIL, and with it block the event loop, for 100 ms. OverLimitError if `max_bytes` are not enough, ValueError if
@@ -93,7 +93,7 @@ def compress_lz4(data: Buffer, level: int) -> bytes:
 
 
 def decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
-    """Raises OverLimitError for more than `max_bytes`, ValueError for damaged bytes.
+    """Raise OverLimitError for more than `max_bytes`, ValueError for damaged bytes.
 
     Java, librdkafka and `compress_lz4` write the same header. With one block behind it, as most batches have, its output is
     known to be small; with more, one call for the whole frame is better, because between two a thread waits for the GIL.
@@ -114,7 +114,7 @@ def decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
 
 
 def blocks_are_linked(payload: memoryview) -> bool:
-    """Returns True if the lz4 frame's blocks are linked, and also if the payload is no lz4 frame."""
+    """Return True if the lz4 frame's blocks are linked, and also if the payload is no lz4 frame."""
     return len(payload) < _FLG_AT + 1 or not payload[_FLG_AT] & _INDEPENDENT_BIT
 
 
@@ -122,7 +122,7 @@ _lz4_blocks: _Lz4Blocks | None = None
 
 
 def _lz4() -> _Lz4Blocks:
-    """Loads the package when the first lz4 batch is read or written: most commands never see one."""
+    """Load the package when the first lz4 batch is read or written: most commands never see one."""
     global _lz4_blocks
     if _lz4_blocks is None:
         try:
@@ -179,14 +179,14 @@ _CHECKSUM_BIT, _CHECKSUM_BYTES = 4, 4
 _BLOCK_HEADER_BYTES = 3
 _LAST_BLOCK_BIT, _BLOCK_KIND_BITS, _REPEATED_BYTE, _BLOCK_SIZE_SHIFT = 1, 6, 2, 3
 _ZSTD_BLOCK_BYTES = 128 * 1024
-# Hostile ones have three bytes each: what has more than a batch of 128 MB is left to cramjam.
+# Blocks of a hostile client have three bytes each: data with more blocks than a batch of 128 MB is left to cramjam.
 _ZSTD_BLOCKS_MAX = 1024
 # A thread's decompressor keeps memory for the largest window that it met. Up to level 19 windows have 8 MB, those of level 3 two.
 _ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 
 
 class _Zstandard(NamedTuple):
-    """What a thread uses of zstandard, whose objects must not be used by two threads at a time."""
+    """The objects of zstandard that a thread uses. They must not be used by two threads at a time."""
 
     zstandard: Any
     packer: Any  # of ZSTD_DEFAULT_LEVEL
@@ -207,7 +207,7 @@ def compress_zstd(data: Buffer, level: int) -> bytes:
 
 
 def decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
-    """Raises OverLimitError for more than `max_bytes`, ValueError for damaged bytes."""
+    """Raise OverLimitError for more than `max_bytes`, ValueError for damaged bytes."""
     package = _zstandard()
     if package is not None and data[: len(_ZSTD_MAGIC)] == _ZSTD_MAGIC:
         try:
@@ -220,7 +220,7 @@ def decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _one_frame(package: _Zstandard, data: memoryview, max_bytes: int) -> bytes | None:
-    """Returns what the frame holds, None if cramjam has to find out. OverLimitError; ZstdError for a damaged frame."""
+    """Return the contents of the frame, None if cramjam has to decompress it. OverLimitError; ZstdError for a damaged frame."""
     zstandard = package.zstandard
     frame = zstandard.get_frame_parameters(data)
     is_known = frame.content_size != zstandard.CONTENTSIZE_UNKNOWN
@@ -245,7 +245,7 @@ def _one_frame(package: _Zstandard, data: memoryview, max_bytes: int) -> bytes |
 
 
 def _blocks_of_whole_frame(data: memoryview, at: int) -> int:
-    """Returns how many blocks the frame has if it ends where the data end, else 0. The first begins at `at`."""
+    """Return how many blocks the frame has if it ends where the data end, else 0. The first begins at `at`."""
     for blocks in range(1, _ZSTD_BLOCKS_MAX + 1):
         header = int.from_bytes(data[at : at + _BLOCK_HEADER_BYTES], "little")
         is_one_byte = header & _BLOCK_KIND_BITS == _REPEATED_BYTE
@@ -259,7 +259,7 @@ def _blocks_of_whole_frame(data: memoryview, at: int) -> int:
 
 
 def _zstandard() -> _Zstandard | None:
-    """Loads zstandard when a thread reads or writes its first zstd batch: most commands never do. None where it is missing."""
+    """Load zstandard when a thread reads or writes its first zstd batch: most commands never do. None where it is missing."""
     try:
         found: _Zstandard | None = _of_thread.package
     except AttributeError:

@@ -69,7 +69,7 @@ def iter_records(
     *,
     start: int = 0,
 ) -> Iterator[Record]:
-    """Yields the `count` records that fill `data` from `start` on exactly. Raises INVALID_RECORD, as Kafka does, if they do not."""
+    """Yield the `count` records that fill `data` from `start` on exactly. Raises INVALID_RECORD, as Kafka does, if they do not."""
     _check_count(count, data)
     pos, index = start, 0
     size = len(data)
@@ -110,7 +110,7 @@ def iter_records(
 
 
 def skip_records(data: bytes, count: int, start: int) -> int:
-    """Returns the position after `count` records, of which the lengths alone are read. Raises INVALID_RECORD if they are not there."""
+    """Return the position after `count` records, of which the lengths alone are read. Raises INVALID_RECORD if they are not there."""
     pos, size = start, len(data)
     try:
         for _ in range(count):
@@ -131,7 +131,7 @@ def skip_records(data: bytes, count: int, start: int) -> int:
 def skim_records(
     data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[RecordFacts | None]:
-    """Checks every length as `iter_records` does, but copies nothing: a record may be as large as its batch.
+    """Check every length as `iter_records` does, but copies nothing: a record may be as large as its batch.
 
     One record can hold millions of headers: None is yielded after every HEADERS_A_STEP of them.
     """
@@ -171,7 +171,7 @@ def skim_records(
 def iter_times(
     data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yields (offset, timestamp) of each record; its other fields are skipped without validation."""
+    """Yield (offset, timestamp) of each record; its other fields are skipped without validation."""
     pos = index = 0
     size = len(data)
     try:
@@ -204,7 +204,7 @@ def _wrong_length(index: int, length: int, over: int) -> KafkaError:
 
 
 def _read_timestamp(data: bytes | memoryview, pos: int, base_timestamp: int) -> tuple[int, int]:
-    """Returns base plus delta. The sum may exceed 64 bits; it wraps as Java's does."""
+    """Return base plus delta. The sum may exceed 64 bits; it wraps as Java's does."""
     byte = data[pos]
     if byte < 128:
         timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
@@ -218,7 +218,7 @@ def _read_timestamp(data: bytes | memoryview, pos: int, base_timestamp: int) -> 
 
 
 def _varint(data: bytes | memoryview, pos: int) -> tuple[int, int]:
-    """Reads a varint as `read_varint` does, in one call for numbers of one or two bytes, which nearly all in records are."""
+    """Read a varint as `read_varint` does, in one call for numbers of one or two bytes, which nearly all in records are."""
     byte = data[pos]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -269,7 +269,7 @@ def _skip_bytes(data: bytes | memoryview, pos: int, end: int) -> int:
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: RecordHeaders = ()
 ) -> bytes:
-    """Returns the record with its length in front."""
+    """Return the record with its length in front."""
     # Lengths up to 8191 come from a table: most keys, values and deltas are that small.
     parts = (
         b"\0",
@@ -312,7 +312,7 @@ class EncodedRecord(NamedTuple):
 
 
 def split_records(data: bytes, count: int, last_offset_delta: int) -> list[EncodedRecord]:
-    """Splits `data` into exactly `count` records with increasing offset deltas, none above `last_offset_delta`.
+    """Split `data` into exactly `count` records with increasing offset deltas, none above `last_offset_delta`.
 
     Raises INVALID_RECORD if it does not consist of these. Values and headers are not checked.
     """
@@ -380,12 +380,12 @@ def timestamp_delta(data: bytes, record: EncodedRecord) -> int:
 
 
 def join_records(data: bytes, records: Iterable[EncodedRecord]) -> bytes:
-    """Returns the records as they lie in `data`, one behind the other."""
+    """Return the records as they lie in `data`, one behind the other."""
     return b"".join([data[record.start : record.end] for record in records])
 
 
 def with_timestamp_delta(data: bytes, record: EncodedRecord, delta: bytes) -> bytes:
-    """Returns the record with another (encoded) timestamp delta."""
+    """Return the record with another (encoded) timestamp delta."""
     _, pos = read_varint(data, record.start)
     _, after = read_varlong(data, pos + 1)
     body = data[pos : pos + 1] + delta + data[after : record.end]

@@ -105,7 +105,7 @@ class RecordRules:
 
     @property
     def needs_records(self) -> bool:
-        """Returns True if `check_records` must follow `validate_header`."""
+        """Return True if `check_records` must follow `validate_header`."""
         return (
             self.check_records
             or self.compacted
@@ -114,18 +114,18 @@ class RecordRules:
 
     @property
     def may_ask(self) -> bool:
-        """True if some batches must be prepared (`builder.prepare`)."""
+        """Return True if some batches must be prepared (`builder.prepare`)."""
         return self.needs_records or self.codec is not None
 
     def asks(self, codec: int) -> bool:
-        """Returns True if a batch of this codec must be prepared."""
+        """Return True if a batch of this codec must be prepared."""
         return self.needs_records or (self.codec is not None and self.codec != codec)
 
 
 def validate_header(
     buf: memoryview, pos: int, end: int, rules: RecordRules, now_ms: int, turn: object = None
 ) -> Header:
-    """Returns the header of the only batch in buf[pos:end]; raises KafkaError if the batch is invalid.
+    """Return the header of the only batch in buf[pos:end]; raise KafkaError if the batch is invalid.
 
     The error lists the invalid records as far as the budget of the request's `Turn` allows; `turn` may be None.
     The batch is buf[pos : pos + 12 + length]: a partial second batch after it is ignored.
@@ -182,7 +182,7 @@ assert CONTROL_BIT | LOG_APPEND_TIME_BIT == 0x28 and TRANSACTIONAL_BIT == 0x10
 
 
 def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: RecordRules, now_ms: int) -> int:
-    """Sets the topic's timestamp type on the appended batch at `pos`. Returns its LogAppendTime, or -1 for CreateTime."""
+    """Set the topic's timestamp type on the appended batch at `pos`. Return its LogAppendTime, or -1 for CreateTime."""
     if rules.log_append_time:
         patch_timestamp(buf, pos, LOG_APPEND_TIME, now_ms)
         return now_ms
@@ -193,7 +193,7 @@ def restamp(buf: memoryview | bytearray, pos: int, header: Header, rules: Record
 
 
 def check_records(batch: BatchView, rules: RecordRules, now_ms: int, turn: Turn) -> Work[bytes]:
-    """Checks every record of a batch whose header is valid, in turns. Returns the bytes of the records, decompressed.
+    """Check every record of a batch whose header is valid, in turns. Return the bytes of the records, decompressed.
 
     RecordsRejected lists the invalid ones.
     """
@@ -268,7 +268,7 @@ def _judge(
 
 
 def _check_claims(header: Header, payload_bytes: int) -> None:
-    """Checks the header's record count, producer fields and attributes."""
+    """Check the header's record count, producer fields and attributes."""
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
     if attributes & CODEC_MASK >= len(CODECS):
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
@@ -285,7 +285,7 @@ def _check_claims(header: Header, payload_bytes: int) -> None:
 
 
 def _is_too_many(count: int, codec: int, payload_bytes: int) -> bool:
-    """Returns True if the payload cannot hold `count` records: offsets would be assigned to records that do not exist."""
+    """Return True if the payload cannot hold `count` records: offsets would be assigned to records that do not exist."""
     return count * RECORD_BYTES_MIN > payload_bytes * EXPANSION_MAX[codec] or (
         codec != NO_COMPRESSION and count > RECORDS_MAX
     )
@@ -314,7 +314,7 @@ def _check_timestamps(batch: memoryview, header: Header, rules: RecordRules, now
 
 
 def _takes_from(turn: object, records: int) -> bool:
-    """Takes budget for decoding `records` for a better error only. A request may hold thousands of invalid batches."""
+    """Take budget for decoding `records` for a better error only. A request may hold thousands of invalid batches."""
     if not isinstance(turn, Turn):
         return records <= RECORDS_A_TURN
     if turn.left <= records:
@@ -324,7 +324,7 @@ def _takes_from(turn: object, records: int) -> bool:
 
 
 def _check_alone(buf: memoryview, pos: int, end: int) -> None:
-    """Raises unless there is exactly one complete batch of magic 2, without a complete second one after it."""
+    """Raise unless there is exactly one complete batch of magic 2, without a complete second one after it."""
     size = _next_size(buf, pos, end)
     if size is None:
         raise _invalid("no complete record batch")
@@ -336,7 +336,7 @@ def _check_alone(buf: memoryview, pos: int, end: int) -> None:
 
 
 def _next_size(buf: memoryview, pos: int, end: int) -> int | None:
-    """Returns the size of the next batch of any magic, or None if the batch is partial."""
+    """Return the size of the next batch of any magic, or None if the batch is partial."""
     if end - pos < LOG_OVERHEAD_BYTES:
         return None
     length = int.from_bytes(buf[pos + 8 : pos + LOG_OVERHEAD_BYTES], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What Avro's Java library asks of a schema that Python's does not: names, aliases, the order of fields, and their defaults.
+"""Rules for a schema that Avro's Java library has and Python's has not: names, aliases, the order of fields, and their defaults.
 
 Reference: Apache Avro 1.12.0, seen by what it refuses. Confluent's registry gives it the strict validator of names for schemas that
 are registered, and for those that are read the one that takes letters of any alphabet.
@@ -32,7 +32,7 @@ class AvroRules:
         self._is_new = is_new
         #: The records whose fields are being checked: no default can be a value of them.
         self._open: set[str] = set()
-        #: For one default: what was found of a type and a part of it. Unions of records would ask again and again.
+        #: The answers for one default, about a type and a part of it. Unions of records would ask again and again.
         self._answers: dict[tuple[int, int], bool] = {}
 
     def check(self, node: Node, space: str = "") -> None:
@@ -109,7 +109,7 @@ class AvroRules:
             raise InvalidSchema(text)
 
     def _is_value(self, node: Node, value: Node, space: str) -> bool:
-        """Whether a default is of a type. For enums, bytes and fixed any text is, as in Java's library."""
+        """Return whether a default is of a type. For enums, bytes and fixed any text is, as in Java's library."""
         key = (id(node), id(value))
         if key not in self._answers:
             self._answers[key] = self._is_of_type(node, value, space)

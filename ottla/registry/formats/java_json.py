@@ -70,7 +70,7 @@ def double_text(value: float) -> str:
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
     if len(digits) == 1:
-        # Of the two digits that Java prints, those that are nearest: 4.9E-324, where one digit would do with 5.
+        # Java prints the two digits that are nearest: 4.9E-324, although one digit, 5, would do.
         sign, digits, exponent = Decimal(f"{value:.1e}").as_tuple()
         assert isinstance(exponent, int)
     text, point = "".join(map(str, digits)), len(digits) + exponent

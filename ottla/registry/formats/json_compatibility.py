@@ -383,7 +383,7 @@ class _Comparison:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON, where true is no number."""
+    """Return whether two values are the same in JSON, where true is no number."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 

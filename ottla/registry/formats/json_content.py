@@ -26,7 +26,7 @@ class Content:
         return self._rest is None or self._rest.kind == "any"
 
     def is_unknown(self, name: str) -> bool:
-        """Whether a pattern that cannot be evaluated decides what covers a name."""
+        """Return whether a pattern that cannot be evaluated decides what covers a name."""
         for pattern in self._patterns:
             found = matches(pattern, name)
             if found is not False:

@@ -32,9 +32,9 @@ COMPATIBLE = _kinds(
     ENUM_ARRAY_EXTENDED COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
     """
 )
-#: Whether there is a difference is decided by a pattern that RE2 cannot read.
+#: A pattern that RE2 cannot read decides whether there is a difference.
 NOT_EVALUATED = "PATTERN_PROPERTIES_NOT_EVALUATED"
-#: Those that are compatible too where the subject's compatibilityPolicy is LENIENT.
+#: The kinds that are compatible too where the subject's compatibilityPolicy is LENIENT.
 LENIENT = COMPATIBLE | _kinds(
     """
     ADDITIONAL_PROPERTIES_NARROWED ADDITIONAL_PROPERTIES_REMOVED UNEVALUATED_PROPERTIES_NARROWED UNEVALUATED_PROPERTIES_REMOVED

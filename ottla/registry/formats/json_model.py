@@ -266,7 +266,7 @@ def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> JsonNode:
 
 
 def is_meta(reference: str) -> bool:
-    """Whether a reference names the schema of a draft, which no registry has to be asked for."""
+    """Return whether a reference names the schema of a draft, which no registry has to be asked for."""
     return reference.startswith(("http://json-schema.org/", "https://json-schema.org/"))
 
 

@@ -35,7 +35,7 @@ class ParsedSchema(Protocol):
         """The text in a form that a client asks for by `?format=`; an unknown form is the canonical one."""
 
     def incompatible(self, writer: ParsedSchema) -> list[str]:
-        """Why this schema cannot read all that was written by `writer`, a schema of the same format; empty if it can."""
+        """Return why this schema cannot read all that was written by `writer`, a schema of the same format; empty if it can."""
 
     def check(self) -> None:
         """Check what costs more than parsing, before a schema is registered.

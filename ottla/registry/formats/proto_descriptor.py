@@ -55,7 +55,7 @@ LABELS = {
     "repeated": FieldProto.LABEL_REPEATED,
 }
 EDITIONS = {"2023": descriptor_pb2.EDITION_2023, "2024": descriptor_pb2.EDITION_2024}
-#: The file that a schema is in a pool.
+#: The name of a schema's file in a pool.
 DEFAULT_NAME = "default"
 
 

@@ -116,7 +116,7 @@ class _Reader:
         return ProtoField(made.name, made.number, _type_of(made), label, self._options(made))
 
     def _has_label(self, made: Any) -> bool:
-        """Whether the label of a field stands in the text: outside of proto2, that of an ordinary field does not."""
+        """Return whether the label of a field stands in the text: outside of proto2, that of an ordinary field does not."""
         return bool(made.label != FieldProto.LABEL_OPTIONAL or made.proto3_optional or self._is_proto2)
 
     @staticmethod
@@ -146,7 +146,7 @@ def _groups(fields: Sequence[Any], messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _as_declared(elements: list[Element], messages: Sequence[Any]) -> None:
-    """Put what declares messages, fields that are groups too, into the order of the messages."""
+    """Put the declarations of messages, and fields that are groups, into the order of the messages."""
     places = {row.name: index for index, row in enumerate(messages)}
 
     def place(element: Element) -> int:

@@ -1,4 +1,4 @@
-"""What a .proto file consists of: its declarations in the order of the text, without comments.
+"""The nodes of a .proto file: its declarations in the order of the text, without comments.
 
 Numbers of fields, values and ranges are integers. Options keep their values as written, because what a custom option means is in
 another file: a `Number` keeps its digits, a string is the bytes that its literals stand for.
@@ -221,7 +221,7 @@ def map_entry(message: Element) -> tuple[str, str] | None:
 
 
 def is_message_set(elements: Sequence[Element]) -> bool:
-    """Whether a message has the option message_set_wire_format, with which numbers of extensions end later."""
+    """Return whether a message has the option message_set_wire_format, with which numbers of extensions end later."""
     return any(
         row.name == "message_set_wire_format" and row.value == Identifier("true") for row in of_kind(elements, Option)
     )

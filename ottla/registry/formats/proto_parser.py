@@ -103,7 +103,7 @@ class _Parser(Reader):
         return declared if declared is not None else self._fail(f"unexpected '{self._next.text}'")
 
     def _declared(self) -> Element | None:
-        """Take what may stand in a file and in a message; None if there is no such thing."""
+        """Parse a declaration that may stand in a file and in a message; None if there is none."""
         visibility = ""
         if self._file.edition >= "2024" and self._sees("export", "local"):
             visibility = self._word()

@@ -1,4 +1,4 @@
-"""What protoc refuses and the protobuf library does not: checked before a new schema is kept."""
+"""Rules that protoc has and the protobuf library has not. They are checked before a new schema is kept."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _check_json_names(message: Message | ProtoGroup | Extension | OneOf, *, may_
 
 
 def _has_legacy_names(elements: Sequence[Element]) -> bool:
-    """Whether an option of a file or a message says that names in JSON need not differ."""
+    """Return whether an option of a file or a message says that names in JSON need not differ."""
     return any(
         (row.name, row.value)
         in (

@@ -42,7 +42,7 @@ from ottla.registry.formats.proto_nodes import (
 )
 from ottla.registry.formats.proto_tokens import quoted
 
-#: It gives the full name of a type that is named in a scope.
+#: The function that gives the full name of a type that is named in a scope.
 Resolve = Callable[[tuple[str, ...], str], str]
 
 
@@ -128,7 +128,7 @@ class Printer:
         return [self._types(elements), self._extensions(elements)]
 
     def _in_order(self, elements: Sequence[Element]) -> list[str]:
-        """Return what declares messages in its order: a value names its message by its place among messages and groups."""
+        """Return the declarations of messages in their order: a value names its message by its place among messages and groups."""
         blocks = []
         for row in elements:
             match row:
@@ -308,7 +308,7 @@ def _first_number(oneof: OneOf) -> int:
 
 
 def _has_groups(elements: Sequence[Element]) -> bool:
-    """Whether a field, also of a oneof or an extension here, is a group, which declares a message with it."""
+    """Return whether a field, also of a oneof or an extension here, is a group, which declares a message with it."""
     return any(
         isinstance(row, ProtoGroup) or (isinstance(row, OneOf | Extension) and of_kind(row.elements, ProtoGroup))
         for row in elements
@@ -325,5 +325,5 @@ def _braces(head: str, blocks: Sequence[str]) -> str:
 
 
 def _indented(text: str) -> str:
-    # Not splitlines(): strings hold characters that end a line there and not in a .proto text.
+    # splitlines() would be wrong: strings hold characters that end a line there and not in a .proto text.
     return "".join(f"  {line}\n" if line else "\n" for line in text.split("\n")[:-1])

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 #: A request that has it is not forwarded again.
 FORWARDED = "X-Forward"
-#: With it the leader says how far an instance must read before it answers for the leader.
+#: The header by which the leader says how far an instance must read before it answers for the leader.
 OFFSET = "X-Ottla-Offset"
 #: What stands in a target as it came.
 ASCII = "".join(map(chr, range(33, 127)))

@@ -10,7 +10,7 @@ from ottla.registry.errors import RegistryError
 
 
 class PathTarget(NamedTuple):
-    """What a request asks for: the parts of its path, and its query as it came."""
+    """The target of a request: the parts of its path, and its query as it came."""
 
     parts: list[str]
     query: str

@@ -30,9 +30,9 @@ class RestCall:
     user: str
     request: Request
     body: bytes
-    #: Of the path, by their names in its row, and the alias of the subject in its place.
+    #: The parameters of the path, by their names in its row. An alias is replaced by its subject.
     parameters: dict[str, str]
-    #: Of the client, if another instance forwards its request.
+    #: The client's address, if another instance forwards its request.
     address: str = ""
 
     @property

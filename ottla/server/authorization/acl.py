@@ -117,7 +117,7 @@ class AclIndex:
         return NO_MATCH if covered else NO_ACL
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Returns True if the operation is allowed on any resource of the type (KIP-679). As in Kafka, no operation implies another here."""
+        """Return True if the operation is allowed on any resource of the type (KIP-679). As in Kafka, no operation implies another here."""
         names = self._by_type.get(resource_type)
         if names is None:
             return False
@@ -195,7 +195,7 @@ def matches_operation(entry: AccessControlEntry, operation: int) -> bool:
 
 
 def _overruled(entry: AccessControlEntry, denied: set[tuple[int, str]]) -> bool:
-    """Returns True if a DENY entry covers everything that this entry allows."""
+    """Return True if a DENY entry covers everything that this entry allows."""
     name = entry.resource_name
     if entry.pattern_type == LITERAL:
         if name == WILDCARD:
@@ -206,7 +206,7 @@ def _overruled(entry: AccessControlEntry, denied: set[tuple[int, str]]) -> bool:
 
 
 def matches_filter(wanted: Any, entry: AccessControlEntry) -> bool:
-    """Matches an entry with the filter `wanted` of DescribeAcls or DeleteAcls. Null and ANY match everything; MATCH matches
+    """Match an entry with the filter `wanted` of DescribeAcls or DeleteAcls. Null and ANY match everything; MATCH matches
     every entry that applies to a resource of that name."""
     return (
         wanted.resource_type_filter in (ANY, entry.resource_type)
@@ -238,7 +238,7 @@ NETWORKS_MAX = 4_096
 
 
 def is_in_network(host: str, network: str) -> bool:
-    """Returns True if the address is in the network; False if one of the two is malformed."""
+    """Return True if the address is in the network; False if one of the two is malformed."""
     parsed = read_network(network)
     if parsed is None:
         return False
@@ -250,7 +250,7 @@ def is_in_network(host: str, network: str) -> bool:
 
 @lru_cache(NETWORKS_MAX)
 def read_network(text: str) -> IPv4Network | IPv6Network | None:
-    """Parses a network; returns None if the text is no network. Bits after the prefix are ignored, as in Kafka."""
+    """Parse a network; return None if the text is no network. Bits after the prefix are ignored, as in Kafka."""
     address, _, bits = text.partition(CIDR)
     if not bits.isascii() or not bits.isdecimal():
         return None  # Python would accept a netmask, too
@@ -261,7 +261,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def java_host(host: str) -> str:
-    """Formats an address as in Java and in entries: IPv6 in full, without leading zeros or "::"."""
+    """Format an address as in Java and in entries: IPv6 in full, without leading zeros or "::"."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])

@@ -48,7 +48,7 @@ audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-#: Of cached decisions: 100,000 about names as they are usual. When it is reached, all are dropped.
+#: The memory of cached decisions: 100,000 about names of the usual length. When it is reached, all are dropped.
 DECISIONS_BYTES_MAX = 32 * 1024 * 1024
 #: Kafka checks this name to find out whether an operation is allowed on every resource of a type.
 ANY_NAME = "hardcode"
@@ -103,7 +103,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """What a node's file adds to the entries: super.users, and allow.everyone.if.no.acl.found."""
+    """The rules that a node's file adds to the entries: super.users, and allow.everyone.if.no.acl.found."""
 
     super_users: frozenset[str] = frozenset()
     allow_if_no_acl: bool = False
@@ -133,7 +133,7 @@ class StandardAuthorizer:
     # -- Entries -----------------------------------------------------------------------------------------------------
 
     def change(self, removed: Iterable[AccessControlEntry], added: Iterable[AccessControlEntry]) -> None:
-        """Changes the entries. The first call, empty or not, marks them as loaded."""
+        """Change the entries. The first call, empty or not, marks them as loaded."""
         for entry in removed:
             self._index.remove(entry)
         for entry in added:
@@ -170,7 +170,7 @@ class StandardAuthorizer:
         return self._rules.judge(self._index, str(principal), host, operation, resource_type, name)
 
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
-        """Returns True if the operation is allowed on any resource of the type."""
+        """Return True if the operation is allowed on any resource of the type."""
         peer = context.connection
         key = (peer.principal, peer.peer_host, operation, resource_type, None)
         known = self.decisions.get(key)
@@ -182,7 +182,7 @@ class StandardAuthorizer:
         return self.decisions.keep(key, decision, "")
 
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
-        """Returns the bit field of KIP-430. These decisions are not written to the audit log."""
+        """Return the bit field of KIP-430. These decisions are not written to the audit log."""
         return bit_field(
             [
                 operation
@@ -194,7 +194,7 @@ class StandardAuthorizer:
     def _audit(
         self, context: RequestContext, operation: int, resource_type: int, name: str, judgement: Judgement
     ) -> None:
-        """Logs a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
+        """Log a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
         audit_log.log(
             logging.DEBUG if judgement.allowed else logging.INFO,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "
@@ -216,7 +216,7 @@ Authorizer: TypeAlias = AllowAll | StandardAuthorizer
 
 
 def java_acl(entry: AccessControlEntry) -> str:
-    """Returns an entry as Kafka's StandardAcl prints it."""
+    """Return an entry as Kafka's StandardAcl prints it."""
     return (
         f"StandardAcl(resourceType={RESOURCE_TYPES[entry.resource_type]}, resourceName={entry.resource_name}, "
         f"patternType={PATTERN_TYPES[entry.pattern_type]}, principal={entry.principal}, host={entry.host}, "
@@ -228,7 +228,7 @@ def java_acl(entry: AccessControlEntry) -> str:
 
 
 def make_authorizer(class_name: str, static: Mapping[str, str]) -> Authorizer:
-    """Makes the authorizer. `static`: the node's properties by name."""
+    """Make the authorizer. `static`: the node's properties by name."""
     if not class_name:
         return AllowAll()
     if class_name != STANDARD_AUTHORIZER:
@@ -245,13 +245,13 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> Authorizer:
 
 
 def file_rules(static: Mapping[str, str]) -> FileRules:
-    """Reads the rules of a node's properties."""
+    """Read the rules of a node's properties."""
     allow_if_no_acl = static.get(ALLOW_EVERYONE, "").strip().lower() == "true"
     return FileRules(frozenset(read_super_users(static.get(SUPER_USERS, ""))), allow_if_no_acl)
 
 
 def read_super_users(text: str) -> list[str]:
-    """Parses "User:alice;User:bob". The separator is a semicolon, because distinguished names contain commas."""
+    """Parse "User:alice;User:bob". The separator is a semicolon, because distinguished names contain commas."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         kind, colon, _ = user.partition(":")
@@ -262,7 +262,7 @@ def read_super_users(text: str) -> list[str]:
 
 
 def describe_acls(authorizer: Authorizer, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Returns the entries that match the filter of DescribeAcls (29), gathered by the resource they are about.
+    """Return the entries that match the filter of DescribeAcls (29), gathered by the resource they are about.
 
     v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373).
 

@@ -84,5 +84,5 @@ AUTHORIZATION_ERRORS: Mapping[int, ErrorCode] = {
 
 
 def bit_field(operations: tuple[int, ...] | list[int]) -> int:
-    """Returns a bit field in which bit n is operation n."""
+    """Return a bit field in which bit n is operation n."""
     return sum(1 << operation for operation in operations)

@@ -42,7 +42,7 @@ DYNAMIC_ONLY = table(
 
 #: listener.name.<listener>.<configuration>, or listener.name.<listener>.<mechanism>.<configuration>.
 LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-#: These may have a SASL mechanism between listener and name.
+#: The names of these properties may have a SASL mechanism between listener and name.
 MECHANISM_CONFIGS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -64,7 +64,7 @@ _SYNONYMS = {name: names for names in SYNONYMS for name in names if name != "log
 
 
 def base_name(name: str) -> str:
-    """Returns a name without its listener's (and mechanism's) prefix."""
+    """Return a name without its listener's (and mechanism's) prefix."""
     match = LISTENER_PREFIX.fullmatch(name)
     if match is None:
         return name
@@ -73,13 +73,13 @@ def base_name(name: str) -> str:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """Returns all names under which the value of `name` may be set, in the order of precedence."""
+    """Return all names under which the value of `name` may be set, in the order of precedence."""
     base = base_name(name)
     return (name, base) if base != name else _SYNONYMS.get(name, (name,))
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """Returns the row of a name, without its listener's prefix if it has one."""
+    """Return the row of a name, without its listener's prefix if it has one."""
     return BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name) or BROKER_CONFIGS.get(base_name(name))
 
 
@@ -90,7 +90,7 @@ AUTHORIZER_CONFIGS = frozenset({SUPER_USERS, ALLOW_EVERYONE})
 
 
 def is_secret(name: str) -> bool:
-    """Returns True for passwords, and for unknown names, which could be passwords (Kafka hides them, too).
+    """Return True for passwords, and for unknown names, which could be passwords (Kafka hides them, too).
 
     Kafka also hides the authorizer's. Here they are shown to who may describe the cluster's configs, because without them no tool
     can say what a user may do (`ottla acl why`).
@@ -120,7 +120,7 @@ class RejectedProperty(NamedTuple):
 _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
 
-#: Rejected with any value but the default.
+#: Properties that are rejected with any value but the default.
 REJECTED: dict[str, RejectedProperty] = {
     "create.topic.policy.class.name": RejectedProperty(
         f"Java policies are not run: {_NO_POLICY}",
@@ -246,7 +246,7 @@ _SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
 
 
 def effect_of(name: str) -> Effect:
-    """Returns the effect of a name in the tables of brokers, with or without a listener's prefix."""
+    """Return the effect of a name in the tables of brokers, with or without a listener's prefix."""
     base = base_name(name)
     if base in REJECTED:
         return Effect.REJECTED
@@ -256,7 +256,7 @@ def effect_of(name: str) -> Effect:
 
 
 def check_effect(name: str, value: Any, where: str = "") -> None:
-    """Checks that a property may be set; `value` is parsed, `where` is the file or option that set it.
+    """Check that a property may be set; `value` is parsed, `where` is the file or option that set it.
 
     Raises:
         ConfigError: the property would have no effect, but must not be ignored.
@@ -272,7 +272,7 @@ def check_effect(name: str, value: Any, where: str = "") -> None:
 
 
 def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
-    """Checks all properties of a node's file and options."""
+    """Check all properties of a node's file and options."""
     for name, text in static.items():
         key = key_of(name)
         if key is not None:
@@ -280,5 +280,5 @@ def check_effects(static: Mapping[str, str], where: Mapping[str, str]) -> None:
 
 
 def without_effect(names: Collection[str]) -> list[str]:
-    """Returns those of the set names that have no effect."""
+    """Return those of the set names that have no effect."""
     return sorted(name for name in names if key_of(name) is not None and effect_of(name) is Effect.NONE)

@@ -66,7 +66,7 @@ class Levels(NamedTuple):
 
 
 def broker_values(levels: Levels, rejected: list[ConfigError] | None = None) -> Values:
-    """Returns every configuration's parsed value. An invalid dynamic value is ignored and added to `rejected`."""
+    """Return every configuration's parsed value. An invalid dynamic value is ignored and added to `rejected`."""
     values: dict[str, object] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
@@ -86,7 +86,7 @@ def broker_values(levels: Levels, rejected: list[ConfigError] | None = None) -> 
 
 
 def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: bool) -> list[Synonym]:
-    """Returns the values of `name` under any of `names`, in the order of precedence."""
+    """Return the values of `name` under any of `names`, in the order of precedence."""
     found = []
     names = tuple(names)
     for level, source in (
@@ -105,7 +105,7 @@ def broker_synonyms(name: str, names: Iterable[str], levels: Levels, secret: boo
 
 
 def describe_broker(levels: Levels, values: Values) -> list[Described]:
-    """Describes all configurations of one broker; internal ones only if they are set."""
+    """Describe all configurations of one broker; internal ones only if they are set."""
     texts = {**levels.static, **levels.default, **levels.broker}
     names = [name for name, key in BROKER_CONFIGS.items() if not key.internal or name in texts]
     names += [name for name in texts if name not in BROKER_CONFIGS]
@@ -113,7 +113,7 @@ def describe_broker(levels: Levels, values: Values) -> list[Described]:
 
 
 def describe_broker_defaults(levels: Levels) -> list[Described]:
-    """Describes the dynamic defaults of all brokers."""
+    """Describe the dynamic defaults of all brokers."""
     return [_describe_broker(name, levels, {}, levels.default, per_broker=False) for name in levels.default]
 
 
@@ -141,7 +141,7 @@ def _describe_broker(
 
 
 def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
-    """Describes all configurations of a topic on this broker."""
+    """Describe all configurations of a topic on this broker."""
     effective = topic_values(overrides, values)
     rows = []
     for name, key in TOPIC_CONFIGS.items():
@@ -158,7 +158,7 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values)
 
 
 def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
-    """Describes all configurations of a group on this broker."""
+    """Describe all configurations of a group on this broker."""
     effective = group_values(overrides, values)
     rows = []
     for name, key in GROUP_CONFIGS.items():
@@ -176,7 +176,7 @@ def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values)
 
 
 def describe_client_metrics(configs: Mapping[str, str]) -> list[Described]:
-    """Describes all configurations of a client-metrics subscription."""
+    """Describe all configurations of a client-metrics subscription."""
     rows = []
     for name, key in CLIENT_METRICS_CONFIGS.items():
         found = [Synonym(name, configs[name], ConfigSource.CLIENT_METRICS)] if name in configs else []
@@ -205,7 +205,7 @@ PER_BROKER = frozenset(name for name, key in BROKER_CONFIGS.items() if key.dynam
 
 
 def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raises ConfigError if these configurations may not be set dynamically: for one broker, or for all.
+    """Raise ConfigError if these configurations may not be set dynamically: for one broker, or for all.
 
     Kafka's broker checks this before it forwards the request. Here the controller does, so that no request bypasses the check.
     """
@@ -274,7 +274,7 @@ TOPIC_DEFAULTS = frozenset(name for names in TOPIC_SYNONYMS.values() for name, _
 
 
 def check_changes(changed: Collection[str], before: Values, after: Values) -> None:
-    """Raises ConfigError, with the text of Kafka 4.3.1, for the first value that this change must not lead to."""
+    """Raise ConfigError, with the text of Kafka 4.3.1, for the first value that this change must not lead to."""
     if not POOL_NAMES.isdisjoint(changed):
         check_thread_pools(before, after)
     if not TOPIC_DEFAULTS.isdisjoint(changed):
@@ -282,7 +282,7 @@ def check_changes(changed: Collection[str], before: Values, after: Values) -> No
 
 
 def check_thread_pools(before: Values, after: Values) -> None:
-    """Raises ConfigError, with the text of Kafka 4.3.1, for the first pool whose size changes too much."""
+    """Raise ConfigError, with the text of Kafka 4.3.1, for the first pool whose size changes too much."""
     for name in (*POOLS, CLEANER_THREADS):
         size, now = after[name], before[name]
         failed = f"Dynamic thread count update validation failed for {name}={size}, value should"

@@ -93,7 +93,7 @@ class ConfigKey:
         return self.default is REQUIRED
 
     def parse(self, text: str | None) -> Any:
-        """Parses and checks a text; None stands for an absent value."""
+        """Parse and check a text; None stands for an absent value."""
         value = None if text is None else parse(self.name, text, self.type)
         if self.validator is not None:
             self.validator(self.name, value)
@@ -104,7 +104,7 @@ class ConfigKey:
 
 
 def parse(name: str, text: str, kind: Type) -> Any:
-    """Parses a text, without the check of the rule."""
+    """Parse a text, without the check of the rule."""
     text = text.strip()
     match kind:
         case Type.BOOLEAN:
@@ -127,7 +127,7 @@ def parse(name: str, text: str, kind: Type) -> Any:
 
 
 def to_text(value: Any, kind: Type | None) -> str | None:
-    """Formats a value; passwords are hidden."""
+    """Format a value; passwords are hidden."""
     if value is None:
         return None
     match kind:
@@ -143,7 +143,7 @@ def to_text(value: Any, kind: Type | None) -> str | None:
 
 
 def java_double(value: float) -> str:
-    """Formats a number as Java does: plain from 10^-3 to below 10^7, otherwise with E and without a plus sign."""
+    """Format a number as Java does: plain from 10^-3 to below 10^7, otherwise with E and without a plus sign."""
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -155,7 +155,7 @@ def java_double(value: float) -> str:
 
 
 def table(*rows: ConfigKey) -> dict[str, ConfigKey]:
-    """Returns rows by name; asserts that each name is declared once."""
+    """Return rows by name; asserts that each name is declared once."""
     by_name = {row.name: row for row in rows}
     assert len(by_name) == len(rows), "a configuration is declared twice"
     return by_name
@@ -186,12 +186,12 @@ class ConfigError(ValueError):
         self.code = code
 
     def as_reply(self) -> KafkaError:
-        """Returns the error for the client."""
+        """Return the error for the client."""
         return KafkaError(self.code, str(self))
 
 
 def shown(value: object) -> str:
-    """Formats a value in a message as Java prints it."""
+    """Format a value in a message as Java prints it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -39,7 +39,7 @@ class VoterAddress(NamedTuple):
 
 
 def protocol_map(text: str, controller_names: Sequence[str]) -> dict[str, str]:
-    """Returns listener name -> security protocol. Controllers' listeners are plaintext unless the map has custom entries."""
+    """Return listener name -> security protocol. Controllers' listeners are plaintext unless the map has custom entries."""
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -72,7 +72,7 @@ def _parse(name: str, entries: Sequence[str]) -> list[Endpoint]:
 
 
 def _check_ports(entries: Sequence[str], listeners: Sequence[Endpoint]) -> None:
-    """Checks for duplicate ports: two listeners may share one only with an IPv4 and an IPv6 address; port 0 is any free port."""
+    """Check for duplicate ports: two listeners may share one only with an IPv4 and an IPv6 address; port 0 is any free port."""
     by_port: dict[int, list[Endpoint]] = {}
     for listener in listeners:
         if listener.port != 0:
@@ -92,7 +92,7 @@ def _family(host: str) -> int:
 
 
 def read_endpoints(values: Values) -> tuple[Endpoint, ...]:
-    """Returns every listener of the node with its protocol and, if it has one, its advertised address."""
+    """Return every listener of the node with its protocol and, if it has one, its advertised address."""
     entries = values["listeners"]
     listeners = _parse("listeners", entries)
     _check_ports(entries, listeners)
@@ -140,7 +140,7 @@ def _read_advertised(values: Values, known: set[str]) -> dict[str, Endpoint]:
 
 
 def read_voters(entries: Sequence[str]) -> tuple[VoterAddress, ...]:
-    """Parses controller.quorum.voters, whose form its rule has checked."""
+    """Parse controller.quorum.voters, whose form its rule has checked."""
     voters = []
     for entry in entries:
         node_id, _, address = entry.partition("@")

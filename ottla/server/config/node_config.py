@@ -49,7 +49,7 @@ class NodeConfig:
     """The configuration of a node. Dynamic configurations change it while the node runs."""
 
     def __init__(self, static: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """Takes in `where` the place where a property is set, for error messages."""
+        """Take in `where` the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_CONFIGS)
@@ -72,24 +72,20 @@ class NodeConfig:
         check_roles(self)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        """Return a property's value, of Kafka's and of Ottla's own.
 
-    def __getattr__(self, name: str) -> Any:
-        """Returns `config["num.partitions"]` for `config.num_partitions`; no name of Kafka's contains an underscore."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self.values[name.replace("_", ".")]
-        except KeyError:
-            raise AttributeError(f"there is no configuration {name.replace('_', '.')}") from None
+        Raises:
+            KeyError: there is no such property.
+        """
+        return self.own[name] if name in self.own else self.values[name]
 
     @property
     def set_names(self) -> frozenset[str]:
-        """Returns the names that are set."""
+        """Return the names that are set."""
         return frozenset().union(*self.levels)
 
     def of_listener(self, listener: str, mechanism: str = "") -> Values:
-        """Returns one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
+        """Return one listener's own configurations (`listener.name.<listener>.<name>`), parsed, by plain name.
 
         With a mechanism, those of one SASL mechanism (`listener.name.<listener>.<mechanism>.<name>`).
         """
@@ -102,6 +98,11 @@ class NodeConfig:
                 if key is not None:
                     found[key.name] = key.parse(text)
         return found
+
+    @property
+    def node_id(self) -> int:
+        value: int = self.values["node.id"]
+        return value
 
     @property
     def is_broker(self) -> bool:
@@ -122,7 +123,7 @@ class NodeConfig:
         return [normpath(path) for path in self.values["cordoned.log.dirs"] or ()]
 
     def is_cordoned(self, directory: str) -> bool:
-        """Returns True if this log directory is cordoned: it gets no new replicas."""
+        """Return True if this log directory is cordoned: it gets no new replicas."""
         return directory in self.cordoned_directories or "*" in self.cordoned_directories
 
     @property
@@ -151,7 +152,7 @@ class NodeConfig:
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
 
     def security_protocol(self, listener: str) -> str:
-        """Returns the protocol of a listener, which other nodes may have."""
+        """Return the protocol of a listener, which other nodes may have."""
         return protocol_map(self["listener.security.protocol.map"], self["controller.listener.names"])[listener]
 
     @property
@@ -161,14 +162,14 @@ class NodeConfig:
         return name.upper()
 
     def with_dynamic(self, broker: Mapping[str, str]) -> NodeConfig:
-        """Returns a copy with other dynamic configurations of this broker, without watchers."""
+        """Return a copy with other dynamic configurations of this broker, without watchers."""
         other = copy.copy(self)
         other.levels, other._watchers = Levels(dict(broker), self.levels.default, self.static), []
         other.values = broker_values(other.levels, [])
         return other
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
-        """Applies the dynamic configurations of this broker and of all brokers; returns the names that changed."""
+        """Apply the dynamic configurations of this broker and of all brokers; return the names that changed."""
         refused: list[ConfigError] = []
         levels = Levels(dict(broker), dict(default), self.static)
         values = broker_values(levels, refused)
@@ -189,7 +190,7 @@ class NodeConfig:
         return changed
 
     def watch(self, watcher: Callable[[NodeConfig, frozenset[str]], None]) -> None:
-        """Registers a callback for changes; it gets the names that changed."""
+        """Register a callback for changes; it gets the names that changed."""
         self._watchers.append(watcher)
 
 
@@ -200,7 +201,7 @@ def _with_suggestion(name: str) -> str:
 
 
 def log_ignored(config: NodeConfig) -> None:
-    """Logs once which set properties have no effect."""
+    """Log once which set properties have no effect."""
     if config.unknown:
         names = ", ".join(map(_with_suggestion, config.unknown))
         log.warning("These configurations are not known and are ignored: %s", names)
@@ -229,7 +230,7 @@ EXAMPLES = {
 
 
 def check_roles(config: NodeConfig) -> None:
-    """Checks the requirements of a node's roles on its listeners, directories and the quorum."""
+    """Check the requirements of a node's roles on its listeners, directories and the quorum."""
     for name, message, what_to_try in chain(
         _unmet_by_roles(config), _unmet_by_values(config), _unmet_by_quorum(config)
     ):

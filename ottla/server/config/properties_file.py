@@ -1,4 +1,7 @@
-"""A properties file, and the two names of a node's id in it. The wheel of the Spark connector goes without, and without the library that reads it."""
+"""A properties file, and the two names of a node's id in it.
+
+The wheel of the Spark connector has neither this module nor the library that it imports.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def read_properties(data: bytes, path: str) -> dict[str, str]:
 
 
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """Sets both node.id and broker.id, which are two names of one property."""
+    """Set both node.id and broker.id, which are two names of one property."""
     both = dict(static)
     old, new = both.get("broker.id"), both.get("node.id")
     if old is not None and new is not None and old.strip() != new.strip():

@@ -109,7 +109,7 @@ TOPIC_CONFIGS = dict(sorted(_TOPIC_ROWS.items()))
 
 
 def topic_defaults(broker_values: Values) -> Values:
-    """Returns the default of every topic configuration, from the broker's parsed values."""
+    """Return the default of every topic configuration, from the broker's parsed values."""
     defaults = {}
     for name, key in TOPIC_CONFIGS.items():
         defaults[name] = key.default
@@ -123,7 +123,7 @@ def topic_defaults(broker_values: Values) -> Values:
 
 
 def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Returns every topic configuration's parsed value. The overrides were checked before they were stored."""
+    """Return every topic configuration's parsed value. The overrides were checked before they were stored."""
     values = dict(topic_defaults(broker_values))
     for name, text in overrides.items():
         key = TOPIC_CONFIGS.get(name)
@@ -133,7 +133,7 @@ def topic_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
 
 
 def check_topic_configs(configs: Mapping[str, str], broker_values: Values) -> None:
-    """Raises ConfigError if these configurations of a topic are invalid."""
+    """Raise ConfigError if these configurations of a topic are invalid."""
     for name in configs:
         if name not in TOPIC_CONFIGS:
             raise ConfigError(name, configs[name], "", message=f"Unknown topic config name: {name}")
@@ -211,14 +211,14 @@ WITHOUT_BROKER_DEFAULT = frozenset(
 )
 
 
-#: Its broker's default is a list, whose first name counts.
+#: The assignor of a group; the broker's default is a list, whose first name counts.
 ASSIGNOR = "streams.assignor.name"
 ASSIGNORS = "group.streams.assignors"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
 
 
 def broker_default(name: str) -> str | None:
-    """Returns the broker's configuration that is the default of a group's."""
+    """Return the broker's configuration that is the default of a group's."""
     if name == ASSIGNOR:
         return ASSIGNORS
     return None if name in WITHOUT_BROKER_DEFAULT else f"group.{name}"
@@ -231,7 +231,7 @@ def _bound(name: str, which: str) -> str:
 
 
 def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """Returns every configuration's parsed value for a group."""
+    """Return every configuration's parsed value for a group."""
     values: dict[str, Any] = {}
     for name, key in GROUP_CONFIGS.items():
         default = broker_default(name)
@@ -254,7 +254,7 @@ def effective_group_values(overrides: Mapping[str, str], broker_values: Values) 
 
 
 def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> None:
-    """Raises ConfigError if these configurations of a group are invalid."""
+    """Raise ConfigError if these configurations of a group are invalid."""
     for name in configs:
         if name not in GROUP_CONFIGS:
             raise ConfigError(name, configs[name], "", message=f"Unknown group config name: {name}")
@@ -301,7 +301,7 @@ SELECTORS = frozenset(
 
 
 def check_client_metrics(configs: Mapping[str, str]) -> None:
-    """Raises ConfigError if these configurations of a subscription are invalid."""
+    """Raise ConfigError if these configurations of a subscription are invalid."""
     for name, text in configs.items():
         key = CLIENT_METRICS_CONFIGS.get(name)
         if key is None:
@@ -316,7 +316,7 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def match_patterns(entries: Sequence[str]) -> dict[str, Pattern]:
-    """Returns selector -> pattern; the pattern must match the client's whole value.
+    """Return selector -> pattern; the pattern must match the client's whole value.
 
     The patterns are RE2's, which take linear time: a broker compares them with what clients say of themselves.
     """

@@ -6,7 +6,7 @@ Settings of one component are a dataclass whose fields name their properties: ea
     class TransactionConfig:
         transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
 
-    read(TransactionConfig, configs.setting)
+    read(TransactionConfig, configs.__getitem__)
 
 Type, default and rule of a property stand in its table: those of Kafka in broker.py, those of Ottla here.
 """
@@ -22,7 +22,7 @@ from ottla.server.config.broker import key_of
 from ottla.server.config.key import ConfigKey, Importance, Type, Values, table
 from ottla.server.config.validators import at_least, one_of
 
-#: With the reason of each. They are set in the same files, and are not described to clients.
+#: The properties that only Ottla has, each with its reason. They are set in the same files, and are not described to clients.
 OWN_CONFIGS = table(
     ConfigKey("cluster.id", Type.STRING, None, Importance.MEDIUM,
         "The id of the cluster. In Kafka `kafka-storage format` sets it; here a node formats an empty directory."),
@@ -82,7 +82,7 @@ OWN_CONFIGS = table(
 
 
 def own_values(static: Mapping[str, str]) -> Values:
-    """Returns each setting's value. Raises ConfigError for an invalid one."""
+    """Return each setting's value. Raises ConfigError for an invalid one."""
     return {name: key.parse(static[name]) if name in static else key.default for name, key in OWN_CONFIGS.items()}
 
 
@@ -104,7 +104,7 @@ def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **de
 
 
 def read(kind: Callable[..., T], value_of: Callable[[str], Any], **others: Any) -> T:
-    """Returns the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
+    """Return the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
     named: Any = kind
     settings = {
         each.name: each.metadata[CONVERT](value_of(each.metadata[PROPERTY]))

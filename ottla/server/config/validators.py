@@ -48,7 +48,7 @@ def one_of_ignoring_case(*choices: str) -> Validator:
 
 
 def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
-    """Returns a rule for lists, which drops what is repeated, as Kafka does (KIP-1161); if choices are given, all elements must be among them."""
+    """Return a rule for lists, which drops what is repeated, as Kafka does (KIP-1161); if choices are given, all elements must be among them."""
     valid = f"[{', '.join(choices)}]" if choices else ANY_VALUE
 
     def check(name: str, value: list[str] | None) -> None:
@@ -69,7 +69,7 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
 
 
 def group_protocols(name: str, value: list[str]) -> None:
-    """Checks the names; the classic protocol is always among them."""
+    """Check the names; the classic protocol is always among them."""
     names("consumer", "classic", "share", "streams", empty=False)(name, value)
     if "classic" not in value:
         why = "Disabling the 'classic' protocol is not supported."
@@ -104,7 +104,7 @@ def level(codec: Codec) -> Validator:
 
 
 def throttled_replicas(name: str, value: list[str]) -> None:
-    """Checks for an empty value, * (all), or partition:broker pairs."""
+    """Check for an empty value, * (all), or partition:broker pairs."""
     if value == ["*"] or all(THROTTLED.fullmatch(item) for item in value):
         return
     pairs = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -114,7 +114,7 @@ def throttled_replicas(name: str, value: list[str]) -> None:
 
 
 def connection_overrides(name: str, value: str) -> None:
-    """Checks for host:limit pairs."""
+    """Check for host:limit pairs."""
     for entry in filter(None, (part.strip() for part in value.split(","))):
         host, _, limit = entry.rpartition(":")
         if not host or not limit.isdecimal():
@@ -125,7 +125,7 @@ def connection_overrides(name: str, value: str) -> None:
 
 
 def share_offset_reset(name: str, value: str) -> None:
-    """Checks for earliest, latest, or by_duration."""
+    """Check for earliest, latest, or by_duration."""
     if value in ("earliest", "latest") or (value.startswith("by_duration:") and DURATION.fullmatch(value[12:])):
         return
     raise ConfigError(

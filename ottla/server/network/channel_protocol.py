@@ -30,7 +30,7 @@ class ChannelClosed(ConnectionError):
 
 
 class Unreachable(ChannelClosed):
-    """Nothing answers for the peer, not even its host by refusing the connection."""
+    """The peer does not answer, and its host does not even refuse the connection."""
 
 
 class RequestLost(ChannelClosed):
@@ -127,7 +127,7 @@ class ChannelProtocol(FrameProtocol):
     def call_encoded(
         self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
     ) -> None:
-        """Calls like `call`, with a request that is encoded from its client id on."""
+        """Call like `call`, with a request that is encoded from its client id on."""
         assert self._transport is not None
         correlation_id = self._register(api, version, timeout_ms, answered, read)
         self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)
@@ -242,7 +242,7 @@ class ChannelProtocol(FrameProtocol):
 
 
 def _encoded(request: object, api: Api, version: int) -> Pieces:
-    """Returns the pieces of a request, with two empty ones for its length and its header before them."""
+    """Return the pieces of a request, with two empty ones for its length and its header before them."""
     parts: Pieces = [b"", b""]
     encoder(api.request, version)(request, parts)
     return parts

@@ -82,7 +82,7 @@ class Channel:
         return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
 
     async def versions(self) -> dict[int, tuple[int, int]]:
-        """Returns the peer's versions: API key to lowest and highest version."""
+        """Return the peer's versions: API key to lowest and highest version."""
         return (await self.connect()).versions
 
     async def connect(self) -> ChannelProtocol:
@@ -121,7 +121,7 @@ class Channel:
             self._protocol.close(ChannelClosed(f"the channel to {self.where} has been closed"))
 
     async def _connect(self) -> ChannelProtocol | ChannelClosed:
-        """Gives its failure instead of raising it: it belongs to those who wait, not to the log of failed tasks."""
+        """Give its failure instead of raising it: it belongs to those who wait, not to the log of failed tasks."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 protocol = ChannelProtocol(self._world, self.where)
@@ -222,7 +222,7 @@ class Channel:
 
 
 def api_of(request: object) -> Api:
-    """Returns the API of a request object."""
+    """Return the API of a request object."""
     key = info_of(type(request)).key
     assert key is not None, f"{request!r} is not a request"
     return APIS[ApiKey(key)]

@@ -93,7 +93,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_known(self) -> bool:
-        """Returns True once the client has logged in or, where no login is needed, has sent a request."""
+        """Return True once the client has logged in or, where no login is needed, has sent a request."""
         return bool(self.contexts) if self.login is None else self.login.has_succeeded
 
     @property
@@ -190,7 +190,7 @@ class Connection(FrameProtocol):
                 log.exception("[%s] Cleaning up after %s failed", self.listener.name, self.id)
 
     def eof_received(self) -> None:
-        """Gives None: the transport closes itself after what has been written."""
+        """Give None: the transport closes itself after what has been written."""
 
     def pause_writing(self) -> None:
         self.listener.unread += 1
@@ -357,7 +357,7 @@ class Connection(FrameProtocol):
             self._go_on(Reason.HELD)
 
     def flush(self) -> None:
-        """Hand what is due to the transport."""
+        """Hand the responses that are due to the transport."""
         out, nbytes = self._out, self._out_bytes
         if not out or self.closed:
             return
@@ -373,7 +373,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Returns True if a request has no response yet."""
+        """Return True if a request has no response yet."""
         return bool(self._held)
 
     def _hold(self, nbytes: int) -> None:

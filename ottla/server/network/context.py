@@ -60,7 +60,10 @@ class Peer(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestContext:
-    """Shared by all requests of one connection that have the same API, version and client id; it is read-only."""
+    """The context of a request.
+
+    It is shared by all requests of one connection that have the same API, version and client id; it is read-only.
+    """
 
     api_key: int
     api_version: int
@@ -189,7 +192,7 @@ class Reply(Generic[T]):
     completed = complete
 
     def follow(self, answer: T | Reply[T]) -> None:
-        """Complete it with the answer, now or when that comes."""
+        """Complete the reply with the answer, now or when that comes."""
         if not isinstance(answer, Reply):
             self.complete(answer)
         elif answer.done:
@@ -201,7 +204,7 @@ class Reply(Generic[T]):
             answer.attach(self)
 
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
-        """Returns the reply with the response `step(response)`; if that is a reply itself, with its response.
+        """Return the reply with the response `step(response)`; if that is a reply itself, with its response.
 
         Errors skip the step; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
         """
@@ -263,7 +266,7 @@ Answer: TypeAlias = T | Reply[T]
 
 
 def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S]:
-    """Calls `step(response)`, now or when the response comes."""
+    """Call `step(response)`, now or when the response comes."""
     if not isinstance(answer, Reply):
         return step(answer)
     if not answer.done:
@@ -275,7 +278,7 @@ def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S
 
 
 def gather(answers: Sequence[T | Reply[T]], combine: Callable[[list[T]], S]) -> S | Reply[S]:
-    """Returns `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
+    """Return `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
     waiting = [answer for answer in answers if isinstance(answer, Reply) and not answer.done]
     if not waiting:
         return combine([_taken(answer) for answer in answers])

@@ -175,7 +175,7 @@ class Dispatcher:
         self.spawn(run(), f"{route.name} {connection.id}")
 
     def _failure(self, connection: Connection, route: Route, version: int, request: Any, error: Exception) -> Any:
-        """Returns the response for `error`. It repeats parts of the request, so the frame must be decoded now."""
+        """Return the response for `error`. It repeats parts of the request, so the frame must be decoded now."""
         if route.takes_frame:
             try:
                 request = decode_frame(make_codec(route.api_key, version), request, 0, len(request))
@@ -228,7 +228,7 @@ class Dispatcher:
 
 
 def decode_frame(codec: VersionCodec, buf: Buffer, pos: int, end: int) -> Any:
-    """Decodes the request in the frame buf[pos:end]; its header is read again."""
+    """Decode the request in the frame buf[pos:end]; its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 

@@ -148,7 +148,7 @@ BOTH_PLACES = {
 
 
 def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:
-    """Returns the API's response for `error`; None if the request wants no response (Produce with acks=0)."""
+    """Return the API's response for `error`; None if the request wants no response (Produce with acks=0)."""
     key = ApiKey(api_key)
     if key is ApiKey.PRODUCE and request.acks == 0:
         return None
@@ -212,7 +212,7 @@ def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
 
 
 def _fetch(response: FetchResponse, request: FetchRequest, version: int, error: KafkaError) -> None:
-    """Up to v12 in every partition too, for the oldest clients; later clients look at the top."""
+    """Put the error at the top and, up to v12, into every partition, for the oldest clients."""
     response.session_id = request.session_id
     if version in FETCH_WITH_PARTITIONS:
         partition = EachElement(

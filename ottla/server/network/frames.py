@@ -95,19 +95,19 @@ class FrameProtocol(Woken):
         self._low_water = low_water
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
-        """Serve the whole frames in buf[pos:end]; gives the position of the first byte not served."""
+        """Serve the whole frames in buf[pos:end]; give the position of the first byte not served."""
         raise NotImplementedError
 
     def served(self) -> None:
-        """All that came in one read has been served: the moment to write."""
+        """Write the responses, because all that came in one read has been served."""
 
     @property
     def is_counted(self) -> bool:
-        """Returns True if the bytes of large frames count in the memory that all connections share (queued.max.request.bytes)."""
+        """Return True if the bytes of large frames count in the memory that all connections share (queued.max.request.bytes)."""
         return True
 
     def wait_for_memory(self) -> None:
-        """There is none for a large frame: read nothing more until `has_memory` is called."""
+        """There is no memory for a large frame: read nothing more until `has_memory` is called."""
         raise NotImplementedError
 
     def has_memory(self) -> None:

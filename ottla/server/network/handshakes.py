@@ -44,7 +44,7 @@ _HOOK = Lock()
 
 
 def take_step(end: tls.SSLObject) -> Exception | None:
-    """Take a step of the handshake. Returns None at its end, or why it has not ended: SSLWantReadError if the peer is to go on.
+    """Take a step of the handshake. Return None at its end, or why it has not ended: SSLWantReadError if the peer is to go on.
 
     If the name that a client asks for (SNI) is not ASCII, CPython fails the handshake and also writes a traceback to stderr, because
     the exception is within a callback of OpenSSL: any client could fill the log with them.
@@ -123,7 +123,7 @@ class Handshake:
             self._step()  # 40 us: less than going to the thread and back
 
     def _has_hello(self, first: bytes) -> bool:
-        """Returns True when the first record is there: until then a connection costs only what it has sent."""
+        """Return True when the first record is there: until then a connection costs only what it has sent."""
         if self._hello_bytes == 0:
             if first[0] != HANDSHAKE_RECORD:
                 self.fail(f"SSL handshake failed: {not_tls(first)}")
@@ -182,14 +182,14 @@ class Handshake:
             self._stream.fail(reason)
 
     def over(self) -> None:
-        """It is complete, has failed, or the connection is lost: nothing refers to the connection any more."""
+        """The handshake is over: it is complete, has failed, or the connection is lost. Nothing refers to the connection any more."""
         self._stream = None
         if self._shared is not None:
             self._shared.end(self)
 
 
 class Handshakes:
-    """Shared by the TLS connections of a node: the read buffer, and the queue of handshakes.
+    """The read buffer and the queue of handshakes, which all TLS connections of a node share.
 
     While a step is taken, its connection is not read, and its SSLObject and BIOs are the thread's.
 
@@ -208,7 +208,10 @@ class Handshakes:
         self._begun: dict[Handshake, None] = {}  # the oldest first
 
     def wait(self, handshake: Handshake) -> None:
-        """Take its next step after those that wait already; each waits once, because its connection is not read meanwhile."""
+        """Let the handshake take its next step after those that wait already.
+
+        Each waits once, because its connection is not read meanwhile.
+        """
         self._waiting.append(handshake)
         if not self._is_working:
             self._is_working = True
@@ -234,7 +237,7 @@ class Handshakes:
 
 
 def not_tls(first_bytes: bytes) -> str:
-    """Describes the bytes of a peer that does not begin a TLS handshake."""
+    """Describe the bytes of a peer that does not begin a TLS handshake."""
     if first_bytes[:1].isalpha():
         return "the first bytes are text, such as an HTTP request: this listener wants SSL"
     return "the first bytes are no TLS handshake: the client speaks plaintext, but this listener wants SSL"

@@ -65,7 +65,7 @@ class Newcomer(Protocol):
     def is_known(self) -> bool: ...
     def refuse(self, reason: str) -> None: ...
     def expire(self) -> None:
-        """Once it is refused: give up its descriptor without waiting for the peer to read."""
+        """Give up the descriptor of a refused connection without waiting for the peer to read."""
 
 
 class Newcomers:
@@ -83,7 +83,7 @@ class Newcomers:
         self._unknown.pop(connection, None)
 
     def make_way(self, now_ns: int) -> bool:
-        """Close the oldest that is still not known, and has had its time; returns False if there is none."""
+        """Close the oldest that is still not known, and has had its time; return False if there is none."""
         while self._unknown:
             oldest = next(iter(self._unknown))
             if not oldest.is_known and now_ns - oldest.opened_ns < UNKNOWN_NS:
@@ -149,11 +149,11 @@ class ConnectionLimits:
             limits.update(of_listener(name))
 
     def of(self, listener: str) -> ListenerLimits:
-        """Returns the limits of one listener alone."""
+        """Return the limits of one listener alone."""
         return self.by_listener.setdefault(listener, ListenerLimits())
 
     def refusal(self, ip: str, exempt: bool, now_ns: int) -> str | None:
-        """Returns why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
+        """Return why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
         if self.open_by_ip[ip] >= limit:
             return f"there are {limit} connections from that address already (max.connections.per.ip)"
@@ -181,7 +181,7 @@ def read_overrides(text: str) -> dict[str, int]:
     return {host.strip(): int(limit) for host, _, limit in pairs}
 
 
-#: Of a request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
+#: The largest request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
 OTHER_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 #: What has records in it, or another request.
 LARGE_REQUESTS = frozenset({ApiKey.PRODUCE, ApiKey.ENVELOPE})

@@ -57,7 +57,7 @@ class Logins(Protocol):
     def counts(self) -> LoginCounts: ...
 
     def begin(self, connection: Connection) -> None:
-        """Lets the connection dispatch to a login, from its first request on."""
+        """Let the connection dispatch to a login, from its first request on."""
 
 
 class ServerTls(Protocol):
@@ -88,7 +88,7 @@ class Listener:
         inter_broker: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        """Takes in `logins` how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
+        """Take in `logins` how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits
@@ -189,7 +189,7 @@ class Listener:
     # The connection's side
 
     def is_too_fast(self, connection: Connection) -> bool:
-        """Returns True if the address has used up its connection_creation_rate. The close is delayed, to slow down reconnects."""
+        """Return True if the address has used up its connection_creation_rate. The close is delayed, to slow down reconnects."""
         wait_ms = self.limits.quotas.wait_ms(connection.peer_host, self._dispatcher.mono_ns() // NS_PER_MS)
         if not wait_ms:
             return False

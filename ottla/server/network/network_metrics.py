@@ -29,7 +29,7 @@ LOGIN_COUNTS = (
 
 
 def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
-    """Counts, times and errors per API; APIs without a request are left out."""
+    """Count, times and errors per API; APIs without a request are left out."""
     used = [route for route in routes if route.requests]
     requests = "kafka_network_requestmetrics_requests"
     yield Family(requests, COUNTER, "Requests answered", [Sample({"request": r.name}, r.requests) for r in used])
@@ -53,7 +53,7 @@ class Times(NamedTuple):
 
 
 def time_metrics(name: str, doc: str, times: Sequence[Times]) -> Iterator[Family]:
-    """One of the times of Kafka's RequestMetrics."""
+    """Yield one of the times of Kafka's RequestMetrics."""
     name = f"kafka_network_requestmetrics_{name}"
     quantiles = [
         Sample(

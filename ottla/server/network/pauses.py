@@ -117,7 +117,7 @@ class RequestBytes:
         self._waiting: dict[Receiving, None] = {}  # in order
 
     def take(self, connection: Receiving, nbytes: int) -> bool:
-        """Returns False if there is no memory: the connection is then called when there is some again."""
+        """Return False if there is no memory: the connection is then called when there is some again."""
         if 0 < self.limit <= self.taken:
             self.waits += 1
             self._waiting[connection] = None

@@ -24,7 +24,7 @@ class ClientLogin(Protocol):
     """The client's side of SASL."""
 
     async def log_in(self, host: str, where: str, send: Send, version: int) -> int:
-        """Returns the lifetime of the session in milliseconds, 0 if it does not end.
+        """Return the lifetime of the session in milliseconds, 0 if it does not end.
 
         Raises:
             LoginRejected: one side does not accept the other.

@@ -81,7 +81,7 @@ class PendingReply(PendingResponse):
 
 
 def encode_frame(codec: VersionCodec, correlation_id: int, response: object, parts: Pieces) -> int:
-    """Appends the parts of a response's frame to the empty list, and returns their bytes."""
+    """Append the parts of a response's frame to the empty list, and return their bytes."""
     codec.encode(response, parts)
     nbytes = codec.head_bytes
     for part in parts:
@@ -91,17 +91,17 @@ def encode_frame(codec: VersionCodec, correlation_id: int, response: object, par
 
 
 def cannot_encode(connection: Connection, version: int, response: object) -> None:
-    """Closes the connection after an internal error: an error response would need the same encoder. Answers may have secrets."""
+    """Close the connection after an internal error: an error response would need the same encoder. Answers may have secrets."""
     log.exception("A %s cannot be encoded in v%d", type(response).__name__, version)
     connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
 
 
 def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
-    """Returns the response for an error that a handler raised."""
+    """Return the response for an error that a handler raised."""
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)
-    # Without the request: it may have passwords, and 100 MB.
+    # The request is not logged: it may have passwords, and 100 MB.
     log.error("Unexpected error handling %s v%d", route.name, version, exc_info=error)
     route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -137,7 +137,7 @@ class MeteredReply(PendingReply):
         self.dispatcher.quotas.spent(self.meters, self.dispatcher.mono_ns() - began_ns)
 
     def _throttled(self, answer: Any) -> Any:
-        """Returns the response with its throttle time. After it is written, the connection is muted for that time (KIP-219)."""
+        """Return the response with its throttle time. After it is written, the connection is muted for that time (KIP-219)."""
         dispatcher, api_key = self.dispatcher, self.route.api_key
         if answer.__class__ is memoryview:
             wait_ms = read_throttle(answer) if begins_with_throttle(api_key, self.codec.version) else 0
@@ -164,7 +164,7 @@ def meter(
     size: int,
     answer: Any,
 ) -> bool:
-    """Count the request for its client's quotas, and answer it; returns False if it has none."""
+    """Count the request for its client's quotas, and answer it; return False if it has none."""
     meters = metered(dispatcher, connection, route, request, context, size)
     if meters is None:
         return False
@@ -186,7 +186,7 @@ def meter(
 def metered(
     dispatcher: Serving, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
 ) -> ClientMeters | None:
-    """Count what a request has taken; None: it is not held back by any quota."""
+    """Count what a request has taken; None if no quota holds it back."""
     if route.api_key in EXEMPT:
         return None
     if route.api_key == FETCH:

@@ -65,7 +65,7 @@ class Route:
         takes_frame: bool = False,
         fast_path: Callable[..., Any] | None = None,
     ) -> None:
-        """Takes an `encoder` for each version where responses may be something else than the API's response.
+        """Take an `encoder` for each version where responses may be something else than the API's response.
 
         `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (`FastPath`).
         """
@@ -92,7 +92,7 @@ class Route:
         return f"<Route {self.name} {self.min_version}-{self.max_version}>"
 
     def codec(self, version: int) -> VersionCodec | None:
-        """Returns the codec of a version; None if it is not served."""
+        """Return the codec of a version; None if it is not served."""
         if not self.min_version <= version <= self.max_version:
             return None
         known = self.codecs[version]
@@ -106,7 +106,7 @@ class Route:
         return known
 
     def count(self, elapsed_ns: int) -> None:
-        """Counts a request that has been answered."""
+        """Count a request that has been answered."""
         self.requests += 1
         self.latency_ns += elapsed_ns
         self.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
@@ -130,7 +130,7 @@ def make_codec(api_key: int, version: int) -> VersionCodec:
 
 @cache
 def begins_with_throttle(api_key: int, version: int) -> bool:
-    """Returns True if the response body starts with throttle_time_ms, the only field that is read of a forwarded response."""
+    """Return True if the response body starts with throttle_time_ms, the only field that is read of a forwarded response."""
     first = next((each for each in fields(APIS[ApiKey(api_key)].response) if version in each.versions), None)
     return first is not None and first.name == "throttle_time_ms"
 
@@ -140,12 +140,12 @@ def read_throttle(body: memoryview) -> int:
 
 
 def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:
-    """In place of a decoder, where the handler takes the frame."""
+    """Return the frame as it came: this stands in place of a decoder where the handler takes the frame."""
     return None, end
 
 
 def body_encoder(encode: Encode) -> Encode:
-    """Returns an encoder for responses that are bytes already; the dispatcher's error responses are encoded as usual."""
+    """Return an encoder for responses that are bytes already; the dispatcher's error responses are encoded as usual."""
 
     def append(answer: Any, parts: list[Any]) -> None:
         if isinstance(answer, memoryview):
@@ -165,7 +165,7 @@ class RouteTable:
             route.max_version = min(route.max_version, advertised.highest_version(route.api))
             if route.max_version >= route.min_version:
                 self.rows.append(route)
-        # One longer than the highest key there is; lookups by unknown keys are checked against its length.
+        # The list is one longer than the highest key; lookups by unknown keys are checked against its length.
         self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
         for route in self.rows:
             assert self.by_key[route.api_key] is None, f"two routes for {route.name}"

@@ -1,4 +1,4 @@
-"""What waits on both sides of OpenSSL: ciphertext that has come, and plaintext that is to go.
+"""The buffers on both sides of OpenSSL: ciphertext that has come, and plaintext that is to go.
 
 OpenSSL takes ciphertext in portions. One call works on all that it has until there is data. A key update (TLS 1.3) brings none and costs
 7 to 20 us for 27 bytes, so that 256 KB of them, one read, were 100 ms in one call; and libuv makes up to 32 reads in a row.
@@ -24,7 +24,7 @@ Piece = bytes | bytearray | memoryview
 
 
 class Ciphertext:
-    """What has come and has not been decrypted. `bio` is OpenSSL's end."""
+    """The bytes that have come and have not been decrypted. `bio` is OpenSSL's end."""
 
     __slots__ = ("_fed", "_mono_ns", "_unfed", "bio")
 
@@ -50,7 +50,7 @@ class Ciphertext:
         self.feed()
 
     def feed(self, until_ns: int | None = None) -> int:
-        """Give OpenSSL the next portion. Returns how many bytes are left; 0 also if it is too late for more."""
+        """Give OpenSSL the next portion. Return how many bytes are left; 0 also if it is too late for more."""
         if until_ns is not None and self._mono_ns() > until_ns:
             return 0
         self.bio.write(self._unfed[self._fed : self._fed + PORTION_BYTES])
@@ -71,7 +71,7 @@ class Ciphertext:
 
 
 class Backlog:
-    """What has been written and has not been encrypted: pieces, which stay views of a file until then."""
+    """The pieces that have been written and have not been encrypted. They stay views of a file until then."""
 
     __slots__ = ("_pieces", "nbytes")
 
@@ -84,7 +84,7 @@ class Backlog:
         self.nbytes += len(piece)
 
     def next_piece(self) -> Piece:
-        """Takes what is to be encrypted next: a part of a large piece, or as many small ones as are one record."""
+        """Take what is to be encrypted next: a part of a large piece, or as many small ones as are one record."""
         pieces = self._pieces
         piece = pieces.popleft()
         if len(piece) > ENCRYPTED_BYTES:

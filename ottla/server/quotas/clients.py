@@ -50,7 +50,7 @@ class Share(NamedTuple):
 
 
 def find_quota(entities: Entities, key: str, user: str, client_id: str) -> tuple[Share, float] | None:
-    """Returns the quota of a client with its share, or None. An empty client id counts as none, as in Kafka."""
+    """Return the quota of a client with its share, or None. An empty client id counts as none, as in Kafka."""
     for entity, share in _candidates(user, client_id):
         values = entities.get(entity)
         if values is not None and (limit := values.get(key)) is not None:
@@ -73,11 +73,11 @@ def _candidates(user: str, client_id: str) -> list[tuple[Entity, Share]]:
 
 #: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
 METERS_MAX = 10_000
-#: Of clients that have been looked up, some 10,000.
+#: The memory of clients that have been looked up, some 10,000.
 CLIENTS_BYTES_MAX = 4 * 1024 * 1024
 NS_PER_PERCENT = 10_000_000
-#: Never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a broker's requests
-#: to controllers, such as its heartbeats.
+#: These requests are never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a
+#: broker's requests to controllers, such as its heartbeats.
 EXEMPT = frozenset(
     {
         ApiKey.WRITE_TXN_MARKERS,
@@ -135,7 +135,7 @@ class MutationQuota:
         self._until_ms = 0
 
     def charge(self, partitions: int) -> None:
-        """Raises KafkaError if these partitions must not be created or deleted now."""
+        """Raise KafkaError if these partitions must not be created or deleted now."""
         meter = self._meter
         if meter is None:
             return
@@ -152,12 +152,12 @@ class MutationQuota:
             meter.take(partitions, now_ms)
 
     def wait_ms(self) -> int:
-        """Returns the throttle time of the response, without the time for which the request was delayed already."""
+        """Return the throttle time of the response, without the time for which the request was delayed already."""
         return max(0, self._until_ms - self._clock.mono_ms()) if self._until_ms else 0
 
 
 def unlimited(partitions: int) -> None:
-    """Charges nothing."""
+    """Charge nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -194,7 +194,7 @@ class ClientQuotas:
         self.active = any(kind in (USER, CLIENT_ID) for entity in entities for kind, _ in entity)
 
     def connection_rate(self, host: str) -> float | None:
-        """Returns the limit of new connections per second from an address (KIP-612); None if there is no limit."""
+        """Return the limit of new connections per second from an address (KIP-612); None if there is no limit."""
         for name in (host, None):
             limit = self._entities.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
             if limit is not None:
@@ -263,7 +263,7 @@ class ClientQuotas:
             meters.request.take(spent_ns / NS_PER_PERCENT, self._clock.mono_ms())
 
     def wait_ms(self, meters: ClientMeters, api_key: int, *, is_asked: bool) -> int:
-        """Returns the time for which the connection is muted. `is_asked`: True if a response is sent (not for acks=0)."""
+        """Return the time for which the connection is muted. `is_asked`: True if a response is sent (not for acks=0)."""
         wait_ms, meter = self._request_wait_ms(meters) if is_asked else (0, None)
         if api_key == PRODUCE and meters.produce is not None:
             produce_ms = meters.produce.bucket.wait_ms(self._clock.mono_ms())
@@ -274,7 +274,7 @@ class ClientQuotas:
         return wait_ms
 
     def fetched(self, user: str, client_id: str | None, size: int) -> int:
-        """Returns the throttle time of a Fetch response of this size; 0 if the consumer gets it now."""
+        """Return the throttle time of a Fetch response of this size; 0 if the consumer gets it now."""
         meters = self.of(user, client_id)
         wait_ms, meter = self._request_wait_ms(meters)
         if meters.fetch is not None:
@@ -289,7 +289,7 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
-        """Returns the limit of one response: the quota of one window, so that throttle times stay below a window."""
+        """Return the limit of one response: the quota of one window, so that throttle times stay below a window."""
         meter = self.of(user, client_id).fetch
         return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 
@@ -311,7 +311,7 @@ RATES = {
 
 
 def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
-    """Returns the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
+    """Return the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
     yield from kept_metrics([quotas.clients])
     for key, (rate, doc) in RATES.items():
         rows = [

@@ -29,7 +29,7 @@ class Bucket:
     __slots__ = ("_burst_ms", "_paid_ms")
 
     def __init__(self, burst_ms: float) -> None:
-        """Takes `burst_ms`: the bucket holds the tokens of this time."""
+        """Take `burst_ms`: the bucket holds the tokens of this time."""
         self._burst_ms = burst_ms
         self._paid_ms = float("-inf")
 
@@ -38,12 +38,12 @@ class Bucket:
         self._paid_ms = max(self._paid_ms, now_ms - self._burst_ms) + value * 1_000 / limit
 
     def wait_ms(self, now_ms: float) -> int:
-        """Returns the time until the bucket has no debt; 0 if it has none now."""
+        """Return the time until the bucket has no debt; 0 if it has none now."""
         wait_ms = self._paid_ms - now_ms
         return round(wait_ms) if wait_ms > 0 else 0
 
     def is_full(self, now_ms: float) -> bool:
-        """Returns True if the bucket is full, like a new one."""
+        """Return True if the bucket is full, like a new one."""
         return self._paid_ms <= now_ms - self._burst_ms
 
     def tokens(self, limit: float, now_ms: float) -> float:
@@ -92,7 +92,7 @@ class Rate:
         return self._total * 1_000 / max(1, elapsed_ms + missing * size_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Returns True if nothing was recorded within all windows."""
+        """Return True if nothing was recorded within all windows."""
         self._forget(now_ms)
         return not self._samples
 
@@ -116,7 +116,7 @@ class ConnectionQuotas:
     def __init__(
         self, rate_of: Callable[[str], float | None] = lambda host: None, windows: Windows = DEFAULT_WINDOWS
     ) -> None:
-        """Takes in `rate_of` the quota of an address, None where it has none."""
+        """Take in `rate_of` the quota of an address, None where it has none."""
         self._rate_of = rate_of
         self._window_ms = windows.size_ms
         self._buckets: dict[str, Bucket] = {}
@@ -126,7 +126,7 @@ class ConnectionQuotas:
         return len(self._buckets)
 
     def wait_ms(self, host: str, now_ms: int) -> int:
-        """Record a new connection. Returns 0, or the delay of its close, of one window at most. A closed one does not count."""
+        """Record a new connection. Return 0, or the delay of its close, of one window at most. A closed one does not count."""
         limit = self._rate_of(host)
         if limit is None:
             return 0

@@ -15,7 +15,7 @@ from functools import cached_property
 from ottla.server.regex.charset import ANY, CharSet, is_word
 from ottla.server.regex.syntax import Assertion, InvalidExpression, Item, Parser
 
-#: About 0.3 s, so that an expression may be evaluated on the event loop by an administrator's request.
+#: The work of an expression: about 0.3 s, so that an expression may be evaluated on the event loop by an administrator's request.
 WORK_MAX = 1_000_000
 #: Kept sets, and the states in all of them; beyond it all are forgotten.
 KEPT_SETS_MAX = 4_096
@@ -34,7 +34,7 @@ class StateSet:
 
     states: tuple[int, ...]
     before: int
-    #: By the next character.
+    #: The set that follows, by the next character.
     following: dict[str, StateSet] = field(default_factory=dict)
     is_accepting: bool | None = None
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 #: Whether one character belongs to a part of a set.
 Belongs: TypeAlias = Callable[[str], bool]
 
-#: Those of RE2: no "Cn", which are the code points without a character, and which "C" leaves out too.
+#: The categories of RE2: no "Cn", which are the code points without a character, and which "C" leaves out too.
 _CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
 CATEGORIES = frozenset(_CATEGORIES.split())
 #: The scripts of Unicode as RE2 names them.
@@ -106,7 +106,7 @@ def _in_group(name: str, character: str) -> bool:
 
 
 def _in_script(name: str, character: str) -> bool:
-    """Beyond ASCII the name of the character says its script, because Python has no table of scripts."""
+    """Return whether the character is of the script. Beyond ASCII its name says so, because Python has no table of scripts."""
     character = unicodedata.normalize("NFC", character)[0]  # the sign of Kelvin is a Latin K
     if character.isascii():
         return name == ("Latin" if character.isalpha() else "Common")

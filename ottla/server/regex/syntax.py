@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 
 from ottla.server.regex.charset import ANY, CATEGORIES, NOT_NEWLINE, PERL, POSIX, SCRIPTS, CharSet, Part
 
-#: Of a counted repetition, those inside of it multiplied: RE2's kMaxRepeat.
+#: The most times that a counted repetition may repeat, multiplied by those inside of it: RE2's kMaxRepeat.
 TIMES_MAX = 1_000
-#: Of the result in postfix order: twice the characters of the longest expression without repetitions that a group may have.
+#: The most operators and operands of the result in postfix order: twice the characters of the longest expression without repetitions that a
+#: group may have.
 SIZE_MAX = 1 << 16
 
 
@@ -57,14 +58,14 @@ class Flags:
 class OpenGroup:
     """Parentheses that are open, or the whole expression."""
 
-    #: Of the parser when the group began.
+    #: The flags of the parser when the group began.
     flags: Flags
-    #: Where it begins in the result.
+    #: The place at which it begins in the result.
     start: int
     #: 2 if the next operand is preceded by a "cat".
     operands: int = 0
     has_alternative: bool = False
-    #: Where its last operand begins in the result, which a repetition takes.
+    #: The place in the result at which its last operand begins, which a repetition takes.
     last: int = 0
     #: How often the last operand's counted repetitions repeat, multiplied, and the largest of all operands.
     times: int = 1
@@ -83,7 +84,7 @@ class Parser:
         self._names: set[str] = set()
 
     def parse(self) -> list[Item]:
-        """Raises InvalidExpression."""
+        """Raise InvalidExpression."""
         text, after_repetition = self._text, False
         while self._at < len(text):
             character = text[self._at]
@@ -147,7 +148,7 @@ class Parser:
         self._out += items
 
     def _alternative(self) -> None:
-        """Ends an alternative, which the group's former ones are joined with."""
+        """End an alternative, which the group's former ones are joined with."""
         group = self._open[-1]
         if group.operands != 1:
             self._append("cat" if group.operands else "empty")

@@ -20,12 +20,12 @@ def hmac_of(key: str, token_id: str) -> bytes:
 
 
 def may_handle_tokens(principal: Principal) -> bool:
-    """Returns True for clients that are authenticated, but not by a token, because a token must not create its successor."""
+    """Return True for clients that are authenticated, but not by a token, because a token must not create its successor."""
     return principal != ANONYMOUS and not principal.token_authenticated
 
 
 def principal_of(text: str) -> Principal:
-    """Reads `User:alice`, as it is in records."""
+    """Read `User:alice`, as it is in records."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)
 
@@ -39,7 +39,7 @@ class TokensByHmac:
         self._known: set[str] = set()
 
     def find(self, token_ids: Collection[str], secret: bytes) -> str | None:
-        """Returns the id of the token among `token_ids`, None if there is none."""
+        """Return the id of the token among `token_ids`, None if there is none."""
         for token_id in token_ids:
             if token_id not in self._known:
                 self._known.add(token_id)

@@ -41,7 +41,7 @@ class Exchange(Protocol):
     """One authentication attempt of a client."""
 
     def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
-        """Returns the next challenge, or the outcome, or a slow step that computes one of the two.
+        """Return the next challenge, or the outcome, or a slow step that computes one of the two.
 
         Raises:
             SaslFailure: the exchange has failed.

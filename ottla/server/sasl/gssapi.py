@@ -55,7 +55,7 @@ def offer() -> bytes:
 
 
 def check_choice(message: bytes) -> None:
-    """Checks the client's answer. Raises ValueError."""
+    """Check the client's answer. Raises ValueError."""
     if len(message) < LAYERS_BYTES:
         raise ValueError("the client's choice of a security layer is too short")
     if not message[0] & NO_LAYER:
@@ -63,7 +63,7 @@ def check_choice(message: bytes) -> None:
 
 
 def choice(offered: bytes, principal: str) -> bytes:
-    """Returns the answer to the server's layers. Raises ValueError."""
+    """Return the answer to the server's layers. Raises ValueError."""
     if len(offered) != LAYERS_BYTES:
         raise ValueError("the server's offer of security layers is malformed")
     if not offered[0] & NO_LAYER:
@@ -145,7 +145,7 @@ SERVICE = "sasl.kerberos.service.name"
 
 
 def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanism:
-    """Returns the server's side. `options` are those of the JAAS entry called `name`.
+    """Return the server's side. `options` are those of the JAAS entry called `name`.
 
     Raises:
         ConfigError: the library, the key table, its key or the service's name is missing, or a rule is malformed.
@@ -157,14 +157,14 @@ def mechanism(name: str, options: Mapping[str, str], values: Values) -> Mechanis
 
 
 def client(enabled_by: str, name: str, options: Mapping[str, str], values: Values) -> Exchanges:
-    """Returns the client's side; `enabled_by` is the property that says the mechanism. Raises ConfigError, as `mechanism` does."""
+    """Return the client's side; `enabled_by` is the property that says the mechanism. Raises ConfigError, as `mechanism` does."""
     keys = keys_of(name, options)
     _acceptor(enabled_by, name, keys)  # The KDC is not asked before the first login, because it may be down.
     return logins_of(keys, service_name(name, options, values))
 
 
 def command(name: str, options: Mapping[str, str], values: Values) -> Exchanges:
-    """Returns the client's side of a command, which may also have the tickets of kinit (useTicketCache). Raises ConfigError."""
+    """Return the client's side of a command, which may also have the tickets of kinit (useTicketCache). Raises ConfigError."""
     if options.get("useTicketCache", "").lower() != "true":
         return client(name, name, options, values)
     try:
@@ -175,7 +175,7 @@ def command(name: str, options: Mapping[str, str], values: Values) -> Exchanges:
 
 
 def logins_of(keys: PrincipalKeys | None, service: str) -> Exchanges:
-    """Makes this node's logins; without keys by the tickets of kinit."""
+    """Make this node's logins; without keys by the tickets of kinit."""
 
     async def exchange(host: str) -> GssapiClient:
         return GssapiClient(Initiating(keys, service, host))
@@ -184,7 +184,7 @@ def logins_of(keys: PrincipalKeys | None, service: str) -> Exchanges:
 
 
 def keys_of(name: str, options: Mapping[str, str]) -> PrincipalKeys:
-    """Raises ConfigError: the JAAS entry called `name` has no key table."""
+    """Raise ConfigError: the JAAS entry called `name` has no key table."""
     if options.get("useKeyTab", "").lower() != "true":
         raise _wrong(name, "has no useKeyTab=true, and a node has no password or ticket for Kerberos", "useKeyTab=true")
     for option, example in (("keyTab", "/etc/kafka.keytab"), ("principal", "kafka/host@REALM")):
@@ -194,7 +194,7 @@ def keys_of(name: str, options: Mapping[str, str]) -> PrincipalKeys:
 
 
 def service_name(name: str, options: Mapping[str, str], values: Values) -> str:
-    """Returns the primary component of the nodes' principals. Raises ConfigError."""
+    """Return the primary component of the nodes' principals. Raises ConfigError."""
     option, configured = options.get("serviceName"), values[SERVICE]
     if option is not None and configured is not None and option != configured:
         message = f"{name} has serviceName={option}, and {SERVICE} is {configured}"

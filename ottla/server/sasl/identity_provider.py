@@ -42,7 +42,7 @@ def without_secrets(url: str) -> str:
 def fetch(
     url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
 ) -> bytes:
-    """Sends a GET, or a POST of `body`, and returns the response. Raises OSError: there is no response with status 200."""
+    """Send a GET, or a POST of `body`, and return the response. Raises OSError: there is no response with status 200."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise OSError(f"{without_secrets(url)} is no URL of HTTP")
     request = Request(url, body, {"Accept": "application/json", **(headers or {})})
@@ -64,7 +64,7 @@ class EndpointTokens(ABC):
     """Gets a token from the identity provider, and keeps it for most of its life."""
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """Takes the configuration as `values`, and the `options` of the JAAS entry, which has Kafka's older names."""
+        """Take the configuration as `values`, and the `options` of the JAAS entry, which has Kafka's older names."""
         self._world = world
         self._url: str = values[ENDPOINT]
         self._headers = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -83,7 +83,7 @@ class EndpointTokens(ABC):
         return fetch(self._url, urlencode(form).encode(), self._headers, self._timeout_s)
 
     async def token(self) -> str:
-        """Raises LoginRejected."""
+        """Raise LoginRejected."""
         now_ms = self._world.clock.mono_ms()
         if now_ms < self._until_ms:
             return self._token
@@ -106,7 +106,7 @@ class ClientCredentials(EndpointTokens):
     """The grant with the client's id and secret (RFC 6749)."""
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """Raises ConfigError."""
+        """Raise ConfigError."""
         super().__init__(world, values, options)
         client_id = values[CLIENT_ID] or options.get("clientId")
         secret = values[CLIENT_SECRET] or options.get("clientSecret")
@@ -145,7 +145,7 @@ class JwtBearer(EndpointTokens):
     """
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """Raises ConfigError for a file that is not named, not there, or has something else in it."""
+        """Raise ConfigError for a file that is not named, not there, or has something else in it."""
         super().__init__(world, values, options)
         self._values = values
         self._passphrase: str | None = values["sasl.oauthbearer.assertion.private.key.passphrase"]
@@ -162,10 +162,10 @@ class JwtBearer(EndpointTokens):
         return {"grant_type": GRANT_TYPE, "assertion": self._assertion()}
 
     def _assertion(self) -> str:
-        """Raises ValueError, with the file but nothing of what is in it."""
+        """Raise ValueError, with the file but nothing of what is in it."""
         if (path := self._values[FINISHED]) is not None:
             return self._read(path).decode("ascii", "replace").strip()
-        # Not at the top: PyJWT and cryptography take 60 ms to import, and are not everywhere.
+        # Imported late: PyJWT and cryptography take 60 ms to import, and are not everywhere.
         import jwt
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

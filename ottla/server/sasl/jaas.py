@@ -42,7 +42,7 @@ class LoginModule(NamedTuple):
         return {key: _unquoted(value) for key, value in self.options}
 
     def text(self) -> str:
-        """Returns the value of a sasl.jaas.config."""
+        """Return the value of a sasl.jaas.config."""
         return " ".join([self.class_name, self.flag, *(f"{key}={value}" for key, value in self.options)]) + ";"
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class LoginModule(NamedTuple):
 
 
 def read_module(text: str) -> LoginModule:
-    """Parses the value of a sasl.jaas.config, which has exactly one module."""
+    """Parse the value of a sasl.jaas.config, which has exactly one module."""
     tokens = _tokens(text)
     module, end = _module(tokens, 0)
     if end != len(tokens):
@@ -59,7 +59,7 @@ def read_module(text: str) -> LoginModule:
 
 
 def read_sections(text: str) -> dict[str, list[LoginModule]]:
-    """Parses a file into the modules of every section."""
+    """Parse a file into the modules of every section."""
     tokens = _tokens(text)
     sections: dict[str, list[LoginModule]] = {}
     position = 0
@@ -87,7 +87,7 @@ def _module(tokens: list[str], position: int) -> tuple[LoginModule, int]:
     words = tokens[position:end]
     options = words[2:]
     if len(words) < 2 or len(options) % 3 or any(options[i + 1] != "=" for i in range(0, len(options), 3)):
-        # Of what stands behind the class, each word may be a password.
+        # Each word behind the class may be a password.
         raise JaasError(f"what follows {' '.join(words[:1])[:80]} is not `flag key=value ...`")
     pairs = tuple((options[i], options[i + 2]) for i in range(0, len(options), 3))
     return LoginModule(words[0], words[1], pairs), end + 1

@@ -30,7 +30,7 @@ class PrincipalKeys(NamedTuple):
 
 
 def library() -> ModuleType:
-    """Raises ImportError: the extra is not installed, or the system has no GSSAPI library."""
+    """Raise ImportError: the extra is not installed, or the system has no GSSAPI library."""
     import gssapi.raw
 
     raw: ModuleType = gssapi.raw
@@ -47,7 +47,7 @@ def failures(raw: ModuleType) -> Iterator[None]:
 
 
 def default_realm() -> str:
-    """Returns the realm of names without one; empty if krb5.conf has none, as in Kafka."""
+    """Return the realm of names without one; empty if krb5.conf has none, as in Kafka."""
     raw = library()
     try:
         with failures(raw):
@@ -75,12 +75,12 @@ class Context:
         self._context: Any = None
 
     def wrap(self, message: bytes) -> bytes:
-        """Signs the message, without encrypting it. Raises KerberosFailure."""
+        """Sign the message, without encrypting it. Raises KerberosFailure."""
         with failures(self._raw):
             return bytes(self._raw.wrap(self._context, message, False).message)
 
     def unwrap(self, message: bytes) -> bytes:
-        """Raises KerberosFailure: the peer has another key, or the message is malformed."""
+        """Raise KerberosFailure: the peer has another key, or the message is malformed."""
         with failures(self._raw):
             return bytes(self._raw.unwrap(self._context, message).message)
 
@@ -93,20 +93,20 @@ class Accepting(Context):
         self.established = False
 
     def accept(self, token: bytes) -> bytes:
-        """Returns the token for the initiator, which may be empty. Raises KerberosFailure."""
+        """Return the token for the initiator, which may be empty. Raises KerberosFailure."""
         with failures(self._raw):
             step = self._raw.accept_sec_context(token, self._credentials, self._context)
             self._context, self._initiator, self.established = step.context, step.initiator_name, not step.more_steps
             return bytes(step.token or b"")
 
     def initiator(self) -> str:
-        """Returns the principal of the other side. Raises KerberosFailure, ValueError."""
+        """Return the principal of the other side. Raises KerberosFailure, ValueError."""
         with failures(self._raw):
             return _display(self._raw, self._initiator)
 
 
 def acceptor(keys: PrincipalKeys) -> Callable[[], Accepting]:
-    """Returns what begins a context with the keys of the service that this node is; each reads the key table again: new keys need no restart.
+    """Return what begins a context with the keys of the service that this node is; each reads the key table again: new keys need no restart.
 
     Raises ImportError; KerberosFailure: the table cannot be read, or has no key of the principal.
     """
@@ -122,7 +122,7 @@ class Initiating(Context):
     """This node's side of a login at another node. Each node proves its identity to the other (mutual authentication)."""
 
     def __init__(self, keys: PrincipalKeys | None, service: str, host: str) -> None:
-        """Takes `keys`; None means the tickets that kinit has got (KRB5CCNAME)."""
+        """Take `keys`; None means the tickets that kinit has got (KRB5CCNAME)."""
         super().__init__(library())
         self._keys = keys
         self._target = f"{service}@{host}"
@@ -130,7 +130,7 @@ class Initiating(Context):
         self.established = False
 
     def step(self, token: bytes) -> bytes:
-        """Returns the token for the acceptor, which may be empty. It may ask the KDC. Raises KerberosFailure."""
+        """Return the token for the acceptor, which may be empty. It may ask the KDC. Raises KerberosFailure."""
         raw = self._raw
         with failures(raw):
             if self._context is None:
@@ -155,7 +155,7 @@ class Initiating(Context):
         return raw.acquire_cred_from(store, _name(raw, keys.principal), None, [raw.MechType.kerberos], "initiate").creds
 
     def initiator(self) -> str:
-        """Returns the principal of this side. Raises KerberosFailure."""
+        """Return the principal of this side. Raises KerberosFailure."""
         with failures(self._raw):
             return _display(self._raw, self._raw.inquire_cred(self._credentials).name)
 
@@ -200,7 +200,7 @@ class Rules(NamedTuple):
 
 
 def read_rules(default_realm: str, texts: Sequence[str]) -> Rules:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     return Rules(default_realm, tuple(None if text == DEFAULT else _rule(text) for text in texts))
 
 
@@ -221,7 +221,7 @@ def _invalid(text: str, why: str) -> ConfigError:
 
 
 def short_name(rules: Rules, principal: str) -> str:
-    """Returns the name for Kafka.
+    """Return the name for Kafka.
 
     Raises:
         ValueError: no rule applies, or the principal has more than two components. The client is then rejected.

@@ -76,7 +76,7 @@ class LoginRules:
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
 
     def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
-        """Returns the lifetime of a session, None if it does not end."""
+        """Return the lifetime of a session, None if it does not end."""
         limit = self.session_ms_max.get(mechanism, 0)
         if expires_ms is None:
             return limit if limit > 0 else None
@@ -88,7 +88,7 @@ class Logins:
     """The rules and credentials that the connections of one SASL listener share."""
 
     def __init__(self, rules: LoginRules, requests: Dispatcher, world: World, wheel: TimerWheel) -> None:
-        """Takes in `requests` the dispatcher of authenticated connections."""
+        """Take in `requests` the dispatcher of authenticated connections."""
         self.rules = rules
         self.requests = requests
         self.clock = world.clock
@@ -97,7 +97,7 @@ class Logins:
         self.counts = LoginCounts()
 
     def begin(self, connection: Connection) -> None:
-        """Lets the connection dispatch to a login, from its first request on."""
+        """Let the connection dispatch to a login, from its first request on."""
         Login(self, connection)
 
 
@@ -149,13 +149,13 @@ class Login:
 
     @property
     def has_succeeded(self) -> bool:
-        """Returns True after the first login, also while the client re-authenticates."""
+        """Return True after the first login, also while the client re-authenticates."""
         return self._principal is not None
 
     # -- What a connection dispatches to -----------------------------------------------------------------------------
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
-        """Serves a frame of a connection that is not authenticated."""
+        """Serve a frame of a connection that is not authenticated."""
         try:
             if self._state is LoginState.RAW:
                 self._evaluate(bytes(memoryview(buf)[pos:end]), None)
@@ -175,7 +175,7 @@ class Login:
             self._fail(f"not authenticated within {LOGIN_TIMEOUT_MS} ms")
 
     def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-        """Begins a re-authentication: SaslHandshake on an authenticated connection."""
+        """Begin a re-authentication: SaslHandshake on an authenticated connection."""
         if self._state is not LoginState.AUTHENTICATED or not self._may_renew():
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         response = self._handshake(request, version)
@@ -349,7 +349,7 @@ class Login:
     def _closed(self) -> None:
         self._arm(None)
         self._state, self._exchange = LoginState.FAILED, None
-        # These refer to each other.
+        # Connection and login refer to each other.
         self._connection.login = None
         self._connection.dispatch_to(self._logins.requests, 0)
 
@@ -367,5 +367,5 @@ def unsupported(request: SaslHandshakeRequest) -> str:
 
 
 def printable(reason: str) -> str:
-    """Returns the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
+    """Return the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
     return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

@@ -53,7 +53,7 @@ PASSWORD_OPTIONS = 'username="..." password="..."'
 
 
 def login_rules(config: NodeConfig, listener: str, users: ScramUsers, tokens: OAuthTokens) -> LoginRules:
-    """Returns the rules of a SASL listener. Raises ConfigError: a mechanism is unknown, or lacks its configuration."""
+    """Return the rules of a SASL listener. Raises ConfigError: a mechanism is unknown, or lacks its configuration."""
     values = {**config.values, **config.of_listener(listener)}
     enabled = values["sasl.enabled.mechanisms"]
     if not enabled:
@@ -100,7 +100,7 @@ def _mechanism(
 
 
 def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Callable[[], Awaitable[str]]:
-    """Returns the source of the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
+    """Return the source of the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
 
     Raises:
         ConfigError: their source is not configured.
@@ -115,7 +115,7 @@ def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Calla
 
 
 def kerberos_client(config: NodeConfig, listener: str, enabled_by: str) -> Exchanges:
-    """Returns this node's logins at a listener of other nodes by GSSAPI; the property `enabled_by` says the mechanism.
+    """Return this node's logins at a listener of other nodes by GSSAPI; the property `enabled_by` says the mechanism.
 
     Raises:
         ConfigError: the library, the key table or the service's name is missing.
@@ -125,7 +125,7 @@ def kerberos_client(config: NodeConfig, listener: str, enabled_by: str) -> Excha
 
 
 def client_exchange(config: NodeConfig, listener: str, mechanism: str, nonce: str) -> ClientExchange:
-    """Returns a login of this node at a listener of other nodes, by a mechanism with a password.
+    """Return a login of this node at a listener of other nodes, by a mechanism with a password.
 
     Raises:
         ConfigError: the listener's JAAS entry has no user and password.
@@ -143,7 +143,7 @@ def client_exchange(config: NodeConfig, listener: str, mechanism: str, nonce: st
 
 
 def passwords(module: LoginModule) -> Mapping[str, str]:
-    """Returns the users of PLAIN: options `user_<name>="<password>"`."""
+    """Return the users of PLAIN: options `user_<name>="<password>"`."""
     return {
         option.removeprefix(USER_OPTION): text
         for option, text in module.values.items()
@@ -152,7 +152,7 @@ def passwords(module: LoginModule) -> Mapping[str, str]:
 
 
 def jaas(config: NodeConfig, listener: str, mechanism: str) -> LoginModule:
-    """Returns the listener's login module of a mechanism. Raises ConfigError: there is none, or it is malformed."""
+    """Return the listener's login module of a mechanism. Raises ConfigError: there is none, or it is malformed."""
     text = config.of_listener(listener, mechanism).get("sasl.jaas.config")
     name = jaas_name(listener, mechanism)
     remedy = login_module(name, mechanism)
@@ -173,7 +173,7 @@ def jaas(config: NodeConfig, listener: str, mechanism: str) -> LoginModule:
 
 
 def login_module(name: str, mechanism: str) -> str:
-    """Returns an example of a JAAS entry."""
+    """Return an example of a JAAS entry."""
     return f"{name}={MODULES[mechanism]} required {OPTIONS.get(mechanism, PASSWORD_OPTIONS)};"
 
 
@@ -195,7 +195,7 @@ SIGNED_VALIDATORS = (
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-#: Where the tokens of a node or client come from; the default is client credentials.
+#: The property that says where the tokens of a node or client come from; the default is client credentials.
 RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 JWT_BEARER = f"{_PACKAGE}.JwtBearerJwtRetriever"
 RETRIEVERS = (f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.ClientCredentialsJwtRetriever", JWT_BEARER)
@@ -239,7 +239,7 @@ class OAuthTokens:
                 why = f"{name} is not set, so tokens for any {name.rpartition('.')[2]} would be accepted"
                 raise _wrong(listener, why, f"{name}=..., or {allow}=true", name)
         require(CRYPTOGRAPHY, "checking the signatures of OAUTHBEARER's tokens", JWKS_URL, values[JWKS_URL])
-        # Not at the top: PyJWT and cryptography take 60 ms to import.
+        # Imported late: PyJWT and cryptography take 60 ms to import.
         from ottla.server.sasl.signed_tokens import Expected, KeySet, SignedTokens
 
         source = (
@@ -260,14 +260,14 @@ class OAuthTokens:
         return SignedTokens(lambda: key_set.keys, key_set.missing, expected, self._world.clock.wall_ms)
 
     def source(self, listener: str, values: Values, options: Mapping[str, str]) -> Callable[[], Awaitable[str]]:
-        """Returns the source of the tokens with which this node logs in. Raises ConfigError: their source is not configured."""
+        """Return the source of the tokens with which this node logs in. Raises ConfigError: their source is not configured."""
         retriever = values[RETRIEVER]
         if retriever not in RETRIEVERS:
             raise ConfigError(RETRIEVER, retriever, "Java classes are not run", f"one of {', '.join(RETRIEVERS)}")
         if values[ENDPOINT] is not None:
             if retriever == JWT_BEARER:
                 require(CRYPTOGRAPHY, "signing assertions", RETRIEVER, retriever)
-            # Not at the top: urllib takes 20 ms to import.
+            # Imported late: urllib takes 20 ms to import.
             from ottla.server.sasl.identity_provider import ClientCredentials, JwtBearer
 
             kind = JwtBearer if retriever == JWT_BEARER else ClientCredentials

@@ -90,7 +90,7 @@ class UnsecuredTokens:
     """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: for development only."""
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
-        """Takes the `options` of the JAAS entry. Raises ConfigError."""
+        """Take the `options` of the JAAS entry. Raises ConfigError."""
         prefix = "unsecuredValidator"
         self._wall_ms = wall_ms
         self._subject = options.get(f"{prefix}PrincipalClaimName", "").strip() or "sub"
@@ -118,7 +118,7 @@ class UnsecuredTokens:
 
 
 def json_object(segment: str) -> dict[str, Any]:
-    """Decodes a part of a token. Raises TokenRejected: it is no JSON object in base64url."""
+    """Decode a part of a token. Raises TokenRejected: it is no JSON object in base64url."""
     try:
         value = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -133,7 +133,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def check_times(claims: Mapping[str, Any], now_ms: int, skew_ms: int, *, need_issued: bool = False) -> int:
-    """Checks the claims exp, nbf and iat, and returns the end of the token's validity.
+    """Check the claims exp, nbf and iat, and return the end of the token's validity.
 
     Raises:
         TokenRejected: the token is expired or not valid yet, or has no end.
@@ -173,7 +173,7 @@ def scopes(claims: Mapping[str, Any], name: str) -> list[str]:
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
-    """Returns a token with which this node logs in, for development: that of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
+    """Return a token with which this node logs in, for development: that of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
     lifetime_s = int(options.get(f"{UNSECURED}LifetimeSeconds", DEFAULT_LIFETIME_S))
     claims: dict[str, object] = {"exp": now_ms // MS_PER_S + lifetime_s, "iat": now_ms // MS_PER_S}
     for option, text in options.items():

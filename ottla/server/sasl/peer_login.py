@@ -47,10 +47,10 @@ class ClientExchange(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Returns True if the next answer takes milliseconds, as a password's hash for SCRAM: it is made on a worker then."""
+        """Return True if the next answer takes milliseconds, as a password's hash for SCRAM: it is made on a worker then."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Returns the token for a challenge, the first of which is empty; None when nothing is left to send.
+        """Return the token for a challenge, the first of which is empty; None when nothing is left to send.
 
         Raises:
             LoginRejected: this is not the server that it should be.
@@ -72,7 +72,7 @@ class ScramClient:
     """SCRAM (RFC 5802). scram.py has the server's side."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
-        """Takes in `token` whether the user is the id of a delegation token, and the password its HMAC."""
+        """Take in `token` whether the user is the id of a delegation token, and the password its HMAC."""
         self._mechanism = mechanism
         self._digest = HASHES[mechanism]
         self._password = password.encode()
@@ -151,7 +151,7 @@ class PeerLogin:
         self._logged_ms = -LOG_INTERVAL_MS
 
     async def log_in(self, host: str, where: str, send: Send, version: int) -> int:
-        """Logs the same failure every ten seconds at most."""
+        """Log the same failure every ten seconds at most."""
         try:
             return await self._log_in(host, send, version)
         except LoginRejected as refused:

@@ -116,7 +116,7 @@ def _match(pattern: re.Pattern[str], token: bytes, what: str) -> re.Match[str]:
 
 
 def plain_name(escaped: str) -> str:
-    """Returns the name with =3D and =2C decoded to '=' and ','."""
+    """Return the name with =3D and =2C decoded to '=' and ','."""
     return escaped.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -160,13 +160,14 @@ def auth_message(client_first_bare: str, server_first: str, client_final_without
     return f"{client_first_bare},{server_first},{client_final_without_proof}".encode()
 
 
-#: Of a decoy where there is no user to be like.
+#: The length of a decoy's salt where there is no user to be like.
 SALT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server has of a password: in the metadata, derived from one, or, without keys, made up for a user that does not exist.
+    """The credential that a server has instead of a password: from the metadata, derived from a password, or, without keys, made up for a
+    user that does not exist.
 
     Whether a name is known must not be visible in the first challenge. The keys are secrets and must never be printed.
     """
@@ -198,7 +199,8 @@ class ScramUsers(NamedTuple):
 
 
 def decoy(like: ScramCredential | None, own_key: bytes, name: str) -> ScramCredential:
-    """Returns one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
+    """Return a decoy that looks like the credential of another user. Its salt follows from the user's key, so that it is the same at all
+    nodes.
 
     `own_key` is for a node without users.
     """

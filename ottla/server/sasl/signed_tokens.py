@@ -61,7 +61,7 @@ class SignedTokens:
         expected: Expected,
         wall_ms: Callable[[], int],
     ) -> None:
-        """Takes `missing`, which is called for a key that is not among `keys`: the provider may have a new one."""
+        """Take `missing`, which is called for a key that is not among `keys`: the provider may have a new one."""
         self._keys = keys
         self._missing = missing
         self._expected = expected
@@ -106,13 +106,13 @@ class SignedTokens:
 
 
 def fits(key: jwt.PyJWK, algorithm: str) -> bool:
-    """Returns True if the key is of the algorithm's kind."""
+    """Return True if the key is of the algorithm's kind."""
     kind = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[algorithm[:2]]
     return bool(key.key_type == kind)
 
 
 def read_keys(data: bytes) -> Keys:
-    """Reads a JSON Web Key Set (RFC 7517); keys of unknown kinds are left out.
+    """Read a JSON Web Key Set (RFC 7517); keys of unknown kinds are left out.
 
     Raises:
         ValueError: the text is no key set, or has no usable key.
@@ -170,7 +170,7 @@ class KeySet:
             await self._wait()
 
     def _say(self, why: str) -> None:
-        """Another reason is said at once, the same one not before it has lasted for a while."""
+        """Log a reason: another one at once, the same one not before it has lasted for a while."""
         now_ms = self._world.clock.mono_ms()
         if why != self._said or now_ms - self._said_ms >= REPEAT_MS:
             self._said, self._said_ms = why, now_ms

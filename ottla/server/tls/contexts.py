@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
 
 def server_context(properties: TlsProperties, client_auth: str) -> Made:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     keys = key_store(properties)
     if keys is None:
         raise properties.error(
@@ -52,7 +52,7 @@ def server_context(properties: TlsProperties, client_auth: str) -> Made:
 
 
 def client_context(properties: TlsProperties) -> Made:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     keys = key_store(properties)
     context = _context(properties, ssl.PROTOCOL_TLS_CLIENT, keys)
     algorithm = properties["ssl.endpoint.identification.algorithm"]
@@ -114,7 +114,7 @@ def _trust(properties: TlsProperties, context: ssl.SSLContext) -> None:
 
 
 def check_each_other(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Returns the reason why a client with one context cannot connect to a server with the other; the host name is not checked."""
+    """Return the reason why a client with one context cannot connect to a server with the other; the host name is not checked."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     checked_name, client.check_hostname = client.check_hostname, False
     try:
@@ -148,7 +148,7 @@ CHANGES = (
 
 
 def openssl_names(suites: Sequence[str]) -> list[str]:
-    """Returns OpenSSL's names of the suites below TLS 1.3."""
+    """Return OpenSSL's names of the suites below TLS 1.3."""
     names = []
     for suite in suites:
         if suite not in TLS_1_3:
@@ -164,7 +164,7 @@ def openssl_names(suites: Sequence[str]) -> list[str]:
 def check_suites(
     properties: TlsProperties, suites: Sequence[str], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
 ) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Returns the TLS versions that remain with these suites.
+    """Return the TLS versions that remain with these suites.
 
     Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first
     would be ignored, so it is rejected.

@@ -38,7 +38,7 @@ STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 
 
 def rfc2253(subject: bytes) -> str:
-    """Returns the text of a Name in DER."""
+    """Return the text of a Name in DER."""
     (_, sequence, _) = next(_elements(subject))
     parts = []
     for _, attributes, _ in _elements(sequence):
@@ -64,7 +64,7 @@ def _escaped(text: str) -> str:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Returns the elements in a row of DER: tag, content, and the whole element."""
+    """Return the elements in a row of DER: tag, content, and the whole element."""
     pos = 0
     while pos < len(data):
         begin, tag, size = pos, data[pos], data[pos + 1]
@@ -111,7 +111,7 @@ class MappingRule(NamedTuple):
 
 
 def read_rules(text: str) -> tuple[MappingRule, ...]:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     rules, text, pos = [], text.strip(), 0
     while pos < len(text):
         match = RULE.match(text, pos)
@@ -140,7 +140,7 @@ def _invalid(text: str, why: str) -> ConfigError:
 
 
 def mapped_name(rules: Sequence[MappingRule], name: str) -> str:
-    """Returns the mapped name. Raises ValueError if no rule matches, or the name is too long; the client is then rejected."""
+    """Return the mapped name. Raises ValueError if no rule matches, or the name is too long; the client is then rejected."""
     for rule in rules:
         if rule.pattern is not None:
             check_length(name, NAME)

@@ -89,7 +89,7 @@ class NodeTls:
         )
 
     def of_listener(self, listener: str, protocol: str) -> ListenerTls:
-        """Returns the server's side of a listener. Raises ConfigError."""
+        """Return the server's side of a listener. Raises ConfigError."""
 
         def make(properties: TlsProperties) -> Made:
             if protocol == "SASL_SSL":
@@ -105,7 +105,7 @@ class NodeTls:
         return holder
 
     def to_peers(self, listener: str) -> ClientTls:
-        """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
+        """Return the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
         properties, name = self.properties(listener), f"connections to {listener}"
         made = client_context(properties)
         holder = ClientTls(made.context)
@@ -171,7 +171,7 @@ class NodeTls:
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
     def rejection(self, configs: Mapping[str, str]) -> str | None:
-        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        """Return why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
         config = self._config.with_dynamic(configs)
         for side in self._sides:
             properties = self.properties(side.listener, config)
@@ -186,7 +186,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # Those of the files that are tried now: one that is replaced meanwhile is another change.
+            # The states of the files that are tried now: one that is replaced meanwhile is another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
@@ -206,7 +206,7 @@ class NodeTls:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
 
     def _reject(self, side: Side, why: str) -> bool:
-        """The change is tried again later. Returns whether the log has to say why: it is news, or has not been said for a while."""
+        """The change is tried again later. Return whether the log has to say why: it is news, or has not been said for a while."""
         now_ms = self._world.clock.mono_ms()
         is_due = why != side.rejection or now_ms >= side.repeat_ms
         side.rejection, side.retry_ms = why, now_ms + RETRY_MS

@@ -47,7 +47,7 @@ class TlsProperties:
         return self.own[name] if name in self.own else self.values[name]
 
     def name_of(self, name: str) -> str:
-        """Returns the name with which the operator has set the property, or would set it."""
+        """Return the name with which the operator has set the property, or would set it."""
         return self.prefix + name if name in self.own else name
 
     def error(self, name: str, why: str, remedy: str) -> ConfigError:
@@ -72,13 +72,13 @@ class KeyStore:
 
     @property
     def pem(self) -> bytes:
-        """Returns the PEM text for OpenSSL, with the key unencrypted."""
+        """Return the PEM text for OpenSSL, with the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
 def key_store(properties: TlsProperties) -> KeyStore | None:
-    """Reads the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
+    """Read the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
     key, chain = properties["ssl.keystore.key"], properties["ssl.keystore.certificate.chain"]
     path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
     is_pem = properties["ssl.keystore.type"].upper() == "PEM"
@@ -117,7 +117,7 @@ def key_store(properties: TlsProperties) -> KeyStore | None:
 
 
 def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | None:
-    """Reads the trust store; None if there is none. Raises ConfigError."""
+    """Read the trust store; None if there is none. Raises ConfigError."""
     text = properties["ssl.truststore.certificates"]
     path, password = properties["ssl.truststore.location"], properties["ssl.truststore.password"]
     is_pem = properties["ssl.truststore.type"].upper() == "PEM"
@@ -152,7 +152,7 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
 
 
 def store_files(properties: TlsProperties) -> list[str]:
-    """Returns the paths of the stores' files."""
+    """Return the paths of the stores' files."""
     paths = (properties["ssl.keystore.location"], properties["ssl.truststore.location"])
     return [path for path in paths if path is not None]
 
@@ -172,7 +172,7 @@ def _read(properties: TlsProperties, name: str) -> bytes:
 
 
 def pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """Returns the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
+    """Return the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
     try:
         return [(match[1], b64decode("".join(match[2].split()), validate=True)) for match in PEM_BLOCK.finditer(text)]
     except binascii.Error as error:

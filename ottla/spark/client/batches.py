@@ -20,7 +20,7 @@ class BatchFilter:
     """Follows the aborted transactions of one partition over its batches, in the order of the log."""
 
     def __init__(self, place: str, start: int, end: int, *, with_control: bool = False) -> None:
-        """Takes the range of offsets that is read: `end` is exclusive. Control batches are yielded only `with_control`."""
+        """Take the range of offsets that is read: `end` is exclusive. Control batches are yielded only `with_control`."""
         self.place = place
         self.position = start
         #: Rows below it are no rows: it rises when offsets are lost, in the middle of a batch even.
@@ -35,16 +35,16 @@ class BatchFilter:
         return self.position >= self.end
 
     def lose(self, first: int) -> None:
-        """Passes over all offsets before `first`, which the log no longer has."""
+        """Pass over all offsets before `first`, which the log no longer has."""
         self.position = self.floor = min(first, self.end)
 
     def announce(self, aborted: Iterable[Aborted]) -> None:
-        """Takes the aborted transactions that overlap with the next bytes; those that are known are ignored."""
+        """Take the aborted transactions that overlap with the next bytes; those that are known are ignored."""
         rows = {(first, producer) for producer, first in aborted}
         self._upcoming = [(producer, first) for first, producer in sorted(rows)]
 
     def batches(self, data: memoryview) -> Iterator[BatchView]:
-        """Yields the batches with rows, and moves the position behind each batch. Raises ConnectorError for damaged bytes."""
+        """Yield the batches with rows, and move the position behind each batch. Raises ConnectorError for damaged bytes."""
         position, end = 0, len(data)
         while not self.is_done:
             try:

@@ -44,7 +44,7 @@ class BlockingCluster:
     """Connections by address and what the last Metadata response said. Not safe to use from several threads."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Takes the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
+        """Take the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
         self.addresses = parse_bootstrap(properties.get("bootstrap.servers", ""))
         self._security = security_of(properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
@@ -74,12 +74,12 @@ class BlockingCluster:
         return known
 
     def forget(self, connection: BlockingConnection) -> None:
-        """Closes a connection that was lost, so that the next request makes a new one."""
+        """Close a connection that was lost, so that the next request makes a new one."""
         connection.close()
         self._connections = {key: value for key, value in self._connections.items() if value is not connection}
 
     def node(self, node_id: int) -> BlockingConnection:
-        """Returns the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
+        """Return the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
         if node_id not in self._brokers:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         return self.connection(self._brokers[node_id])
@@ -95,7 +95,7 @@ class BlockingCluster:
         return self.call(self.node(node_id), request, version_max)
 
     def any_call(self, request: Any, version_max: int = 0x7FFF) -> Any:
-        """Sends a request that every broker can answer to the first that does. Raises the last ConnectionLost."""
+        """Send a request that every broker can answer to the first that does. Raises the last ConnectionLost."""
         last = ConnectionLost("no broker is known")
         for address in dict.fromkeys((*self._brokers.values(), *self.addresses)):
             try:
@@ -105,7 +105,7 @@ class BlockingCluster:
         raise last
 
     def retry(self, attempt: Callable[[], T], *, also: Sequence[int] = ()) -> T:
-        """Returns the result of the attempt, which is repeated while it raises errors that pass, or codes of `also`."""
+        """Return the result of the attempt, which is repeated while it raises errors that pass, or codes of `also`."""
         began = time.monotonic()
         while True:
             try:
@@ -121,7 +121,7 @@ class BlockingCluster:
     # -- Metadata
 
     def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
-        """Returns the topics of these names, or all. Raises ConnectorError for a topic that does not exist."""
+        """Return the topics of these names, or all. Raises ConnectorError for a topic that does not exist."""
         return self.retry(lambda: self._topics(names))
 
     def _topics(self, names: Iterable[str] | None) -> list[Topic]:
@@ -144,7 +144,7 @@ class BlockingCluster:
         return response
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Returns the ids that the last Metadata response with each topic had. A broker before Kafka 2.8 has none."""
+        """Return the ids that the last Metadata response with each topic had. A broker before Kafka 2.8 has none."""
         return {name: self._topic_ids[name] for name in names if any(self._topic_ids.get(name, b""))}
 
     @property
@@ -153,7 +153,7 @@ class BlockingCluster:
         return sorted(self._brokers)
 
     def leader(self, place: TopicPartition) -> int:
-        """Returns the leader of a partition. Raises ConnectorError (retriable) while there is none."""
+        """Return the leader of a partition. Raises ConnectorError (retriable) while there is none."""
         if place not in self._leaders:
             name, index = place
             for topic in self._metadata([name]).topics:
@@ -175,7 +175,7 @@ class BlockingCluster:
         return found
 
     def coordinator(self, key: str, kind: int) -> BlockingConnection:
-        """Returns the connection to the coordinator of a group or a transactional id. Raises ConnectorError while there is none."""
+        """Return the connection to the coordinator of a group or a transactional id. Raises ConnectorError while there is none."""
         response = self.any_call(FindCoordinatorRequest(key, kind), 3)
         check(f"coordinator of {key}", response.error_code, response.error_message)
         return self.connection((response.host, response.port))

@@ -69,11 +69,11 @@ class BlockingConnection:
 
     @property
     def is_due(self) -> bool:
-        """Returns True if the SASL session ends soon, so that a new connection has to take over."""
+        """Return True if the SASL session ends soon, so that a new connection has to take over."""
         return time.monotonic() > self._renew_at
 
     def version_of(self, api: Api, version_max: int = 0x7FFF) -> int:
-        """Returns the highest version that both sides have, up to `version_max`. Raises ConnectorError if there is none."""
+        """Return the highest version that both sides have, up to `version_max`. Raises ConnectorError if there is none."""
         lowest, highest = self._versions.get(api.key, (0, -1))
         version = min(highest, api.max_version, version_max)
         if version < max(lowest, api.min_version):
@@ -84,7 +84,7 @@ class BlockingConnection:
         return version
 
     def call(self, request: Any, version_max: int = 0x7FFF) -> Any:
-        """Sends a request and returns its response. No other request may be pending."""
+        """Send a request and return its response. No other request may be pending."""
         self.send(request, version_max)
         return self.receive()
 
@@ -104,7 +104,7 @@ class BlockingConnection:
         self._pending.append((self._correlation, api, version))
 
     def receive(self) -> Any:
-        """Returns the response to the oldest request that is pending."""
+        """Return the response to the oldest request that is pending."""
         correlation, api, version = self._pending.popleft()
         buffer = self._read_frame()
         try:
@@ -178,6 +178,6 @@ class BlockingConnection:
             self._renew_at = time.monotonic() + lifetime_ms / 1000 * _RENEWED_AFTER
 
     def close(self) -> None:
-        """Closes the socket. It may be called again."""
+        """Close the socket. It may be called again."""
         with suppress(OSError, AttributeError):
             self._socket.close()

@@ -57,7 +57,7 @@ class RangeReader:
         self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
 
     def batches(self) -> Iterator[BatchView]:
-        """Yields the batches that have rows of the range; the first and the last may have others, too."""
+        """Yield the batches that have rows of the range; the first and the last may have others, too."""
         while not self.filter.is_done:
             part = self._next()
             if part is None:
@@ -89,7 +89,7 @@ class RangeReader:
             )
 
     def _send(self, offset: int) -> None:
-        """Sends a Fetch from the offset, unless there is one under way."""
+        """Send a Fetch from the offset, unless there is one under way."""
         if self._in_flight is not None:
             return
         name, index = self.place
@@ -116,7 +116,7 @@ class RangeReader:
         self._in_flight = connection, offset
 
     def _next(self) -> PartitionData | None:
-        """Returns the next response with the partition; None after an error that passes, or a response out of order."""
+        """Return the next response with the partition; None after an error that passes, or a response out of order."""
         try:
             self._send(self.filter.position)
             assert self._in_flight is not None
@@ -148,7 +148,7 @@ class RangeReader:
         return part
 
     def _is_replaced(self) -> bool:
-        """Whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
+        """Return whether the topic of this id is gone, or its name is another topic's by now. A broker that lags behind says so, too."""
         name = self.place[0]
         try:
             self.cluster.topics([name])
@@ -159,13 +159,13 @@ class RangeReader:
         return self.cluster.topic_ids([name]).get(name) != self._topic_id
 
     def _lose_all(self, offset: int) -> None:
-        """Passes over the rest of the range, or raises ConnectorError."""
+        """Pass over the rest of the range, or raise ConnectorError."""
         if self._fail_on_loss:
             raise topic_replaced(self.place[0], self.place[1], offset)
         self.filter.lose(self.filter.end)
 
     def _lose(self, offset: int) -> None:
-        """Passes over offsets that the log no longer has, or raises ConnectorError."""
+        """Pass over offsets that the log no longer has, or raise ConnectorError."""
         first = list_offsets(self.cluster, {self.place: EARLIEST}, self._isolation)[self.place]
         if self._fail_on_loss:
             raise data_loss(self.name, offset, first)
@@ -173,7 +173,7 @@ class RangeReader:
 
 
 def topic_replaced(topic: str, partition: int, offset: int) -> ConnectorError:
-    """Returns the error for offsets of a topic that was deleted, and perhaps created again, before they were read."""
+    """Return the error for offsets of a topic that was deleted, and perhaps created again, before they were read."""
     return ConnectorError(
         f"{topic}-{partition}: the topic was deleted or created again, and what it had from offset {offset} on is gone",
         "with failOnDataLoss=false the query goes on with the first record of the new topic",
@@ -182,7 +182,7 @@ def topic_replaced(topic: str, partition: int, offset: int) -> ConnectorError:
 
 
 def data_loss(name: str, offset: int, first: int) -> ConnectorError:
-    """Returns the error for offsets that were to be read and are not there, as retention or a new topic of the name leaves it."""
+    """Return the error for offsets that were to be read and are not there, as retention or a new topic of the name leaves it."""
     return ConnectorError(
         f"{name}: offsets that were to be read are gone: offset {offset} was asked for, and the log starts at {first}",
         "the topic was deleted, or retention is faster than the query; with failOnDataLoss=false they are passed over",
@@ -191,7 +191,7 @@ def data_loss(name: str, offset: int, first: int) -> ConnectorError:
 
 
 def _next_offset(data: memoryview) -> int | None:
-    """Returns the offset behind the last whole batch."""
+    """Return the offset behind the last whole batch."""
     found, position, end = None, 0, len(data)
     while (size := batch_size(data, position, end)) is not None:
         found = BatchView(data, position).next_offset

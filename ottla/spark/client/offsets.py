@@ -22,7 +22,7 @@ _NAMES_VERSION_MAX = 7  # later versions have topic ids, or many groups, in plac
 def list_offsets(
     cluster: BlockingCluster, times: Mapping[TopicPartition, int], isolation: int
 ) -> dict[TopicPartition, int]:
-    """Returns for each partition the first offset with at least this timestamp (ms), or the one that LATEST or EARLIEST stands for.
+    """Return for each partition the first offset with at least this timestamp (ms), or the one that LATEST or EARLIEST stands for.
 
     It is -1 where no record is that new. LATEST is the last stable offset for READ_COMMITTED.
     """
@@ -47,7 +47,7 @@ def _list_offsets(
 
 
 def committed_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartition, tuple[int, str]]:
-    """Returns what a group has committed: offset and metadata of each partition that has them."""
+    """Return what a group has committed: offset and metadata of each partition that has them."""
 
     def attempt() -> dict[TopicPartition, tuple[int, str]]:
         response = cluster.ask_coordinator(group, GROUP, OffsetFetchRequest(group, None), _NAMES_VERSION_MAX)
@@ -66,7 +66,7 @@ def committed_offsets(cluster: BlockingCluster, group: str) -> dict[TopicPartiti
 def commit_offsets(
     cluster: BlockingCluster, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[str, str]
 ) -> None:
-    """Commits offsets to a group without members, so that tools show the lag of a stream; with the text of each topic beside them."""
+    """Commit offsets to a group without members, so that tools show the lag of a stream; with the text of each topic beside them."""
 
     def attempt() -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -84,5 +84,5 @@ def commit_offsets(
 
 
 def all_partitions(topics: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """Returns the partitions of topics that are given with their number of partitions."""
+    """Return the partitions of topics that are given with their number of partitions."""
     return [(name, index) for name, count in topics for index in range(count)]

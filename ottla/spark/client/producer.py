@@ -57,7 +57,7 @@ class BlockingProducer:
     def __init__(
         self, cluster: BlockingCluster, codec: int, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> None:
-        """Takes in `timeout_ms` how long a transaction may be open. An open one of the same id is aborted, and its producer fenced."""
+        """Take in `timeout_ms` how long a transaction may be open. An open one of the same id is aborted, and its producer fenced."""
         self.cluster = cluster
         self._codec = codec
         self._id = transactional_id
@@ -86,7 +86,7 @@ class BlockingProducer:
         return SinkTransaction(self._id, self.producer_id, self.producer_epoch)
 
     def add(self, place: TopicPartition, row: Row) -> None:
-        """Takes a row, and sends what there is when it is much."""
+        """Take a row, and send what there is when it is much."""
         size = _RECORD_OVERHEAD_BYTES + len(row[0] or b"") + len(row[1] or b"")
         size += sum(len(name) + len(value or b"") for name, value in row[3])
         if self._sizes.get(place, 0) + size > BATCH_BYTES_MAX and place in self._pending:
@@ -98,7 +98,7 @@ class BlockingProducer:
             self.flush()
 
     def flush(self) -> None:
-        """Sends what is there and returns when all of it is acknowledged. Raises ConnectorError."""
+        """Send what is there and return when all of it is acknowledged. Raises ConnectorError."""
         if not self._pending:
             return
         if self._id is not None and (new := [place for place in self._pending if place not in self._sequences]):
@@ -127,7 +127,7 @@ class BlockingProducer:
         )
 
     def _send(self, batches: dict[TopicPartition, bytes]) -> list[TopicPartition]:
-        """Sends each leader its batches, then collects the responses. Returns the partitions that were acknowledged."""
+        """Send each leader its batches, then collects the responses. Return the partitions that were acknowledged."""
         sent: list[BlockingConnection] = []
         for node, places in self.cluster.by_leader(batches).items():
             topics: dict[str, list[PartitionProduceData]] = {}
@@ -186,7 +186,7 @@ class BlockingProducer:
 
 
 def end(cluster: BlockingCluster, transaction: SinkTransaction, *, commit: bool) -> bool:
-    """Ends a transaction, in whichever process it began. Returns False if it has ended the other way, or by its timeout.
+    """End a transaction, in whichever process it began. Return False if it has ended the other way, or by its timeout.
 
     Raises:
         ConnectorError: it is not known how it ended, as after a time without the coordinator.

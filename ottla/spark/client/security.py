@@ -22,7 +22,7 @@ _NONCE_BYTES = 16
 
 
 class Security(NamedTuple):
-    """What a connection needs: a TLS context, and a maker of exchanges, since each login is a new one."""
+    """The security of connections: a TLS context, and a maker of exchanges, since each login is a new one."""
 
     tls: ssl.SSLContext | None
     mechanism: str | None
@@ -30,7 +30,7 @@ class Security(NamedTuple):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Raises ConnectorError if a property is missing, wrong or not served. No message has a secret."""
+    """Raise ConnectorError if a property is missing, wrong or not served. No message has a secret."""
     protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConnectorError(f"kafka.{PROTOCOL} is {protocol}", f"it is one of {', '.join(PROTOCOLS)}")
@@ -58,7 +58,7 @@ def security_of(properties: Mapping[str, str]) -> Security:
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    # Not at the top: a plaintext connection would pay for the libraries in each of Spark's processes.
+    # Imported late: a plaintext connection would pay for the libraries in each of Spark's processes.
     from ottla.server.config.key import ConfigError
     from ottla.server.config.tables.security import SSL
     from ottla.server.tls.contexts import client_context

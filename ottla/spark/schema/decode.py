@@ -31,18 +31,18 @@ class ColumnDecoder:
     """Decodes one column for one task; a writer's schema is asked for once."""
 
     def __init__(self, schema: ReaderSchema, client: RegistryClient, *, is_strict: bool) -> None:
-        """Takes the mode: a malformed value raises ConnectorError if it `is_strict`, else it is null, or a struct of nulls."""
+        """Take the mode: a malformed value raises ConnectorError if it `is_strict`, else it is null, or a struct of nulls."""
         self._schema = schema
         self._client = client
         self._is_strict = is_strict
         self._reader, self._typed, differs = schema.prepared()
         self._malformed: Any = {} if pa.types.is_struct(self._typed.read) else None
         own = self._resolved(schema.text) if differs else (self._reader.root, None)
-        #: By id: the writer's schema, and the reader's if it differs; or why there is none.
+        #: For each id the writer's schema, and the reader's if it differs; or why there is none.
         self._writers: dict[int, tuple[Any, Any] | Malformed] = {schema.schema_id: own}
 
     def array(self, column: pa.Array, where: Callable[[int], str]) -> pa.Array:
-        """Returns the decoded column. `where` names a row for an error.
+        """Return the decoded column. `where` names a row for an error.
 
         Raises:
             ConnectorError: the registry cannot be asked; or a value is malformed, in FAILFAST mode.
@@ -66,7 +66,7 @@ class ColumnDecoder:
             return self._rejected(fault, index, where)
 
     def _fitting(self, value: Any, index: int, where: Callable[[int], str]) -> Any:
-        """Returns the value if Spark's type can hold it: a time may be out of its range, a default no value of its type."""
+        """Return the value if Spark's type can hold it: a time may be out of its range, a default no value of its type."""
         try:
             self._made([value])
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as fault:

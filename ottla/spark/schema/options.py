@@ -69,7 +69,7 @@ class SchemaOptions:
         return subject, int(version)
 
     def _topic(self, column: str) -> str:
-        """Returns the topic after which the subject is named (Confluent's TopicNameStrategy)."""
+        """Return the topic after which the subject is named (Confluent's TopicNameStrategy)."""
         options = self._options
         topics = set()
         if options.selection == "subscribe":

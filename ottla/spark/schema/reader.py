@@ -20,12 +20,12 @@ Schemas = tuple[ReaderSchema, ...]
 
 
 def sql_types(schemas: Schemas) -> dict[str, str]:
-    """Returns the types of the decoded columns in Spark's DDL. Raises ConnectorError for a schema that Spark has no type for."""
+    """Return the types of the decoded columns in Spark's DDL. Raises ConnectorError for a schema that Spark has no type for."""
     return {schema.column: schema.prepared()[1].sql for schema in schemas}
 
 
 def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the range with decoded columns. Raises ConnectorError."""
+    """Yield the rows of the range with decoded columns. Raises ConnectorError."""
     how = SchemaOptions(options)
     client = client_of(how)
     decoders = {each.column: ColumnDecoder(each, client, is_strict=how.is_strict) for each in schemas}

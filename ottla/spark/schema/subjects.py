@@ -1,4 +1,4 @@
-"""What is asked of the schema registry: readers' schemas on the driver, once for a query, and writers' on executors, by id."""
+"""Requests to the schema registry: readers' schemas on the driver, once for a query, and writers' on executors, by id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReaderSchema(NamedTuple):
     fields: tuple[str, ...] = ()
 
     def prepared(self) -> tuple[AvroTree, Typed, bool]:
-        """Returns the tree to read with, the column's type, and if the tree differs from that of a writer with the same id.
+        """Return the tree to read with, the column's type, and whether a writer's tree of the same id would be another one.
 
         Raises:
             ConnectorError: the schema is not valid, or Spark has no such type.
@@ -50,7 +50,7 @@ class ReaderSchema(NamedTuple):
 
 
 def client_of(options: SchemaOptions) -> RegistryClient:
-    """Returns a client of the registry. Raises ConnectorError if the certificates or the file of the login cannot be read."""
+    """Return a client of the registry. Raises ConnectorError if the certificates or the file of the login cannot be read."""
     if options.config:
         try:
             return RegistryClient.of(options.url, options.config)
@@ -65,7 +65,7 @@ def client_of(options: SchemaOptions) -> RegistryClient:
 
 
 def reader_schemas(options: ConnectorOptions) -> tuple[ReaderSchema, ...]:
-    """Returns the schemas of the selected columns. Raises ConnectorError if one is not there, not Avro, or the registry is away."""
+    """Return the schemas of the selected columns. Raises ConnectorError if one is not there, not Avro, or the registry is away."""
     wanted = SchemaOptions(options)
     client = client_of(wanted)
     found = []
@@ -84,12 +84,12 @@ def reader_schemas(options: ConnectorOptions) -> tuple[ReaderSchema, ...]:
 
 
 def context_of(subject: str) -> str:
-    """Returns what a request by id has to name, so that the id is that of the subject's context."""
+    """Return what a request by id has to name, so that the id is that of the subject's context."""
     return subject if subject.startswith(CONTEXT) else ""
 
 
 def text_of(schema: Schema) -> str:
-    """Returns the JSON of a registered schema with the definitions of its references. Raises ConnectorError if it is not Avro's."""
+    """Return the JSON of a registered schema with the definitions of its references. Raises ConnectorError if it is not Avro's."""
     if schema.kind != AVRO:
         raise ConnectorError(
             f"the schema is of {schema.kind}, and the table schema reads Avro",

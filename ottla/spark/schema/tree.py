@@ -26,7 +26,7 @@ class AvroTree:
     """A schema and its named definitions. Raises ConnectorError if it is not valid, recursive, or has arrays of nothing."""
 
     def __init__(self, text: str) -> None:
-        """Takes the JSON of a schema that has all its definitions."""
+        """Take the JSON of a schema that has all its definitions."""
         self.named: dict[str, Node] = {}
         try:
             root = {"type": "record", "name": ROOT, "fields": [{"name": FIELD, "type": json.loads(text)}]}
@@ -43,7 +43,7 @@ class AvroTree:
         return self.root["fields"][0]["type"]
 
     def kind(self, node: Node) -> str:
-        """Returns the word of a type, such as `record`; `union` for a list."""
+        """Return the word of a type, such as `record`; `union` for a list."""
         if isinstance(node, list):
             return "union"
         if isinstance(node, str):
@@ -52,11 +52,11 @@ class AvroTree:
         return "record" if kind == "error" else kind
 
     def definition(self, node: Node) -> Node:
-        """Returns what a name stands for, and anything else as it is."""
+        """Return what a name stands for, and anything else as it is."""
         return self.named[node] if isinstance(node, str) and node not in PRIMITIVES else node
 
     def _is_empty(self, node: Node, inside: tuple[str, ...], done: dict[str, bool]) -> bool:
-        """Returns True if values of the type may have no bytes. Arrays of them are rejected: five bytes could be a billion items."""
+        """Return True if values of the type may have no bytes. Arrays of them are rejected: five bytes could be a billion items."""
         kind, node = self.kind(node), self.definition(node)
         match kind:
             case "null":
@@ -90,7 +90,7 @@ class AvroTree:
     # -- Made ready for reading
 
     def prune(self, names: Iterable[str]) -> None:
-        """Leaves only these fields of the column's record; readers pass over the bytes of the others.
+        """Leave only these fields of the column's record; readers pass over the bytes of the others.
 
         Raises:
             ConnectorError: the column is no record, or has not all of them.
@@ -106,7 +106,7 @@ class AvroTree:
         fields[:] = [field for field in fields if field["name"] in {*names}]
 
     def strip(self) -> None:
-        """Takes off the logical types."""
+        """Take off the logical types."""
         for definition in self.named.values():
             definition.pop("logicalType", None)
             for field in definition.get("fields", ()):
@@ -114,7 +114,7 @@ class AvroTree:
         _strip(self.top)
 
     def set_defaults(self, marks: Mapping[str, int]) -> None:
-        """Replaces the JSON of defaults by values. Records get a mark, by their full names."""
+        """Replace the JSON of defaults by values. Records get a mark, by their full names."""
         records = {name: node for name, node in self.named.items() if "fields" in node and name != ROOT}
         found = [
             (field, self._value(field["type"], field["default"], marks))
@@ -128,7 +128,7 @@ class AvroTree:
             records[name]["fields"].append({"name": MARK, "type": "int", "default": number})
 
     def _value(self, node: Node, default: Node, marks: Mapping[str, int]) -> Any:
-        """Returns what Avro's readers give for a default."""
+        """Return the value that Avro's readers give for a default."""
         kind, node = self.kind(node), self.definition(node)
         match kind:
             case "union":

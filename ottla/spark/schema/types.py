@@ -23,7 +23,7 @@ Convert = Callable[[Any], Any]
 
 
 class Typed(NamedTuple):
-    """What a type is in Spark's DDL, in Arrow as values are read (`read`) and as Spark takes them (`arrow`), and what is done before.
+    """A type in Spark's DDL, in Arrow as values are read (`read`) and as Spark takes them (`arrow`), and how the first become the second.
 
     `convert` is never called with None.
     """
@@ -50,7 +50,7 @@ PRIMITIVES = {
     "enum": _same("STRING", pa.string()),
     "fixed": _same("BINARY", pa.binary()),
 }
-#: By the type that carries them. All others that Avro has are read as what carries them, as Spark does it.
+#: Logical types by the type that carries them. All others of Avro are read as the type that carries them, as Spark does it.
 LOGICAL = {
     ("int", "date"): _same("DATE", pa.date32()),
     ("long", "timestamp-millis"): Typed("TIMESTAMP", pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
@@ -82,7 +82,7 @@ class Types:
     def __init__(self, tree: AvroTree) -> None:
         self._tree = tree
         self._count = 0
-        #: By full name, of the records in unions of several types.
+        #: The marks of the records in unions of several types, by their full names.
         self.marks: dict[str, int] = {}
 
     def of(self, node: Node) -> Typed:

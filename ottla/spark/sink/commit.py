@@ -23,7 +23,7 @@ ONGOING = "Ongoing"
 
 
 def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
-    """Makes the batch final and commits it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
+    """Make the batch final and commit it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
     done = [each for each in messages if each is not None]
     prepared = {each.place.partition: each.transaction for each in done if each.transaction is not None}
     if not options.is_exactly_once or not done:
@@ -75,7 +75,7 @@ def _commit_all(cluster: BlockingCluster, decided: SinkDecision) -> None:
 
 
 def _commit_undecided(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
-    """Commits a batch that has no number: all of it, unless the driver dies in between."""
+    """Commit a batch that has no number: all of it, unless the driver dies in between."""
     for each in transactions:
         if not end(cluster, each, commit=True):
             raise ConnectorError(
@@ -84,7 +84,7 @@ def _commit_undecided(cluster: BlockingCluster, transactions: Iterable[SinkTrans
 
 
 def abort(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
-    """Aborts what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
+    """Abort what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
     done = [each for each in messages if each is not None]
     prepared = [each.transaction for each in done if each.transaction is not None]
     if not prepared:
@@ -106,7 +106,7 @@ def _abort(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) ->
 
 
 def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
-    """Raises ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
+    """Raise ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
     for each in transactions:
         if _open(cluster, each.transactional_id) != each:
             raise ConnectorError(
@@ -116,7 +116,7 @@ def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction
 
 
 def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
-    """Aborts open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
+    """Abort open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
     of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them.
 
     What was listed may be committed by now, by another driver. A new epoch would hide that, and its rows would be written again: only the

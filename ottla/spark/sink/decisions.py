@@ -45,7 +45,7 @@ class SinkDecision(NamedTuple):
 
 
 def decision_of(data: bytes | None) -> SinkDecision:
-    """Raises ConnectorError if the bytes are no decision: then the topic belongs to something else."""
+    """Raise ConnectorError if the bytes are no decision: then the topic belongs to something else."""
     try:
         row = json.loads(data or b"")
         prepared = {int(number): SinkTransaction(*each) for number, each in row["transactions"].items()}
@@ -66,7 +66,7 @@ class Decisions:
         self._place = (topic, 0)
 
     def ensure(self) -> None:
-        """Creates the topic if it is not there. Raises ConnectorError if that is not allowed."""
+        """Create the topic if it is not there. Raises ConnectorError if that is not allowed."""
         name = self._place[0]
         try:
             self.cluster.topics([name])
@@ -83,7 +83,7 @@ class Decisions:
         self.cluster.retry(lambda: self.cluster.leader(self._place), also=(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
 
     def last(self) -> SinkDecision | None:
-        """Returns the last decision whose transaction was committed."""
+        """Return the last decision whose transaction was committed."""
         times = {"first": EARLIEST, "last": LATEST}
         edges = {
             name: list_offsets(self.cluster, {self._place: time}, READ_UNCOMMITTED)[self._place]
@@ -117,7 +117,7 @@ class Decisions:
         return reader.batches()
 
     def claim(self, driver_id: str) -> Claim:
-        """Fences every other driver of this sink, and ends what the last one has begun. Then `last` cannot change but by this claim."""
+        """Fence every other driver of this sink, and end what the last one has begun. Then `last` cannot change but by this claim."""
         return Claim(self, BlockingProducer(self.cluster, NO_COMPRESSION, driver_id, _TIMEOUT_MS))
 
     @property
@@ -134,7 +134,7 @@ class Claim:
         self.last = decisions.last()
 
     def write(self, decision: SinkDecision, now_ms: int) -> None:
-        """Makes the decision final. Raises ConnectorError if another driver has claimed the sink: then it is not."""
+        """Make the decision final. Raises ConnectorError if another driver has claimed the sink: then it is not."""
         producer = self._producer
         producer.add(self._decisions.place, (self._decisions.sink.encode(), decision.to_bytes(), now_ms, ()))
         producer.flush()

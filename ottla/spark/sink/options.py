@@ -19,7 +19,7 @@ TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
 class SinkOptions:
-    """What a write is to do. Raises ConnectorError for an option or a column that is missing or wrong."""
+    """The options of a write. Raises ConnectorError for an option or a column that is missing or wrong."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, *, is_stream: bool) -> None:
         options = {name.lower(): value for name, value in given.items()}

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class PreparedTask(WriterCommitMessage):
-    """What a task has done: its transaction is open, if it wrote rows in one.
+    """The result of a task: its transaction is open, if it wrote rows in one.
 
     `repaired`: the batch was decided with this transaction of the partition, which was lost, and the task's own takes its place. That is
     so only while the last decision has it: another run may have taken its place as well.
@@ -50,7 +50,7 @@ class PreparedTask(WriterCommitMessage):
 
 
 def place_of(options: SinkOptions) -> Place:
-    """Returns the place of the task that is running. Raises ConnectorError outside of a task."""
+    """Return the place of the task that is running. Raises ConnectorError outside of a task."""
     context = TaskContext.get()
     if context is None:
         raise ConnectorError("there is no task of Spark here")
@@ -64,7 +64,7 @@ def place_of(options: SinkOptions) -> Place:
 
 
 def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place) -> PreparedTask:
-    """Writes what the task has. Raises ConnectorError; then nothing of it is ever committed."""
+    """Write what the task has. Raises ConnectorError; then nothing of it is ever committed."""
     with BlockingCluster(options.client) as cluster:
         if not options.is_exactly_once:
             _send(cluster, BlockingProducer(cluster, options.codec), options, batches, place)
@@ -81,7 +81,7 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
 
 
 def transactional_id(options: SinkOptions, place: Place) -> str:
-    """Returns the id of the task's transaction. Tasks of one run use it again for each batch, those of another run never."""
+    """Return the id of the task's transaction. Tasks of one run use it again for each batch, those of another run never."""
     return f"{options.id_prefix}{place.sink}/{place.run}/{place.partition}/{place.attempt}"
 
 
@@ -94,7 +94,7 @@ def _last_decision(cluster: BlockingCluster, options: SinkOptions, place: Place)
 
 
 def resolved(cluster: BlockingCluster, decision: SinkDecision, partition: int) -> bool:
-    """Commits the partition's own transaction of a decided batch. Returns False if it was lost: its rows are to be written again.
+    """Commit the partition's own transaction of a decided batch. Return False if it was lost: its rows are to be written again.
 
     A transaction is lost if its timeout ended it between the decision and its commit, while the driver was away. A partition that
     had no rows, or that the batch did not have, has nothing to commit.
@@ -118,7 +118,7 @@ def _send(
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], topic: str | None, now_ms: int) -> Iterator[tuple[str, int | None, Row]]:
-    """Yields topic, partition (None: by key) and row. Raises ConnectorError for a row without a topic, or a header without a key."""
+    """Yield topic, partition (None: by key) and row. Raises ConnectorError for a row without a topic, or a header without a key."""
     for batch in batches:
         names, count = batch.schema.names, batch.num_rows
         empty: list[Any] = [None] * count

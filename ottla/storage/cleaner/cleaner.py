@@ -79,7 +79,7 @@ class Cleaner:
         self._passes_ended = 0  # in a row
 
     def run(self, now_ms: int) -> Steps:
-        """Runs one pass over the log with the greatest dirty ratio. Returns False if no log is due."""
+        """Run one pass over the log with the greatest dirty ratio. Return False if no log is due."""
         due = yield from self._next_due(now_ms)
         if due is None:
             return False
@@ -155,7 +155,7 @@ def _sealed_bytes(log: Log, end: int) -> int:
 
 
 def _pass_over(log: Log, error: Exception) -> None:
-    """Skips the log from now on: a retry would most likely fail again, and delay the other logs."""
+    """Skip the log from now on: a retry would most likely fail again, and delay the other logs."""
     log.cleaning.skip(f"{type(error).__name__}: {error}")
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
@@ -180,7 +180,7 @@ class CleaningPlan:
 
 
 def plan_for(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
-    """Returns the plan of a pass that is possible now. The active segment is never cleaned."""
+    """Return the plan of a pass that is possible now. The active segment is never cleaned."""
     config = log.config
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
@@ -209,7 +209,7 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
 def clean(
     log: Log, plan: CleaningPlan, now_ms: int, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9
 ) -> Generator[Step, PassProgress | None, int]:
-    """Runs one pass; returns the offset up to which the log is clean afterwards.
+    """Run one pass; return the offset up to which the log is clean afterwards.
 
     Raises:
         LogChanged: the log has changed since the plan was made.
@@ -287,7 +287,7 @@ def _remove_unfinished(log: Log) -> None:
 
 
 def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
-    """Swaps a group of segments for the rewritten one. Returns False if retention has removed the group."""
+    """Swap a group of segments for the rewritten one. Return False if retention has removed the group."""
     if log.failure is not None:
         raise LogChanged("its directory failed")
     if any(segment.removed for segment in old):
@@ -314,7 +314,7 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
 
 
 def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
-    """Swaps atomically for readers, which run on this thread. The order of the renames lets recovery finish the swap after a crash."""
+    """Swap atomically for readers, which run on this thread. The order of the renames lets recovery finish the swap after a crash."""
     following = min(segment.base_offset for segment in log.segments if segment.base_offset > old[-1].base_offset)
     # With a producer snapshot from before a removed marker, recovery would leave the transaction open for ever.
     log.snapshots.forget(lambda offset: offset < following)

@@ -61,7 +61,7 @@ class OffsetMap:
     """
 
     def __init__(self, first_offset: int, records: int, memory_bytes: int, load_factor: float = 0.9) -> None:
-        """Makes a map for `records` records, or for as many as fit into the memory."""
+        """Make a map for `records` records, or for as many as fit into the memory."""
         span = min(max(records, 1), ordinals_max(memory_bytes))
         # Probes are short if half of the slots are free; few records need few slots.
         self._slots = max(min((memory_bytes - span) // SLOT_BYTES, 2 * span), _SLOTS_MIN)
@@ -79,7 +79,7 @@ class OffsetMap:
         return self.records + records <= len(self.kinds) and self.keys + keys <= self.keys_max
 
     def put_all(self, latest: Mapping[bytes, int]) -> None:
-        """Adds keys, each with twice its last ordinal, plus one for a tombstone. Ordinals grow from call to call."""
+        """Add keys, each with twice its last ordinal, plus one for a tombstone. Ordinals grow from call to call."""
         high, low, ordinals, slots, kinds = self._high, self._low, self._ordinals, self._slots, self.kinds
         unpack, keys = _HALVES.unpack, self.keys
         for key, packed in latest.items():
@@ -110,7 +110,7 @@ class OffsetMap:
 
 
 def ordinals_max(memory_bytes: int) -> int:
-    """Returns the number of records of the dirty part that fit into one pass."""
+    """Return the number of records of the dirty part that fit into one pass."""
     return min(max(memory_bytes // _ORDINALS_SHARE, _ORDINALS_MIN), _FREE - 1)
 
 
@@ -143,7 +143,7 @@ class TransactionsSeen:
         return False
 
     def marker_is_superfluous(self, batch: BatchView, commit: bool) -> bool:
-        """Returns True if the marker in `batch` ends a transaction of which no batch is left."""
+        """Return True if the marker in `batch` ends a transaction of which no batch is left."""
         self._begin_up_to(batch.last_offset)
         producer_id = batch.producer_id
         if commit:
@@ -164,7 +164,7 @@ class TransactionsSeen:
 
 
 def commits(batch: BatchView) -> bool | None:
-    """Returns True if a control batch commits, False if it aborts, None if it is not a transaction's marker."""
+    """Return True if a control batch commits, False if it aborts, None if it is not a transaction's marker."""
     if batch.count == 0 or batch.producer_id < 0:
         return None
     marker, _ = read_marker(batch)
@@ -183,7 +183,7 @@ class Keep:
     ordinal: int = 0
 
     def filtered(self, batch: BatchView, transactions: TransactionsSeen) -> bytes | memoryview:
-        """Returns the surviving part of a batch: its own bytes, a smaller batch, or nothing."""
+        """Return the surviving part of a batch: its own bytes, a smaller batch, or nothing."""
         if batch.is_control:
             return self._marker(batch, transactions)
         if transactions.belongs_to_aborted(batch):
@@ -249,7 +249,7 @@ class Keep:
 
 
 def encoded_records(batch: BatchView, bytes_max: int) -> tuple[bytes, list[EncodedRecord]]:
-    """Returns the decompressed payload of a batch, and the positions of the records in it."""
+    """Return the decompressed payload of a batch, and the positions of the records in it."""
     if batch.count == 0:
         return b"", []
     payload = batch.payload
@@ -260,7 +260,7 @@ def encoded_records(batch: BatchView, bytes_max: int) -> tuple[bytes, list[Encod
 def _rebuilt(
     batch: BatchView, data: bytes, survivors: Sequence[EncodedRecord], config: LogConfig, horizon: int | None
 ) -> bytes:
-    """Returns the batch with the surviving records only. A `horizon` replaces the base timestamp."""
+    """Return the batch with the surviving records only. A `horizon` replaces the base timestamp."""
     attributes, base_timestamp = batch.attributes & ~CODEC_MASK, batch.base_timestamp
     timestamps = [base_timestamp + timestamp_delta(data, record) for record in survivors]
     if horizon is None:

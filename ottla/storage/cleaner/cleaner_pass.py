@@ -61,7 +61,7 @@ class SourceSegment:
 def group_sources(
     sources: Sequence[SourceSegment], index_bytes: Sequence[int], config: LogConfig, end: int
 ) -> list[list[SourceSegment]]:
-    """Groups adjacent segments whose total size fits into one segment, and whose offsets can be relative to one base.
+    """Group adjacent segments whose total size fits into one segment, and whose offsets can be relative to one base.
 
     `index_bytes` are the sizes of their offset indexes.
     """
@@ -108,7 +108,7 @@ class PassProgress:
     moved_bytes: int
     written: tuple[int, ...] = ()
     size: int = 0
-    #: Set with the last piece: all below this offset is clean once all groups are swapped in.
+    #: The offset that is set with the last piece: all below this offset is clean once all groups are swapped in.
     clean_until: int | None = None
     records: int = 0
 
@@ -172,7 +172,7 @@ class CleaningPass:
         self._steps = self._run()
 
     def advance(self, first_base: int = 0) -> PassProgress:
-        """Does the next piece of work. Segments below `first_base` have been removed meanwhile."""
+        """Do the next piece of work. Segments below `first_base` have been removed meanwhile."""
         self._first_base = first_base
         return next(self._steps)
 
@@ -203,7 +203,7 @@ class CleaningPass:
                 yield source
 
     def _count_dirty(self) -> int:
-        """Counts the records of the dirty part by its batch headers, up to the number for which there is memory."""
+        """Count the records of the dirty part by its batch headers, up to the number for which there is memory."""
         count, most = 0, ordinals_max(self._job.memory_bytes)
         for source in self._dirty_sources():
             mapped = self._mapped(source)
@@ -307,7 +307,7 @@ class CleaningPass:
         return mapped
 
     def _batches(self, source: SourceSegment) -> Iterator[BatchView]:
-        """Yields the batches of a source; their headers are checked.
+        """Yield the batches of a source; their headers are checked.
 
         Raises:
             DamagedLog, StorageFailure
@@ -322,7 +322,7 @@ class CleaningPass:
         mapped.close()
 
     def _headers(self, mapped: MappedFile, source: SourceSegment) -> Iterator[tuple[int, int]]:
-        """Yields the start and end of each batch. Only the headers are known to be in memory."""
+        """Yield the start and end of each batch. Only the headers are known to be in memory."""
 
         def reach(position: int) -> int:
             end = min(position + HEADER_BYTES, source.size)

@@ -56,19 +56,19 @@ class FutureLogs:
         self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
 
     def prefer(self, topic: str, partition: int, directory: LogDir) -> None:
-        """Remembers the directory for this partition's log until it is created, as Kafka does."""
+        """Remember the directory for this partition's log until it is created, as Kafka does."""
         self._preferred.pop((topic, partition), None)
         self._preferred[(topic, partition)] = directory
         if len(self._preferred) > PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
 
     def take_preferred(self, topic: str, partition: int) -> LogDir | None:
-        """Returns the directory that is remembered for this partition, once, if it is online."""
+        """Return the directory that is remembered for this partition, once, if it is online."""
         directory = self._preferred.pop((topic, partition), None)
         return directory if directory is not None and directory.online else None
 
     def create(self, current: Log, directory: LogDir, now_ms: int) -> Log:
-        """Returns a new, empty log in `directory` that is to replace `current`.
+        """Return a new, empty log in `directory` that is to replace `current`.
 
         Raises:
             StorageFailure
@@ -87,17 +87,17 @@ class FutureLogs:
         return future
 
     def drop(self, future: Log, now_ms: int) -> None:
-        """Removes a future log from memory. `rename_deleted` and `remove_deleted` remove its files."""
+        """Remove a future log from memory. `rename_deleted` and `remove_deleted` remove its files."""
         directory = self._logs.take_out(future)
         if future.partition_dir.exists:
             self._logs.remove_files(future, directory, now_ms)
 
     def names_free(self, future: Log) -> bool:
-        """Returns False if the directory that the future log is to become still has a deleted log's files."""
+        """Return False if the directory that the future log is to become still has a deleted log's files."""
         return not self._logs.removals.pending([self._logs.path_of(self._logs.directory_of(future), future)])
 
     def replace(self, current: Log, future: Log, now_ms: int) -> None:
-        """Makes the future log the partition's log. The caller has found it complete in this turn (`is_flushed`).
+        """Make the future log the partition's log. The caller has found it complete in this turn (`is_flushed`).
 
         Raises:
             StorageFailure: the directory of the future log cannot be renamed; nothing has changed.
@@ -117,7 +117,7 @@ class FutureLogs:
             self._logs.remove_files(current, source, now_ms, target if future.partition_dir.exists else None)
 
     def is_assigned(self, future: Log, directory_id: bytes | None) -> bool:
-        """Returns True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.
+        """Return True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.
 
         The controller is asked for that directory once the copy has caught up. An earlier copy lacks records, has deleted ones,
         or is of a replica that was removed meanwhile.
@@ -133,7 +133,7 @@ class FutureLogs:
         return self._logs.directory_of(future).directory_id == directory_id
 
     def adopt(self, future: Log) -> Log:
-        """Makes a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
+        """Make a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
         directory = self._logs.directory_of(future)
         logger.warning("%s: its partition has no other log here, so it becomes the partition's log", future.directory)
         future.durability.relocate(self._logs.path_of(directory, future))
@@ -141,7 +141,7 @@ class FutureLogs:
         return future
 
     def may_be_elsewhere(self, directory_id: bytes) -> bool:
-        """Returns True if the metadata's directory of a log may be one that is offline: a log elsewhere may be an older copy."""
+        """Return True if the metadata's directory of a log may be one that is offline: a log elsewhere may be an older copy."""
         online = {directory.directory_id for directory in self._logs.directories if directory.online}
         known = directory_id in online or int.from_bytes(directory_id, "big") < RESERVED_IDS
         return not known and bool(self._logs.offline_directories)
@@ -149,7 +149,7 @@ class FutureLogs:
     # The start
 
     def settle_names(self, now_ms: int) -> None:
-        """Links the future logs that were found with the logs that they copy. It runs once, after the directories were opened."""
+        """Link the future logs that were found with the logs that they copy. It runs once, after the directories were opened."""
         for future in self._logs.futures():
             current = self._logs.get(future.topic_id, future.partition)
             if current is None:
@@ -165,7 +165,7 @@ class FutureLogs:
                     truncate_fully_and_start_at(future, 0)
 
     def keep_one(self, other: Log, log: Log, directory: LogDir, now_ms: int) -> None:
-        """Keeps one of two logs that have the partition's name: a crash came between the two renames of a replacement.
+        """Keep one of two logs that have the partition's name: a crash came between the two renames of a replacement.
 
         The future log had all of the other one's batches when it took the name, and only it was appended to since. It is the
         shorter one only if a power loss took the name back; the records of the other one are then complete.
@@ -184,7 +184,7 @@ class FutureLogs:
 
 
 def _extent(log: Log) -> tuple[int, int, int]:
-    """Orders two logs of a partition by what they have: epochs decide, because a log's records of an older epoch may be divergent."""
+    """Order two logs of a partition by what they have: epochs decide, because a log's records of an older epoch may be divergent."""
     return log.epochs.epoch_of(log.log_end_offset - 1), log.log_end_offset, log.log_start_offset
 
 
@@ -195,7 +195,7 @@ Epochs = Sequence[tuple[int, int]]
 
 
 def agreement(first: Epochs, second: Epochs, start: int, end: int) -> int:
-    """Returns the offset up to which two logs agree in [start, end): up to there each offset has the same epoch in both. Pure."""
+    """Return the offset up to which two logs agree in [start, end): up to there each offset has the same epoch in both. Pure."""
     bounds = sorted({start, end, *(at for _, at in (*first, *second) if start < at < end)})
     for at, following in pairwise(bounds):
         if _epoch_at(first, at) != _epoch_at(second, at):
@@ -209,7 +209,7 @@ def _epoch_at(epochs: Epochs, offset: int) -> int:
 
 
 def align(current: Log, future: Log) -> None:
-    """Makes the future log a part of the current one: it is truncated where they do not agree."""
+    """Make the future log a part of the current one: it is truncated where they do not agree."""
     start = max(current.log_start_offset, future.log_start_offset)
     end = min(current.log_end_offset, future.log_end_offset)
     agreed = agreement(current.epochs.entries, future.epochs.entries, start, end) if start < end else -1
@@ -221,7 +221,7 @@ def align(current: Log, future: Log) -> None:
 
 
 def follow_start(current: Log, future: Log, now_ms: int) -> None:
-    """Takes over the log start offset, and removes the segments that retention does not keep."""
+    """Take over the log start offset, and remove the segments that retention does not keep."""
     start = current.log_start_offset
     if start > future.log_end_offset:
         truncate_fully_and_start_at(future, start)
@@ -232,7 +232,7 @@ def follow_start(current: Log, future: Log, now_ms: int) -> None:
 
 
 def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_job_done: bool = False) -> int | DiskJob:
-    """Copies some batches; returns their size, 0 if the future log has all of them, or a disk job (`Room.disk_job`) that it needs first.
+    """Copy some batches; return their size, 0 if the future log has all of them, or a disk job (`Room.disk_job`) that it needs first.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE: the current log is damaged there.
@@ -242,7 +242,7 @@ def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_jo
     size = len(records)
     if not size:
         return 0
-    # The first batch's: it decides whether the append begins with a roll by time.
+    # The first batch decides whether the append begins with a roll by time.
     max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
     job = future.room.disk_job(size, future.log_end_offset, max_timestamp, now_ms)
     if job is not None and not disk_job_done:
@@ -260,7 +260,7 @@ class ReadAhead(NamedTuple):
 
 
 def read_ahead(log: Log, offset: int, size: int) -> ReadAhead | None:
-    """Returns a read of `size` bytes from the disk if an earlier process wrote the batch at this offset, else None.
+    """Return a read of `size` bytes from the disk if an earlier process wrote the batch at this offset, else None.
 
     The event loop would otherwise wait for the disk at each page. What is read stays in the page cache.
     """
@@ -282,7 +282,7 @@ def _read(log: Log, path: str, position: int, size: int) -> None:
 
 
 def is_flushed(current: Log, future: Log) -> bool:
-    """Returns True if all that is on the disk in the current log is there in the future log: a power loss must not take it back.
+    """Return True if all that is on the disk in the current log is there in the future log: a power loss must not take it back.
 
     With flush.messages=1 all of both: a follower whose flush is interrupted by the replacement counts its log as flushed.
     """

@@ -30,7 +30,7 @@ class Collected(NamedTuple):
 
 
 class LogCheckpoints:
-    """What the checkpoints of the directories say, and their files.
+    """The checkpoints of the log directories, and their files.
 
     The methods named `write_...` write what the open logs say at the moment, on any thread; with `only`, for this log directory, without,
     for all of them. The others raise `StorageFailure` if a file cannot be written; log directories are given to them by their paths.
@@ -48,14 +48,15 @@ class LogCheckpoints:
         self._logs_in, self._on_failed, self._sync_names = logs_in, on_failed, sync_names
         self._contents: dict[str, Offsets] = {}  # the contents of the files, by path
         self._written: set[str] = set()  # files that only this process has written
-        # Workers write the checkpoints; the lock serializes the writes of one file. A disk that hangs keeps those of no other disk.
+        # Workers write the checkpoints; the lock serializes the writes of one file. A disk that hangs does not keep the checkpoints of
+        # other disks waiting.
         self._locks = {(directory.path, name): Lock() for directory in directories for name in NAMES}
         self._collected: dict[tuple[str, str], Collected] = {}  # the last of each checkpoint, by directory and name
         self._complete: set[str] = set()  # directories whose logs are all open and recovered
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
 
     def read(self, directory: str) -> None:
-        """Reads the checkpoints. A damaged one counts as missing: the logs are then read from their start."""
+        """Read the checkpoints. A damaged one counts as missing: the logs are then read from their start."""
         for name in NAMES:
             path = f"{directory}/{name}"
             try:
@@ -67,7 +68,7 @@ class LogCheckpoints:
             self._contents[path] = offsets
 
     def known(self, directory: str, name: str, key: tuple[str, int]) -> int:
-        """Returns the offset in the file, or 0."""
+        """Return the offset in the file, or 0."""
         return self._of(directory, name).get(key, 0)
 
     def begin(self, directory: LogDir) -> None:
@@ -77,24 +78,24 @@ class LogCheckpoints:
         self._complete.add(directory.path)
 
     def write_last(self) -> None:
-        """Writes the checkpoints of a clean stop."""
+        """Write the checkpoints of a clean stop."""
         self._outdated.clear()
         self.write_recovery_points()
         self.write_high_watermarks()
 
     def is_complete(self, directory: LogDir) -> bool:
-        """Returns True if the directory's checkpoints have all of its logs."""
+        """Return True if the directory's checkpoints have all of its logs."""
         return directory.path in self._complete - self._outdated
 
     def write_recovery_points(self, only: LogDir | None = None) -> None:
-        """Writes the recovery points, and the log start offsets that belong to them."""
+        """Write the recovery points, and the log start offsets that belong to them."""
         self._write(
             checkpoint.RECOVERY_POINT, lambda log: log.durability.recovery_point_to_write(log.log_end_offset), only
         )
         self.write_log_starts(only)
 
     def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
-        """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
+        """Write and sync the log start offsets, so that DeleteRecords survives a crash. Return the directories where this failed."""
         for directory in self._directories if only is None else [only]:
             self._sync_names(directory)
         return self._write(
@@ -107,11 +108,11 @@ class LogCheckpoints:
         )
 
     def write_cleaned(self, only: LogDir | None = None) -> None:
-        """Writes up to which offset each log is clean."""
+        """Write up to which offset each log is clean."""
         self._write(checkpoint.CLEANER, lambda log: log.cleaning.cleaned_until or None, only)
 
     def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None) -> list[LogDir]:
-        """Writes a checkpoint; returns the directories whose file is out of date."""
+        """Write a checkpoint; return the directories whose file is out of date."""
         missed: list[LogDir] = []
         for directory in self._directories if only is None else [only]:
             if not directory.online:
@@ -149,7 +150,7 @@ class LogCheckpoints:
     # Entries
 
     def lower(self, directory: str, key: tuple[str, int], wanted: Callable[[str, int], int]) -> None:
-        """Replaces the entries of one partition: `wanted` gets the name of the checkpoint and the offset in it."""
+        """Replace the entries of one partition: `wanted` gets the name of the checkpoint and the offset in it."""
         for name in NAMES:
             with self._locks[directory, name]:
                 now = self.known(directory, name, key)
@@ -158,7 +159,7 @@ class LogCheckpoints:
                     self._replace(directory, name, {**self._of(directory, name), key: offset})
 
     def _lower_to_ends(self, directory: str, ends: Mapping[tuple[str, int], int]) -> None:
-        """Lowers entries beyond a log's end."""
+        """Lower entries beyond a log's end."""
         for name in NAMES:
             with self._locks[directory, name]:
                 known = self._of(directory, name)
@@ -167,7 +168,7 @@ class LogCheckpoints:
                     self._replace(directory, name, lowered)
 
     def forget(self, directory: str, key: tuple[str, int], is_wanted: Callable[[], bool]) -> None:
-        """Removes a deleted partition, so that its offsets do not apply to a new topic of the same name, on any thread.
+        """Remove a deleted partition, so that its offsets do not apply to a new topic of the same name, on any thread.
 
         Once the new one has files, the offsets are its own: then it is not `is_wanted` any more.
         """

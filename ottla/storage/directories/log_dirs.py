@@ -48,7 +48,7 @@ class LogDir:
         return self.meta.directory_id
 
     def fail(self, failure: StorageFailure) -> None:
-        """Takes the directory offline."""
+        """Take the directory offline."""
         self.failure = failure
 
     @property
@@ -57,7 +57,7 @@ class LogDir:
 
 
 def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
-    """Returns the identity of a directory, or None if it is not formatted.
+    """Return the identity of a directory, or None if it is not formatted.
 
     Raises:
         InconsistentLogDirectory: the file is damaged or of an unknown version.
@@ -91,7 +91,7 @@ def write_meta_properties(files: Files, directory: str, meta: MetaProperties) ->
 
 
 def open_log_dirs(files: Files, paths: Iterable[str], cluster_id: str | None, node_id: int) -> list[LogDir]:
-    """Locks the directories and checks that they belong to this node. A directory that fails is offline; the others are used.
+    """Lock the directories and check that they belong to this node. A directory that fails is offline; the others are used.
 
     Raises:
         LogDirectoryLocked: another process holds the lock of one of them.
@@ -130,7 +130,7 @@ def _open(files: Files, path: str, node_id: int) -> LogDir:
 
 
 def _properties(text: str) -> Iterable[tuple[str, str]]:
-    """Parses Java's properties format without escapes, which these files do not need."""
+    """Parse Java's properties format without escapes, which these files do not need."""
     for line in text.splitlines():
         if line.strip() and line.lstrip()[0] not in "#!":
             key, found, value = line.partition("=")
@@ -140,7 +140,7 @@ def _properties(text: str) -> Iterable[tuple[str, str]]:
 
 
 def take_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
-    """Returns whether the last stop was clean, and the broker epoch then. Removes the mark, so that a crash while opening is noticed."""
+    """Return whether the last stop was clean, and the broker epoch then. Remove the mark, so that a crash while opening is noticed."""
     path = f"{directory}/{CLEAN_MARK}"
     data = files.read(path)
     if data is None:
@@ -154,6 +154,6 @@ def take_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
 
 
 def write_clean_mark(files: Files, directory: str, broker_epoch: int) -> None:
-    """Writes the mark, after everything in the directory is synced."""
+    """Write the mark, after everything in the directory is synced."""
     mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     files.write_atomic(f"{directory}/{CLEAN_MARK}", mark.encode())

@@ -53,7 +53,7 @@ class Logs:
     # Opening
 
     def open_all(self, config_for: ConfigFor, now_ms: int) -> None:
-        """Opens every partition in the directories. A directory that fails goes offline; the others are opened nevertheless."""
+        """Open every partition in the directories. A directory that fails goes offline; the others are opened nevertheless."""
         epochs: list[int] = []
         for directory in self.directories:
             if directory.online:
@@ -117,7 +117,7 @@ class Logs:
     def _open_partition(
         self, directory: LogDir, dir_name: str, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
     ) -> Log | None:
-        """Opens a partition. Returns None if it was set aside."""
+        """Open a partition. Return None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
             return self.checkpoints.known(directory.path, checkpoint_name, name)
@@ -145,7 +145,7 @@ class Logs:
         return log
 
     def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:
-        """Records that a partition cannot be opened: its files are not changed, and the node runs without it."""
+        """Record that a partition cannot be opened: its files are not changed, and the node runs without it."""
         self.damaged[name] = DamagedPartition(path, error)
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
@@ -163,7 +163,7 @@ class Logs:
         now_ms: int = 0,
         directory_id: bytes | None = None,
     ) -> Log:
-        """Returns the existing log, or a new one in the given directory or in the one with the fewest logs.
+        """Return the existing log, or a new one in the given directory or in the one with the fewest logs.
 
         An unknown directory id belongs to a removed directory (KIP-858), unless one of this node's directories is offline.
         Nothing is written yet (`recovery.new_log`).
@@ -197,7 +197,7 @@ class Logs:
         return log
 
     def _set_damaged_aside(self, damaged: DamagedPartition, topic: str, partition: int, topic_id: bytes) -> None:
-        """Sets aside the damaged files of an earlier topic of the same name; raises if they belong to this topic."""
+        """Set aside the damaged files of an earlier topic of the same name; raise if they belong to this topic."""
         try:
             owner = read_topic_id(self.files, damaged.path)
         except CorruptFile:
@@ -221,7 +221,7 @@ class Logs:
         return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self.open.in_directory(d)))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
-        """Removes the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
+        """Remove the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
         if (future := self.open.future(topic_id, partition)) is not None:
             self.futures.drop(future, now_ms)
         log = self.open.get(topic_id, partition)
@@ -232,11 +232,11 @@ class Logs:
             self.open.remove_files(log, directory, now_ms)
 
     def deleted_to_rename(self, directory: LogDir) -> int:
-        """Returns the number of deleted logs of this log directory whose directories are not yet renamed."""
+        """Return the number of deleted logs of this log directory whose directories are not yet renamed."""
         return len(self.open.removals.in_directory(directory))
 
     def rename_deleted(self, directory: LogDir) -> None:
-        """Renames the directories of deleted logs in a log directory, with one sync, on any thread.
+        """Rename the directories of deleted logs in a log directory, with one sync, on any thread.
 
         Raises:
             StorageFailure: some were not renamed; on a full disk (`DiskFull`) the next call tries again.
@@ -246,7 +246,7 @@ class Logs:
             raise failure
 
     def set_aside(self, log: Log) -> None:
-        """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
+        """Rename a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self.open.take_out(log)
         log.durability.unmap()
         if log.partition_dir.exists:
@@ -262,7 +262,7 @@ class Logs:
             raise
 
     def remove_deleted(self, directory: LogDir, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks files and directories whose file.delete.delay.ms has passed, at most `limit`; returns their number.
+        """Unlink files and directories whose file.delete.delay.ms has passed, at most `limit`; return their number.
 
         It runs on any thread, one call for a log directory at a time.
         """
@@ -274,7 +274,7 @@ class Logs:
     # Scheduled tasks
 
     def flush_due(self, now_ms: int) -> list[Log]:
-        """Returns the logs to flush now (`Log.begin_flush`). It runs on the thread that appends.
+        """Return the logs to flush now (`Log.begin_flush`). It runs on the thread that appends.
 
         These are the logs whose configuration requires a flush, and those whose recovery after a crash would take too long. For the
         latter it writes a producer snapshot here, because no append runs meanwhile.
@@ -284,7 +284,8 @@ class Logs:
             log, config = self.open.get(grown.topic_id, grown.partition), grown.config
             grown.segments.active.file.age()
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
-                # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
+                # Only an append can make a roll due, and the next append asks for room. Most of 10,000 logs get none: a look at all took
+                # 3.4 ms.
                 del self.open.grown[grown]
                 grown.segments.active.file.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
@@ -306,7 +307,7 @@ class Logs:
         return due
 
     def _sync_entries(self) -> None:
-        """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
+        """Sync the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
             logs = self.open.in_directory(directory)
             if directory.online and any(log.partition_dir.exists and not log.durability.entry_synced for log in logs):
@@ -322,7 +323,7 @@ class Logs:
     # Closing
 
     def close_all(self, broker_epoch: int = -1) -> None:
-        """Stops cleanly: syncs everything and writes the mark of a clean stop. A directory where that failed gets none.
+        """Stop cleanly: sync everything and write the mark of a clean stop. A directory where that failed gets none.
 
         A node whose event loop keeps running does the same in steps: `begin_close`, `close_some` on several threads,
         `end_close`. No log may be appended to or read meanwhile.
@@ -331,19 +332,19 @@ class Logs:
         self.end_close(broker_epoch)
 
     def begin_close(self) -> list[Log]:
-        """Returns all logs; each must be passed to `close_some`."""
+        """Return all logs; each must be passed to `close_some`."""
         # Threads that close logs must not unmap each other's segments.
         self.open.mappings.lift_limit()
         return [*self.open, *self.open.futures()]
 
     def close_some(self, logs: Iterable[Log]) -> None:
-        """Flushes and closes these logs, on any thread, each log once."""
+        """Flush and close these logs, on any thread, each log once."""
         for log in logs:
             if not log.close(entry=False):
                 self._unclean.add(self.open.directory_of(log).path)
 
     def end_close(self, broker_epoch: int = -1) -> None:
-        """Syncs the log directories and writes the checkpoints and marks, after every log is closed, on any thread."""
+        """Sync the log directories and write the checkpoints and marks, after every log is closed, on any thread."""
         for directory in self.directories:
             try:
                 self.rename_deleted(directory)

@@ -68,7 +68,7 @@ class OpenLogs:
         return self._by_path[log.partition_dir.log_dir]
 
     def future(self, topic_id: bytes, partition: int) -> Log | None:
-        """Returns the log that is to replace this partition's log from another directory."""
+        """Return the log that is to replace this partition's log from another directory."""
         return self._futures.get((topic_id, partition))
 
     def futures(self) -> list[Log]:
@@ -120,7 +120,7 @@ class OpenLogs:
         self.add_to(directory, future)
 
     def replace_by_future(self, future: Log) -> LogDir | None:
-        """The future log becomes the partition's log. Returns the directory of the one that it replaces, None if there was none."""
+        """The future log becomes the partition's log. Return the directory of the one that it replaces, None if there was none."""
         target, key = self.directory_of(future), (future.topic_id, future.partition)
         del self._futures[key]
         current = self._logs.get(key)
@@ -160,7 +160,7 @@ class OpenLogs:
         return [directory for directory in self.directories if not directory.online]
 
     def directory_failed(self, directory: LogDir, failure: StorageFailure) -> None:
-        """Takes the directory offline; its logs stay readable as far as the disk can read them. Workers may call it."""
+        """Take the directory offline; its logs stay readable as far as the disk can read them. Workers may call it."""
         if directory.failure is not None:
             return
         directory.fail(failure)
@@ -172,7 +172,7 @@ class OpenLogs:
             self.on_directory_failed(directory)
 
     def sync_names(self, directory: LogDir) -> bool:
-        """Syncs the names of the logs that have taken another one's place. Returns False if the directory is offline."""
+        """Sync the names of the logs that have taken another one's place. Return False if the directory is offline."""
         renamed = self._renamed.get(directory.path)
         if directory.online and renamed is not None:
             try:
@@ -185,7 +185,7 @@ class OpenLogs:
         return directory.online
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `Durability.begin_truncation`).
+        """Lower the log's checkpoints before a truncation: none may exceed the log's end after it (see `Durability.begin_truncation`).
 
         A log that this one has just replaced loses its name before, or it would be the longer of the two after a crash.
         """
@@ -208,7 +208,7 @@ GONE = 100
 
 
 def retaining(logs: OpenLogs, directory: LogDir, now_ms: int) -> Work[list[Log]]:
-    """Returns the logs from which segments have gone. The work is in turns of the event loop, its system calls on threads of the disk.
+    """Return the logs from which segments have gone. The work is in turns of the event loop, its system calls on threads of the disk.
 
     A log that fails keeps its segments; the others go on, or the disk would fill up.
     """
@@ -266,7 +266,7 @@ class RemovedLog:
     due_ms: int
     #: The log directory of the future log that replaced it.
     replaced_by: LogDir | None
-    #: Held for the rename, never for a sync.
+    #: The lock is held for the rename, never for a sync.
     lock: Lock
     renamed: bool = False
 
@@ -295,24 +295,24 @@ class Removals:
         self._due_trees: dict[str, dict[str, int]] = {}
 
     def in_directory(self, directory: LogDir) -> list[RemovedLog]:
-        """Returns the logs of this log directory that are not yet renamed."""
+        """Return the logs of this log directory that are not yet renamed."""
         return [entry for entry in list(self._removed.values()) if entry.directory is directory]
 
     def add(self, log: Log, directory: LogDir, target: str, due_ms: int, replaced_by: LogDir | None = None) -> None:
-        """Adds a deleted or replaced log."""
+        """Add a deleted or replaced log."""
         assert log.directory not in self._removed, "a log of this name could not have been made"
         self._removed[log.directory] = RemovedLog(log, directory, target, due_ms, replaced_by, Lock())
 
     def add_renamed(self, path: str, due_ms: int) -> None:
-        """Adds a directory that is renamed already."""
+        """Add a directory that is renamed already."""
         self._due_trees.setdefault(path.rpartition("/")[0], {})[path] = due_ms
 
     def add_file(self, log: Log, path: str, due_ms: int) -> None:
-        """Adds a file of an existing log: of a segment that retention, truncation or compaction has removed."""
+        """Add a file of an existing log: of a segment that retention, truncation or compaction has removed."""
         self._due_files.setdefault(log.partition_dir.log_dir, {})[path] = due_ms
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Renames those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
+        """Rename those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
 
         Raises:
             StorageFailure: a directory could not be renamed.
@@ -325,11 +325,11 @@ class Removals:
                 raise next(failure for failure in failures if failure is not None)
 
     def pending(self, paths: Iterable[str]) -> list[str]:
-        """Returns those of these directories that are to be renamed."""
+        """Return those of these directories that are to be renamed."""
         return [path for path in paths if path in self._removed]
 
     def rename_in(self, directory: LogDir) -> StorageFailure | None:
-        """Renames the pending directories of a log directory and syncs it once, on any thread. Returns a failure."""
+        """Rename the pending directories of a log directory and sync it once, on any thread. Return a failure."""
         entries = self.in_directory(directory)
         if not entries:
             return None
@@ -358,7 +358,7 @@ class Removals:
                 entry.renamed = True
 
     def _left(self, entry: RemovedLog) -> None:
-        """Marks a rename as synced, or its log directory as offline: the name is free."""
+        """Mark a rename as synced, or its log directory as offline: the name is free."""
         with entry.lock:
             # It may have been removed by another thread, or replaced by a newer log.
             if self._removed.get(entry.log.directory) is entry:
@@ -367,7 +367,7 @@ class Removals:
                     self.add_renamed(entry.target, entry.due_ms)
 
     def remove_due(self, directory: LogDir, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks due files and directories of a log directory, at most `limit`, on any thread; returns how many it looked at.
+        """Unlink due files and directories of a log directory, at most `limit`, on any thread; return how many it looked at.
 
         What cannot be unlinked is tried again after `RETRY_MS`.
         """

@@ -52,7 +52,7 @@ NEW_SUFFIX = ".tmp"
 
 
 def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
-    """Opens the log in its directory, or creates an empty one there.
+    """Open the log in its directory, or creates an empty one there.
 
     Raises:
         StorageFailure: the directory cannot be read or written.
@@ -107,7 +107,7 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
 
 
 def new_log(spec: LogSpec) -> Log:
-    """Returns an empty log in memory. Its directory and files are created before the first append.
+    """Return an empty log in memory. Its directory and files are created before the first append.
 
     Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
     So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
@@ -127,7 +127,7 @@ def new_log(spec: LogSpec) -> Log:
 
 
 def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]], *, all_checked: bool) -> None:
-    """Makes epochs, snapshots, transaction indexes and producer states consistent with the batches in the log.
+    """Make epochs, snapshots, transaction indexes and producer states consistent with the batches in the log.
 
     `all_checked`: every batch was checked, and its epoch noted.
     """
@@ -159,7 +159,7 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]], *, all
 
 
 def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
-    """Loads the epochs from the file; none if it is corrupt."""
+    """Load the epochs from the file; none if it is corrupt."""
     try:
         history.load()
     except CorruptFile as error:
@@ -170,7 +170,7 @@ def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
 def _find_end(
     files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], int]:
-    """Returns the segments that stay, and the log end offset."""
+    """Return the segments that stay, and the log end offset."""
     active, flushed_offset = segments[-1], recovery_point
     if clean and (end := clean_end(active)) is not None:
         if active.file.size and 0 < flushed_offset != end:
@@ -260,7 +260,7 @@ def _mend(segment: Segment, valid: Valid) -> None:
 
 
 def _begins_before_epochs(log: Log) -> bool:
-    """Returns True if the log has records from before its epochs: a crash undid DeleteRecords, but the epochs were dropped."""
+    """Return True if the log has records from before its epochs: a crash undid DeleteRecords, but the epochs were dropped."""
     known = log.epochs.entries
     for segment in log.segments.from_offset(log.log_start_offset) if known else ():
         for _, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
@@ -269,7 +269,7 @@ def _begins_before_epochs(log: Log) -> bool:
 
 
 def _read_epochs(log: Log) -> None:
-    """Reads the leader epochs from the headers of all batches.
+    """Read the leader epochs from the headers of all batches.
 
     Raises:
         DamagedLog: an epoch decreases; the CRC does not cover it, so it is unknown which of the two is wrong.
@@ -287,7 +287,7 @@ def _read_epochs(log: Log) -> None:
 
 
 def _tidy(files: Files, directory: str) -> dict[str, int]:
-    """Removes the files of interrupted changes; returns the names and sizes of the others."""
+    """Remove the files of interrupted changes; return the names and sizes of the others."""
     sizes = files.list_sizes(directory)
     for name in list(sizes):
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
@@ -303,7 +303,7 @@ def _tidy(files: Files, directory: str) -> dict[str, int]:
 
 
 def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
-    """Finishes a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
+    """Finish a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
     swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
     for base in sorted(swapped):
         last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
@@ -324,7 +324,7 @@ def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
 
 
 def _last_offset_in(files: Files, path: str) -> int:
-    """Returns the last offset in a file that compaction has finished, and so has flushed.
+    """Return the last offset in a file that compaction has finished, and so has flushed.
 
     Raises:
         DamagedLog, StorageFailure
@@ -343,5 +343,5 @@ def _is_numbered(name: str, suffix: str) -> bool:
 
 
 def _numbers(names: Iterable[str], suffix: str) -> list[int]:
-    """Returns the offsets that files of this kind have in their names, in order."""
+    """Return the offsets that files of this kind have in their names, in order."""
     return sorted(int(name[:20]) for name in names if _is_numbered(name, suffix))

@@ -1,4 +1,6 @@
-"""What of a log is on the disk: its recovery point, and what a power loss could still take back. And what of it is compacted.
+"""The part of a log that is on the disk: its recovery point, and what a power loss could still take back.
+
+It also keeps up to where the log is compacted.
 
 All below the recovery point is flushed. Three things keep it true beside a flush on another thread, and in the checkpoint:
 
@@ -63,7 +65,7 @@ class Durability:
     # Flushes
 
     def begin_flush(self, end_offset: int, *, names: bool = False, entry: bool = True) -> FlushJob | None:
-        """Returns the flush of all below the log end offset, None if there is nothing that could be synced."""
+        """Return the flush of all below the log end offset, None if there is nothing that could be synced."""
         if self.partition_dir.closed:
             return None  # deleted while the flush waited
         self.partition_dir.check_usable()
@@ -85,7 +87,7 @@ class Durability:
         )
 
     def end_flush(self, job: FlushJob, now_ms: int) -> bool:
-        """Returns whether the log has been synced up to the end that it had when the job began.
+        """Return whether the log has been synced up to the end that it had when the job began.
 
         Raises:
             StorageFailure: the caller takes the log offline.
@@ -117,14 +119,14 @@ class Durability:
         self.rolls += 1
 
     def take_over(self, replaced: Durability) -> None:
-        """Takes the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
+        """Take the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
         self.recovery_point = min(self.recovery_point, replaced.recovery_point)
         self.flush_mark, self.flushed_ms = (-1, 0), replaced.flushed_ms
 
     # The end, and another name
 
     def save(self, end_offset: int, *, entry: bool) -> None:
-        """Trims the active segment, writes a producer snapshot and flushes, on the log's own thread or a worker that has the log.
+        """Trim the active segment, write a producer snapshot and flush, on the log's own thread or a worker that has the log.
 
         Raises:
             StorageFailure: the caller takes the log offline.
@@ -142,7 +144,7 @@ class Durability:
                 segment.flush()
 
     def close(self, clean: bool) -> None:
-        """Closes the files. Without `clean` no flush writes them any more."""
+        """Close the files. Without `clean` no flush writes them any more."""
         self.partition_dir.close()
         for segment in self.segments:
             if not clean:
@@ -150,7 +152,7 @@ class Durability:
             segment.unmap()
 
     def leave(self) -> None:
-        """Stops all writes, also of a running flush, because the log is deleted or set aside.
+        """Stop all writes, also of a running flush, because the log is deleted or set aside.
 
         A search that still reads it must not take the directory offline, because the files are renamed.
         """
@@ -160,13 +162,13 @@ class Durability:
             segment.mark_removed()
 
     def unmap(self) -> None:
-        """Unmaps the segments, on any thread. Only a running flush may still use the log."""
+        """Unmap the segments, on any thread. Only a running flush may still use the log."""
         self.epochs.leave()
         for segment in self.segments:
             segment.unmap()
 
     def relocate(self, directory: str) -> None:
-        """Renames the log's directory, without a sync of its entry: the next flush syncs it before the recovery point advances.
+        """Rename the log's directory, without a sync of its entry: the next flush syncs it before the recovery point advances.
 
         Raises:
             StorageFailure: nothing has changed.
@@ -183,11 +185,11 @@ class Durability:
     # Truncation
 
     def call_before_truncation(self, before_truncation: Callable[[int, int | None], None]) -> None:
-        """It is called with the new log end, and the new log start if there is one, to lower the checkpoints."""
+        """Set the function that is called with the new log end, and the new log start if there is one, to lower the checkpoints."""
         self.before_truncation = before_truncation
 
     def begin_truncation(self, offset: int, start: int, new_start: int | None) -> None:
-        """From now on no checkpoint exceeds the log's end and start after the truncation.
+        """Begin a truncation: from now on no checkpoint exceeds the log's end and start after it.
 
         The checkpoints are lowered first, because recovery trusts all below the recovery point in the file.
         """
@@ -216,7 +218,7 @@ class Durability:
     # The gap
 
     def leave_gap(self) -> tuple[int, int]:
-        """Moves a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; returns the gap.
+        """Move a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; return the gap.
 
         A power loss may take the batches that were appended after the gap. Recovery would then find the log to end below its
         recovery point, and treat it as damaged.
@@ -228,7 +230,7 @@ class Durability:
         return self.end_gap
 
     def set_gap(self, gap: tuple[int, int]) -> None:
-        """The log's end is the end of this gap."""
+        """Note a gap: the log's end is the end of it."""
         self.end_gap = gap
 
     def _before_gap(self, offset: int) -> int:
@@ -245,7 +247,7 @@ class FlushJob:
     end: int
     truncations: int
     rolls: int
-    #: Those with something to sync; empty if all batches are.
+    #: The segments with something to sync; empty if all batches are synced.
     segments: tuple[Segment, ...]
     #: Base offset and size of the active segment.
     mark: tuple[int, int]
@@ -259,7 +261,7 @@ class FlushJob:
     failure: StorageFailure | None = None
 
     def is_current(self) -> bool:
-        """Whether what was to be synced is still in the log."""
+        """Return whether what was to be synced is still in the log."""
         return self.truncations == self.durability.truncations and not self.durability.partition_dir.closed
 
     def run(self) -> None:
@@ -307,7 +309,7 @@ class FlushJob:
 
 
 class Cleaning:
-    """What the log cleaner knows of a log: up to where it is clean, and why it is skipped (storage/cleaner).
+    """The log cleaner's state of a log: up to where it is clean, and why it is skipped (storage/cleaner).
 
     The log has it, because it moves and is truncated with the log.
     """
@@ -323,7 +325,7 @@ class Cleaning:
         self.cleaned_until = until
 
     def truncated(self, offset: int) -> None:
-        """Records that are appended in the place of truncated ones were never cleaned."""
+        """Lower the clean offset: records that are appended in the place of truncated ones were never cleaned."""
         self.cleaned_until = min(self.cleaned_until, offset)
 
     def skip(self, reason: str) -> None:
@@ -333,6 +335,6 @@ class Cleaning:
         self.is_moving = is_moving
 
     def take_over(self, replaced: Cleaning) -> None:
-        """Takes the place of another log with the same records."""
+        """Take the place of another log with the same records."""
         self.cleaned_until, self.uncleanable = replaced.cleaned_until, replaced.uncleanable
         self.is_moving = False

@@ -107,7 +107,7 @@ class Log:
     # Moving the offsets. `append` moves the log end offset by itself, because it is the hot path.
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
+        """Raise the high watermark, at most to the log end offset. Return False if it did not change."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -118,16 +118,16 @@ class Log:
         return True
 
     def appended_to(self, offset: int) -> None:
-        """Raises the log end offset: trusted batches were appended."""
+        """Raise the log end offset: trusted batches were appended."""
         self.log_end_offset = offset
 
     def start_at(self, offset: int) -> None:
-        """Raises the log start offset."""
+        """Raise the log start offset."""
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
     def end_at(self, offset: int) -> None:
-        """Lowers the log end offset: batches were truncated."""
+        """Lower the log end offset: batches were truncated."""
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -138,7 +138,7 @@ class Log:
         self.log_start_offset = self.high_watermark = start
 
     def take_over(self, replaced: Log) -> None:
-        """Takes the place of another log, all of whose batches it has, and takes over what is known of that one and is not in them.
+        """Take the place of another log, all of whose batches it has, and take over what is known of that one and is not in them.
 
         An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
         """
@@ -177,7 +177,7 @@ class Log:
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Returns why the log is offline."""
+        """Return why the log is offline."""
         return self.partition_dir.failure
 
     @property
@@ -197,7 +197,7 @@ class Log:
         now_ms: int,
         prepared: Prepared | Turn | None = None,
     ) -> Appended:
-        """Appends a client's batch atomically and without waiting; `Origin` lists the checks and the assigned fields.
+        """Append a client's batch atomically and without waiting; `Origin` lists the checks and the assigned fields.
 
         `trusted_append.append_trusted` appends the others.
 
@@ -267,7 +267,7 @@ class Log:
         return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False))
 
     def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
-        """Prepares a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
+        """Prepare a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
         rules = self.rules
         try:
             header = validate_header(records, 0, len(records), rules, now_ms, turn)
@@ -289,7 +289,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, up_to_offset: int = NEVER, min_one: bool = True) -> Read:
-        """Returns complete batches from the one that contains `offset` on, all of them below `up_to_offset`.
+        """Return complete batches from the one that contains `offset` on, all of them below `up_to_offset`.
 
         Of bytes that are not in memory it returns few, and none without `min_one`: the event loop must not wait for the disk long.
 
@@ -314,7 +314,7 @@ class Log:
             raise
 
     def batches(self, start: int, end: int = NEVER) -> Iterator[BatchView]:
-        """Yields every batch that overlaps [start, end), for replay. Appends may run meanwhile."""
+        """Yield every batch that overlaps [start, end), for replay. Appends may run meanwhile."""
         position_from = max(start, self.log_start_offset)
         for segment in self.segments.from_offset(position_from):
             if segment.base_offset >= min(end, self.log_end_offset):
@@ -326,11 +326,11 @@ class Log:
                     yield BatchView(segment.file.view()[position:following])
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
+        """Return (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def roll(self, now_ms: int = 0) -> int:
-        """Seals the active segment and starts a new one; returns the new base offset."""
+        """Seal the active segment and start a new one; return the new base offset."""
         try:
             return self.room.roll(self.log_end_offset, now_ms).base_offset
         except StorageFailure as failure:
@@ -340,7 +340,7 @@ class Log:
     # The disk
 
     def snapshot_producers(self) -> None:
-        """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
+        """Write a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
                 self.snapshots.take(self.log_end_offset, self.segments.bases, self.recovery_point)
@@ -349,14 +349,14 @@ class Log:
                 raise
 
     def flush_due(self, now_ms: int) -> bool:
-        """Returns True if flush.messages or flush.ms require a flush now."""
+        """Return True if flush.messages or flush.ms require a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self.durability.flushed_ms >= self.config.flush_ms
 
     def flush(self, now_ms: int = 0) -> None:
-        """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.
+        """Sync all batches appended so far and advance the recovery point to their end, on the log's own thread.
 
         Raises:
             StorageFailure: the log directory goes offline.
@@ -371,7 +371,7 @@ class Log:
         return self.durability.begin_flush(self.log_end_offset)
 
     def end_flush(self, job: FlushJob, now_ms: int) -> bool:
-        """Returns False if the log was truncated or closed since the job began: another flush is needed. Raises as `flush`."""
+        """Return False if the log was truncated or closed since the job began: another flush is needed. Raises as `flush`."""
         try:
             assert job.end <= self.log_end_offset or not job.is_current(), "only a truncation lowers the end"
             return self.durability.end_flush(job, now_ms)
@@ -380,7 +380,7 @@ class Log:
             raise
 
     def close(self, clean: bool = True, *, entry: bool = True) -> bool:
-        """Trims the active segment, writes a producer snapshot, flushes and closes the files. Returns False if the disk failed.
+        """Trim the active segment, write a producer snapshot, flush and close the files. Return False if the disk failed.
 
         Without `entry` the caller must sync the parent directory, which has the entry of a new log.
         """

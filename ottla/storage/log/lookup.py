@@ -26,7 +26,7 @@ SEARCH_COST = 16
 
 
 def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | None]:
-    """Finds (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
+    """Find (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
         batch = yield from _next_claiming(log, offset, timestamp, turn)
@@ -45,7 +45,7 @@ def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | N
 
 
 def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
-    """Finds (timestamp, offset, leader epoch) of the first record with the largest timestamp.
+    """Find (timestamp, offset, leader epoch) of the first record with the largest timestamp.
 
     Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
     offset, every batch whose header has a larger max timestamp than the best record so far is decoded.
@@ -80,7 +80,7 @@ def _largest_claim(log: Log, start: int, turn: Turn) -> Work[TimestampAndOffset]
 
 
 def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
-    """Finds the first record of the batch, from `start` on, with the largest timestamp."""
+    """Find the first record of the batch, from `start` on, with the largest timestamp."""
     claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
     best = NONE_FOUND
     data, times = yield from _times(log, batch, turn)
@@ -98,7 +98,7 @@ def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Foun
 
 
 def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
-    """Finds the first batch from `offset` on whose header has a max timestamp of at least `timestamp`.
+    """Find the first batch from `offset` on whose header has a max timestamp of at least `timestamp`.
 
     Positions are looked up again after each turn, because the log may have been truncated or compacted meanwhile.
     """
@@ -130,7 +130,7 @@ def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[Ba
 
 
 def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
-    """Decompresses the batch's records and decodes the offset and timestamp of each. The batch's buffer may be invalid afterwards."""
+    """Decompress the batch's records and decode the offset and timestamp of each. The batch's buffer may be invalid afterwards."""
     count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
     append_time = batch.append_time
     data = yield from batch.expanded(turn, log.config.max_decompressed_message_bytes)

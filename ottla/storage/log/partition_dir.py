@@ -33,7 +33,7 @@ _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
 
 @dataclass(frozen=True, slots=True)
 class LogSpec:
-    """What a log is opened, or created, with."""
+    """The arguments with which a log is opened or created."""
 
     files: Files
     mappings: Mappings
@@ -73,7 +73,7 @@ class PartitionDir:
         """The log directory that contains it: one disk."""
         return self.path.rpartition("/")[0]
 
-    # Whether it can be used
+    # Failures
 
     def check_usable(self) -> None:
         if self.failure is not None:
@@ -81,7 +81,7 @@ class PartitionDir:
         assert not self.closed, f"{self.path} is closed"
 
     def fail(self, failure: StorageFailure) -> None:
-        """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
+        """Take the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
             if self.on_failure is not None:
@@ -91,14 +91,17 @@ class PartitionDir:
         self.on_failure = on_failure
 
     def close(self) -> None:
-        """From now on no thread creates files here."""
+        """Close the directory: from now on no thread creates files here."""
         with self.lock:
             self.closed = True
 
     # Its creation
 
     def call_before_files(self, before_files: Callable[[], None]) -> None:
-        """It is called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name."""
+        """Set the function that is called before the first files are created, on any thread.
+
+        The checkpoints may have offsets of an earlier topic of the name.
+        """
         self.before_files = before_files
 
     def is_not_made(self) -> None:
@@ -106,7 +109,7 @@ class PartitionDir:
         self.exists = False
 
     def create(self, first: Segment, epochs: LeaderEpochs) -> None:
-        """Creates the directory and its files before the first append, on any thread.
+        """Create the directory and its files before the first append, on any thread.
 
         If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
         """
@@ -126,7 +129,7 @@ class PartitionDir:
             self.exists = True
 
     def rename(self, path: str) -> None:
-        """Renames the directory, without a sync of its entry.
+        """Rename the directory, without a sync of its entry.
 
         Raises:
             StorageFailure: nothing has changed.
@@ -139,7 +142,7 @@ class PartitionDir:
     # Files that leave
 
     def remove(self, segment: Segment) -> None:
-        """Removes the files of a segment that was created for an append which failed."""
+        """Remove the files of a segment that was created for an append which failed."""
         segment.mark_removed()
         segment.unmap()
         for name in segment.file.names():
@@ -149,7 +152,7 @@ class PartitionDir:
             self.files.sync_dir(self.path)
 
     def delete(self, gone: Iterable[Segment]) -> None:
-        """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
+        """Rename the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
         for segment in gone:
             segment.mark_removed()
             segment.unmap()
@@ -158,14 +161,14 @@ class PartitionDir:
                     self.deleted_files.append(renamed)
 
     def rename_deleted(self, name: str) -> str | None:
-        """Renames the file to `.deleted` and returns its new name, or None if there is no such file."""
+        """Rename the file to `.deleted` and return its new name, or None if there is no such file."""
         if not self.files.exists(name):
             return None
         self.files.rename(name, name + DELETED_SUFFIX)
         return name + DELETED_SUFFIX
 
     def take_deleted(self) -> list[str]:
-        """Returns the files to be removed, once. Another thread may call it while files are added."""
+        """Return the files to be removed, once. Another thread may call it while files are added."""
         gone: list[str] = []
         while self.deleted_files:
             gone.append(self.deleted_files.pop())
@@ -209,7 +212,7 @@ class RetentionJob:
                 self._failure = failure
 
     def end(self) -> None:
-        """Counts what was renamed.
+        """Count what was renamed.
 
         Raises:
             StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).
@@ -227,7 +230,7 @@ class RetentionJob:
 
 
 def partition_of(name: str) -> tuple[str, int] | None:
-    """Returns (topic, partition) of a partition's directory name, None for any other name."""
+    """Return (topic, partition) of a partition's directory name, None for any other name."""
     if name.endswith((DELETE, FUTURE, STRAY)) and "." in name:
         return None
     found = _NAME.fullmatch(name)
@@ -235,24 +238,24 @@ def partition_of(name: str) -> tuple[str, int] | None:
 
 
 def future_partition_of(name: str) -> tuple[str, int] | None:
-    """Returns (topic, partition) of a future log's directory name, None for any other name."""
+    """Return (topic, partition) of a future log's directory name, None for any other name."""
     found = _FUTURE_NAME.fullmatch(name)
     return (found["topic"], int(found["partition"])) if found else None
 
 
 def has_future_name(topic: str, partition: int) -> bool:
-    """Returns False if the topic's name is too long for the directory of a future log: its partitions cannot move."""
+    """Return False if the topic's name is too long for the directory of a future log: its partitions cannot move."""
     return len(f"{topic}-{partition}.{bytes(16).hex()}{FUTURE}") <= NAME_BYTES_MAX
 
 
 def name_with_suffix(topic: str, partition: int, uuid: bytes, suffix: str) -> str:
-    """Returns the directory name of a deleted, stray or future replica, shortened to the file system's limit."""
+    """Return the directory name of a deleted, stray or future replica, shortened to the file system's limit."""
     tail = f"-{partition}.{uuid.hex()}{suffix}"
     return topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def read_topic_id(files: Files, directory: str) -> bytes | None:
-    """Returns the topic id in `partition.metadata`, None if the file is missing.
+    """Return the topic id in `partition.metadata`, None if the file is missing.
 
     Raises:
         CorruptFile
@@ -271,20 +274,20 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 
 def sync_topic_id(files: Files, directory: str) -> None:
-    """Syncs `partition.metadata`: a restart sets aside a partition without it."""
+    """Sync `partition.metadata`: a restart sets aside a partition without it."""
     path = f"{directory}/{PARTITION_METADATA}"
     if files.exists(path):
         files.sync_file(path)
 
 
 def rewrite_topic_id(files: Files, directory: str) -> None:
-    """Rewrites the file with the same bytes to make them dirty: if their fsync failed earlier, the kernel counts them as clean."""
+    """Rewrite the file with the same bytes to make them dirty: if their fsync failed earlier, the kernel counts them as clean."""
     path = f"{directory}/{PARTITION_METADATA}"
     if data := files.read(path):
         files.pwrite(path, 0, data)
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Writes `partition.metadata` into a directory without records; a partly written one is set aside. `sync_topic_id` must follow."""
+    """Write `partition.metadata` into a directory without records; a partly written one is set aside. `sync_topic_id` must follow."""
     text = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}\n"
     files.pwrite(f"{directory}/{PARTITION_METADATA}", 0, text.encode())

@@ -38,7 +38,7 @@ INT64 = Struct(">q")
 
 
 def rebuild_producers(log: Log, decoded: Decoded | None = None) -> None:
-    """Rebuilds the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
+    """Rebuild the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
     log.snapshots.forget(lambda offset: offset > log.log_end_offset)
     start = log.snapshots.load(log.producers, log.log_start_offset, log.log_end_offset, decoded)
     for segment, aborted in _replay(log, log.producers, start):
@@ -48,7 +48,7 @@ def rebuild_producers(log: Log, decoded: Decoded | None = None) -> None:
 
 
 def check_txn_indexes(log: Log) -> None:
-    """Rebuilds corrupt transaction indexes."""
+    """Rebuild corrupt transaction indexes."""
     for damaged in log.segments:
         try:
             damaged.txn_index.entries(log.files)
@@ -62,7 +62,7 @@ def check_txn_indexes(log: Log) -> None:
 def _replay(
     log: Log, producers: ProducerStates, start: int, last: Segment | None = None
 ) -> Iterator[tuple[Segment, AbortedTxn]]:
-    """Replays the batches from `start` to the end of a segment; yields aborted transactions, with the segments of their markers.
+    """Replay the batches from `start` to the end of a segment; yield aborted transactions, with the segments of their markers.
 
     A malformed marker with a valid CRC ends no transaction, so that the batches around it stay readable. Appends reject such a
     marker. Earlier releases, or other implementations, may have written one.
@@ -82,7 +82,7 @@ def _replay(
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
-    """Yields header and bytes of the batches with a producer id, from the one that contains `start` on."""
+    """Yield header and bytes of the batches with a producer id, from the one that contains `start` on."""
     buffer, unpack = segment.file.view(), INT64.unpack_from
     for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
@@ -91,7 +91,7 @@ def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memory
 
 
 def update_producers(producers: ProducerStates, header: Header, batch: memoryview) -> AbortedTxn | None:
-    """Updates the producer states with a batch in the log; leader, follower and recovery all use this function."""
+    """Update the producer states with a batch in the log; leader, follower and recovery all use this function."""
     first, producer_id, epoch = header[BASE_OFFSET], header[PRODUCER_ID], header[PRODUCER_EPOCH]
     if header[ATTRIBUTES] & CONTROL_BIT:
         if header[COUNT] <= 0:  # compaction emptied the batch: no batch of the transaction is left
@@ -105,7 +105,7 @@ def update_producers(producers: ProducerStates, header: Header, batch: memoryvie
 
 
 def read_marker(batch: BatchView) -> tuple[EndTxnMarker, int]:
-    """Reads the marker in a control batch, and its timestamp.
+    """Read the marker in a control batch, and its timestamp.
 
     Key: version i16, type i16. Value: version i16, coordinator epoch i32 (later versions may have more fields).
 

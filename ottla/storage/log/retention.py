@@ -40,14 +40,14 @@ SEGMENTS_AT_ONCE = 64
 
 
 def finish(log: Log) -> None:
-    """Ends the job that is under way, if there is one, on the log's own thread."""
+    """End the job that is under way, if there is one, on the log's own thread."""
     if log.partition_dir.retiring is not None:
         log.partition_dir.retiring.run()
         log.partition_dir.retiring.end()
 
 
 def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> RetentionJob | DiskJob | None:
-    """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
+    """Take the expired segments out of the log. Return None if there are none, and an earlier job that has not ended again.
 
     Without `disk_job_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
 
@@ -107,7 +107,7 @@ def apply_retention(log: Log, now_ms: int) -> int:
 
 
 def advance_log_start_offset(log: Log, offset: int) -> bool:
-    """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
+    """Apply the leader's log start offset on a follower. The next retention run removes the segments before it."""
     if offset <= log.log_start_offset:
         return False
     if offset > log.high_watermark:
@@ -121,7 +121,7 @@ def advance_log_start_offset(log: Log, offset: int) -> bool:
 
 
 def delete_records(log: Log, before_offset: int) -> int:
-    """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
+    """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Return the log start offset.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
@@ -135,7 +135,7 @@ def delete_records(log: Log, before_offset: int) -> int:
 
 
 def expired(log: Log, now_ms: int) -> Iterator[str]:
-    """Yields why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
+    """Yield why it is deleted for each segment to delete now, from the first on, in the words of Kafka's log lines.
 
     It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays.
     """
@@ -157,7 +157,7 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
 
 
 def _largest_timestamp(log: Log, segment: Segment, is_active: bool) -> int:
-    """Returns the segment's largest timestamp, or the file's modification time if no record has one.
+    """Return the segment's largest timestamp, or the file's modification time if no record has one.
 
     After a start it is read from a file, so it is asked for last.
     """

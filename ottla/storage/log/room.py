@@ -57,12 +57,12 @@ class Room:
         self.on_new_active()
 
     def call_on_growth(self, on_growth: Callable[[], None]) -> None:
-        """It is called when an append has asked for room, and once now: the next flush check looks at the log."""
+        """Set the function that is called when an append has asked for room, and once now: the next flush check looks at the log."""
         self.on_growth = on_growth
         on_growth()
 
     def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Returns True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
+        """Return True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
         segment = self._segments.active
         file = segment.file
         return (
@@ -87,7 +87,7 @@ class Room:
         self._grown()
 
     def _must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Returns True if a batch must start a new segment, by the conditions of Kafka's LogSegment.shouldRoll.
+        """Return True if a batch must start a new segment, by the conditions of Kafka's LogSegment.shouldRoll.
 
         The age of a segment is measured from its first batch's timestamp, or from its creation if that batch has none. In a compacted
         topic max.compaction.lag.ms limits the age as well as segment.ms, because the active segment is never compacted.
@@ -106,7 +106,7 @@ class Room:
             self.on_growth()
 
     def check_size(self, size: int) -> None:
-        """Raises KafkaError(RECORD_LIST_TOO_LARGE) for a batch that is larger than a segment."""
+        """Raise KafkaError(RECORD_LIST_TOO_LARGE) for a batch that is larger than a segment."""
         if size > self._config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {self._config.segment_bytes}"
@@ -115,7 +115,7 @@ class Room:
     def make_room(
         self, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int, end_offset: int
     ) -> Segment:
-        """Returns the segment for an append of `size` bytes; it is rolled, mapped and allocated as needed.
+        """Return the segment for an append of `size` bytes; it is rolled, mapped and allocated as needed.
 
         Batches larger than a segment get one of their own: a follower takes what its leader has (`check_size` is the leader's).
         """
@@ -138,7 +138,7 @@ class Room:
         return segment
 
     def roll(self, end_offset: int, now_ms: int, base_offset: int = 0) -> Segment:
-        """Seals the active segment; the new one begins at the log end offset, or at the later offset of a replicated batch.
+        """Seal the active segment; the new one begins at the log end offset, or at the later offset of a replicated batch.
 
         Raises:
             StorageFailure: the caller takes the log offline.
@@ -178,7 +178,7 @@ class Room:
         return new
 
     def disk_job(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> DiskJob | None:
-        """Returns the file system calls that the next roll needs for a worker thread: the event loop must not wait for them.
+        """Return the file system calls that the next roll needs for a worker thread: the event loop must not wait for them.
 
         They do not raise: if it fails, the append tries again and raises the error.
         """
@@ -194,7 +194,7 @@ class Room:
         return DiskJob(self._dir.log_dir, partial(self.run_disk_job, self.sync_lengths))
 
     def _create_files_ahead(self) -> None:
-        """Creates the files of this log, and of some other logs of the topic in the same log directory.
+        """Create the files of this log, and of some other logs of the topic in the same log directory.
 
         A client that writes to one partition of a new topic soon writes to the next ones. Without that each first record waits for a thread:
         10,000 of them took 6.9 s, and a third of the CPU time was for handing over.
@@ -207,7 +207,7 @@ class Room:
                 other.run_disk_job(other.create_files)
 
     def run_disk_job(self, job: Callable[[], None]) -> None:
-        """Runs a disk job on any thread. If it fails, the next append fails again, or finds the log directory offline."""
+        """Run a disk job on any thread. If it fails, the next append fails again, or finds the log directory offline."""
         try:
             job()
         except (StorageFailure, FileNotFoundError) as error:
@@ -218,14 +218,14 @@ class Room:
                 self.fail(failure)
 
     def sync_lengths(self) -> None:
-        """Syncs the log's directory, and the current lengths of its files, before a roll."""
+        """Sync the log's directory, and the current lengths of its files, before a roll."""
         active = self._segments.active
         allocated = active.file.allocated
         self._dir.files.sync_dir(self._dir.path)
         active.file.length_is_synced(allocated)
 
     def create_files(self) -> None:
-        """Creates the partition directory and its files before the first append."""
+        """Create the partition directory and its files before the first append."""
         self._dir.create(self._segments.active, self._epochs)
 
     def new_segment(self, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
@@ -249,7 +249,7 @@ class Room:
         without_files.append(self)
 
     def explain_order(self, error: KafkaError) -> KafkaError | StorageFailure:
-        """Returns the failure of the earlier append if it explains an out-of-order sequence, else `error`.
+        """Return the failure of the earlier append if it explains an out-of-order sequence, else `error`.
 
         After a failed append the producer's next batch is out of order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump
         its epoch, and in-flight batches of other partitions could then be duplicated.
@@ -260,7 +260,7 @@ class Room:
         return type(failure)(failure.path, failure.cause)
 
     def fail(self, failure: StorageFailure) -> None:
-        """Counts a failure of the disk (`PartitionDir.fail`): the next append calls `make_room`, which raises."""
+        """Count a failure of the disk (`PartitionDir.fail`): the next append calls `make_room`, which raises."""
         self.append_failure = failure
         self._segments.active.file.close_room()
         self._dir.fail(failure)

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
-    """Removes all batches that end at or after `offset`; returns False if there were none."""
+    """Remove all batches that end at or after `offset`; return False if there were none."""
     assert offset >= 0
     log.partition_dir.check_usable()
     if decoded is not None and decoded.truncations != log.durability.truncations:
@@ -53,7 +53,7 @@ def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
 
 
 def truncation_job(log: Log, offset: int) -> Callable[[], Decoded | None] | None:
-    """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
+    """Return a function that reads what the truncation needs of the producer states, for a worker thread.
 
     It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
     """
@@ -61,7 +61,7 @@ def truncation_job(log: Log, offset: int) -> Callable[[], Decoded | None] | None
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
-    """Removes all batches; the next append starts at `offset`."""
+    """Remove all batches; the next append starts at `offset`."""
     log.partition_dir.check_usable()
     start = offset if log_start_offset is None else log_start_offset
     logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
@@ -94,7 +94,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
 
 
 def _batch_start(log: Log, offset: int) -> int:
-    """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
+    """Return the base offset of the batch that contains `offset`: truncation removes complete batches."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
     if position is None or position == segment.file.size:
@@ -103,13 +103,13 @@ def _batch_start(log: Log, offset: int) -> int:
 
 
 def _kept(log: Log, offset: int) -> Segment:
-    """Returns the segment that is the last one if the log ends at `offset`."""
+    """Return the segment that is the last one if the log ends at `offset`."""
     keep = log.segments.floor_index(offset)
     return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
 
 
 def _cut(log: Log, offset: int) -> None:
-    """Truncates in memory first, then in the files, so that reads are right even if the disk fails in between."""
+    """Truncate in memory first, then in the files, so that reads are right even if the disk fails in between."""
     keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
     last = remaining[-1]
@@ -128,7 +128,7 @@ def _cut(log: Log, offset: int) -> None:
 
 
 def _begin_truncation(log: Log, offset: int, log_start_offset: int | None = None) -> None:
-    """Lowers the checkpoints before the log is truncated.
+    """Lower the checkpoints before the log is truncated.
 
     `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """

@@ -47,7 +47,7 @@ def append_trusted(
     origin: Origin,
     transaction_version: int = 0,
 ) -> Appended:
-    """Appends batches of a leader or of a coordinator; `Origin` lists the checks and the assigned fields.
+    """Append batches of a leader or of a coordinator; `Origin` lists the checks and the assigned fields.
 
     Raises:
         KafkaError: the batches are invalid; nothing has changed.
@@ -137,7 +137,7 @@ def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Ap
 
 
 def _offset_around(start: int, view: memoryview) -> int:
-    """Returns the base offset for an empty log that starts at `start`: that of the leader's first batch, if it contains `start`.
+    """Return the base offset for an empty log that starts at `start`: that of the leader's first batch, if it contains `start`.
 
     The first records of that batch were deleted, and the log appends the complete batch, as Kafka does. Otherwise a follower
     that lost the batch in a crash, but not the log start offset, would fetch it for ever.
@@ -151,7 +151,7 @@ def _offset_around(start: int, view: memoryview) -> int:
 
 
 def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
-    """Reads the headers of the complete batches in `view`; a partial one at the end is left out.
+    """Read the headers of the complete batches in `view`; a partial one at the end is left out.
 
     They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never decrease: recovery would end the
     log there.

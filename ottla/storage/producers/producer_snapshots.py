@@ -55,7 +55,7 @@ class ProducerSnapshots:
     """The snapshots of one log. Only `write_frozen`, and what `decoding` returns, run on another thread than the log's own."""
 
     def __init__(self, files: Files, directory: str, files_lock: Lock, producers: ProducerStates) -> None:
-        """Takes `files_lock`, which is held while a file is written: a flush may be writing what was truncated at the same offset."""
+        """Take `files_lock`, which is held while a file is written: a flush may be writing what was truncated at the same offset."""
         self._files = files
         self._files_lock = files_lock
         self._directory = directory
@@ -68,7 +68,7 @@ class ProducerSnapshots:
         self._unsynced = -1  # the newest snapshot, until it is synced
 
     def open(self, offsets: list[int]) -> None:
-        """Takes over the files that are in the directory."""
+        """Take over the files that are in the directory."""
         self.offsets = offsets
 
     def relocate(self, directory: str) -> None:
@@ -76,11 +76,11 @@ class ProducerSnapshots:
         self._directory = directory
 
     def follow(self, producers: ProducerStates) -> None:
-        """From now on these are the states of the log."""
+        """Take these as the states of the log from now on."""
         self._producers = producers
 
     def take(self, offset: int, bases: list[int], recovery_point: int, at_once: bool = False) -> None:
-        """Writes a snapshot at the log end offset, unless it exists. If there are many producers, the next flush writes it.
+        """Write a snapshot at the log end offset, unless it exists. If there are many producers, the next flush writes it.
 
         Every segment but the first has a snapshot at its base offset (`bases`). Of those in between two are needed: the newest, and
         the newest one at or below the recovery point, because recovery after a crash ignores later ones.
@@ -103,7 +103,7 @@ class ProducerSnapshots:
                 self._remove(old)
 
     def sync(self, end_offset: int) -> bool:
-        """Syncs the snapshot at the log end offset; returns True if the directory must be synced as well."""
+        """Sync the snapshot at the log end offset; return True if the directory must be synced as well."""
         if self._unsynced != end_offset:
             return False
         self._files.sync_file(self._path(end_offset))
@@ -113,13 +113,13 @@ class ProducerSnapshots:
     # A flush
 
     def begin_writing(self) -> Frozen:
-        """Returns what a flush is to write. `end_writing` must follow."""
+        """Return what a flush is to write. `end_writing` must follow."""
         frozen, self.frozen = self.frozen, {}
         self._writing.append((frozen, set()))
         return frozen
 
     def write_frozen(self, frozen: Frozen, written: list[int], is_current: Callable[[], bool]) -> None:
-        """Writes the states of a flush as snapshots, on any thread, and adds their offsets to `written`."""
+        """Write the states of a flush as snapshots, on any thread, and add their offsets to `written`."""
         for offset, states in frozen.items():
             path, data = self._path(offset), encode(states)
             with self._files_lock:
@@ -133,7 +133,7 @@ class ProducerSnapshots:
             written.append(offset)
 
     def end_writing(self, frozen: Frozen, written: list[int], *, is_current: bool, is_closed: bool) -> None:
-        """Counts what a flush has written, or removes it if the log was truncated, or retention has passed it, meanwhile."""
+        """Count what a flush has written, or remove it if the log was truncated, or retention has passed it, meanwhile."""
         number = next(number for number, (each, _) in enumerate(self._writing) if each is frozen)
         _, left = self._writing.pop(number)
         self._left_behind.update(offset for offset in written if offset in left or not is_current)
@@ -153,14 +153,14 @@ class ProducerSnapshots:
     # Loading
 
     def decoding(self, start: int, offset_max: int, truncations: int) -> Callable[[], Decoded | None] | None:
-        """Returns a function that reads a large snapshot in (start, offset_max] on a worker, because 50,000 producers take 0.2 s."""
+        """Return a function that reads a large snapshot in (start, offset_max] on a worker, because 50,000 producers take 0.2 s."""
         offset = max((old for old in self.offsets if start < old <= offset_max), default=-1)
         if len(self._producers) <= PRODUCERS_AT_ONCE or offset < 0:
             return None
         path = self._path(offset)
 
         def read() -> Decoded | None:
-            """Returns the producer states in the file, or None if it is damaged; `load` then reports the damage."""
+            """Return the producer states in the file, or None if it is damaged; `load` then reports the damage."""
             try:
                 return Decoded(offset, decode(path, self._files.read(path) or b""), truncations)
             except (CorruptFile, StorageFailure):
@@ -169,7 +169,7 @@ class ProducerSnapshots:
         return read
 
     def load(self, producers: ProducerStates, start: int, offset_max: int, decoded: Decoded | None = None) -> int:
-        """Loads the newest valid snapshot in (start, offset_max] and returns its offset, else `start`. Damaged ones are removed."""
+        """Load the newest valid snapshot in (start, offset_max] and return its offset, else `start`. Damaged ones are removed."""
         producers.clear()
         for offset in sorted(self.offsets, reverse=True):
             if offset > offset_max:
@@ -191,12 +191,12 @@ class ProducerSnapshots:
     # Removing
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
-        """Removes these snapshots, and their files."""
+        """Remove these snapshots, and their files."""
         for path in self.leave(is_gone):
             self._files.remove(path)
 
     def leave(self, is_gone: Callable[[int], bool]) -> list[str]:
-        """Forgets these snapshots in memory; returns the paths of those that have files."""
+        """Forget these snapshots in memory; return the paths of those that have files."""
         for offset in list(filter(is_gone, self.frozen)):
             del self.frozen[offset]
         for frozen, left in self._writing:
@@ -228,7 +228,7 @@ def encode(states: Iterable[ProducerState]) -> bytes:
 
 
 def decode(path: str, data: bytes) -> list[ProducerState]:
-    """Decodes the states of a snapshot file.
+    """Decode the states of a snapshot file.
 
     Raises:
         CorruptFile: the version is unknown, the CRC is wrong, or the length does not match the count.

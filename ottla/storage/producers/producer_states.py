@@ -105,7 +105,7 @@ class Verification:
 
 class ProducerBound(Protocol):
     def check(self, count: int, what: str) -> None:
-        """Raises KafkaError if one more than `count` producers are too many; `what` is the one."""
+        """Raise KafkaError if one more than `count` producers are too many; `what` is the one."""
 
 
 class ProducerStates:
@@ -147,7 +147,7 @@ class ProducerStates:
         origin: Origin,
         end_offset: int,
     ) -> BatchMetadata | None:
-        """Returns the earlier append that this batch repeats, or None if it may be appended now, at `end_offset`.
+        """Return the earlier append that this batch repeats, or None if it may be appended now, at `end_offset`.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, or POLICY_VIOLATION for one
@@ -183,7 +183,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int = 0) -> bool:
-        """Returns True if the marker is new, False if it repeats one of an ended transaction (KIP-890, version 2).
+        """Return True if the marker is new, False if it repeats one of an ended transaction (KIP-890, version 2).
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED; nothing has changed.
@@ -212,7 +212,7 @@ class ProducerStates:
     def expect_append(
         self, producer_id: int, first_sequence: int, epoch: int, now_ms: int, supports_epoch_bump: bool
     ) -> Verification:
-        """Begins a verification: the broker is about to request it from the coordinator."""
+        """Begin a verification: the broker is about to request it from the coordinator."""
         known = self._verifications.get(producer_id)
         if known is None:
             known = Verification(now_ms, first_sequence, epoch, supports_epoch_bump)
@@ -224,7 +224,7 @@ class ProducerStates:
         return known
 
     def may_append(self, producer_id: int, epoch: int, verification: Verification) -> bool:
-        """Returns True if the verification is still valid: no transaction has ended meanwhile, or this one is open here already."""
+        """Return True if the verification is still valid: no transaction has ended meanwhile, or this one is open here already."""
         if self._verifications.get(producer_id) is verification and verification.epoch == epoch:
             return True
         return self.has_open_transaction(producer_id, epoch)
@@ -270,7 +270,7 @@ class ProducerStates:
         timestamp: int,
         transactional: bool,
     ) -> None:
-        """Updates the state with an appended data batch."""
+        """Update the state with an appended data batch."""
         state = self.states.get(producer_id)
         if state is None or state.generation != self._generation:
             state = self._to_change(producer_id, state)
@@ -292,7 +292,7 @@ class ProducerStates:
     def end_transaction(
         self, producer_id: int, epoch: int, marker: EndTxnMarker, offset: int, timestamp: int
     ) -> AbortedTxn | None:
-        """Updates the state with a marker appended at `offset`; returns the entry for the transaction index if it aborts a transaction."""
+        """Update the state with a marker appended at `offset`; return the entry for the transaction index if it aborts a transaction."""
         state = self.states.get(producer_id)
         if state is None or state.generation != self._generation:
             state = self._to_change(producer_id, state)
@@ -322,14 +322,14 @@ class ProducerStates:
         return changed
 
     def freeze(self) -> list[ProducerState]:
-        """Returns the current states for another thread. Later changes are made to a copy of a producer's state."""
+        """Return the current states for another thread. Later changes are made to a copy of a producer's state."""
         self._generation += 1
         return list(self.states.values())
 
     # Offsets
 
     def first_unstable_offset(self) -> int:
-        """Returns the first offset of the oldest transaction without a replicated marker, or -1."""
+        """Return the first offset of the oldest transaction without a replicated marker, or -1."""
         undecided, unreplicated = self._undecided, self.unreplicated
         if not undecided and not unreplicated:
             return NO_OFFSET
@@ -339,7 +339,7 @@ class ProducerStates:
         return min(next(iter(undecided), 2**63), ended[0] if ended else 2**63)
 
     def on_high_watermark(self, offset: int) -> None:
-        """Drops transactions whose markers are below the high watermark, and so can no longer be truncated."""
+        """Drop transactions whose markers are below the high watermark, and so can no longer be truncated."""
         if self.unreplicated:
             # The order is that of the markers, so the replicated ones come first.
             done = [first for first, _ in takewhile(lambda ended: ended[1] < offset, self.unreplicated.items())]
@@ -353,7 +353,7 @@ class ProducerStates:
     # Keeping
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Removes producers without an append for producer.id.expiration.ms and without an open transaction."""
+        """Remove producers without an append for producer.id.expiration.ms and without an open transaction."""
         expired = [pid for pid, state in self.states.items() if is_expired(state, now_ms, expiration_ms)]
         for pid in expired:
             del self.states[pid]
@@ -361,7 +361,7 @@ class ProducerStates:
             del self._verifications[pid]
 
     def load(self, states: list[ProducerState]) -> None:
-        """Replaces the state by that of a snapshot."""
+        """Replace the state by that of a snapshot."""
         self.clear()
         self.states = {state.producer_id: state for state in states}
         opened = [(s.current_txn_first_offset, s.producer_id) for s in states]

@@ -39,7 +39,7 @@ NO_ENTRY = (-1, 0)
 def floor_entry(
     files: Files, path: str, entry: Struct, column: int, value: int, largest: int | None = None
 ) -> tuple[int, int] | None:
-    """Returns the last entry whose `column` is at most `value`, or None.
+    """Return the last entry whose `column` is at most `value`, or None.
 
     `largest`, if given, is an estimate of the column's largest value: entries are spread as evenly as the indexed batches, so
     that interpolation mostly finds the right block at once.
@@ -100,11 +100,11 @@ class _Index:
 
     @property
     def is_new(self) -> bool:
-        """Returns True if the next save replaces the file."""
+        """Return True if the next save replaces the file."""
         return self._saved < 0
 
     def save(self, files: Files) -> bool:
-        """Writes new entries to the file; returns False if there were none. Appends may run meanwhile on another thread."""
+        """Write new entries to the file; return False if there were none. Appends may run meanwhile on another thread."""
         end = len(self.offsets)
         start = max(self._saved, 0)
         if self._cut:
@@ -124,7 +124,7 @@ class _Index:
         raise NotImplementedError
 
     def _read(self, files: Files) -> array[int]:
-        """Reads the file as numbers of 32 bits in its byte order.
+        """Read the file as numbers of 32 bits in its byte order.
 
         Raises:
             CorruptFile: missing, or not a whole number of entries.
@@ -142,7 +142,7 @@ class _Index:
         self._saved, self._cut = len(offsets), False
 
     def truncate_to(self, offset: int) -> None:
-        """Drops entries of batches that end at or after `offset`."""
+        """Drop entries of batches that end at or after `offset`."""
         relative = offset - self.base_offset
         self._keep(bisect_right(self.offsets, relative - 1) if relative > 0 else 0)
 
@@ -177,19 +177,19 @@ class OffsetIndex(_Index):
         self.offsets.append(relative)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """Returns (last offset, position) of an indexed batch at or before the one that contains `offset`."""
+        """Return (last offset, position) of an indexed batch at or before the one that contains `offset`."""
         at = bisect_right(self.offsets, offset - self.base_offset) if offset > self.base_offset else 0
         return self._entry(at)
 
     def floor_position(self, position: int) -> tuple[int, int]:
-        """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
+        """Return (last offset, position) of the last indexed batch that starts at or before `position`."""
         return self._entry(bisect_right(self.values, position))
 
     def _entry(self, at: int) -> tuple[int, int]:
         return (self.base_offset + self.offsets[at - 1], self.values[at - 1]) if at else NO_ENTRY
 
     def floor_in_file(self, files: Files, offset: int) -> tuple[int, int]:
-        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
+        """Look up as `floor` does, in the file; the caller must check the entry against the log."""
         return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 0, offset - self.base_offset))
 
     def floor_position_in_file(self, files: Files, position: int, log_bytes: int) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class OffsetIndex(_Index):
         return (self.base_offset + entry[0], entry[1]) if entry is not None else NO_ENTRY
 
     def truncate_to_position(self, position: int) -> None:
-        """Drops entries of batches that start at or after `position`."""
+        """Drop entries of batches that start at or after `position`."""
         self._keep(bisect_right(self.values, position - 1) if position > 0 else 0)
 
     def _encoded(self, start: int, end: int) -> bytes:
@@ -212,7 +212,7 @@ class OffsetIndex(_Index):
         return mixed.tobytes()
 
     def load(self, files: Files, log_bytes: int) -> None:
-        """Reads the file.
+        """Read the file.
 
         Raises:
             CorruptFile: missing, not a whole number of entries, not strictly growing, or beyond the log's end.
@@ -247,7 +247,7 @@ class TimeIndex(_Index):
         return self.values[-1], self.base_offset + self.offsets[-1]
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds the entry if its timestamp is newer than the last entry's."""
+        """Add the entry if its timestamp is newer than the last entry's."""
         if timestamp > (self.values[-1] if self.values else -1):
             relative = offset - self.base_offset
             assert not self.offsets or relative >= self.offsets[-1], "time index offsets must not decrease"
@@ -255,12 +255,12 @@ class TimeIndex(_Index):
             self.offsets.append(relative)
 
     def floor(self, timestamp: int) -> tuple[int, int]:
-        """Returns (timestamp, offset) of the last entry at or before `timestamp`: no record before it has a greater timestamp."""
+        """Return (timestamp, offset) of the last entry at or before `timestamp`: no record before it has a greater timestamp."""
         at = bisect_right(self.values, timestamp)
         return (self.values[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
 
     def floor_in_file(self, files: Files, timestamp: int) -> tuple[int, int]:
-        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
+        """Look up as `floor` does, in the file; the caller must check the entry against the log."""
         entry = floor_entry(files, self.path, _TIME_ENTRY, 0, timestamp)
         return (entry[0], self.base_offset + entry[1]) if entry is not None else (-1, self.base_offset)
 
@@ -273,7 +273,7 @@ class TimeIndex(_Index):
         return mixed.tobytes()
 
     def last_in_file(self, files: Files) -> tuple[int, int] | None:
-        """Returns (timestamp, offset) of the last entry in the file; None if it is empty or damaged."""
+        """Return (timestamp, offset) of the last entry in the file; None if it is empty or damaged."""
         size = files.size(self.path)
         if not size or size % TIME_ENTRY_BYTES:
             return None
@@ -281,7 +281,7 @@ class TimeIndex(_Index):
         return (timestamp, self.base_offset + relative) if timestamp >= 0 and relative >= 0 else None
 
     def load(self, files: Files, last_offset: int) -> None:
-        """Reads the file.
+        """Read the file.
 
         Raises:
             CorruptFile: missing, not a whole number of entries, not growing, or beyond `last_offset`.

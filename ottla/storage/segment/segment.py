@@ -61,7 +61,7 @@ class Segment:
     # Finding
 
     def position_of(self, offset: int) -> int | None:
-        """Returns the position of the first batch that ends at or after `offset`; None if all batches end before it.
+        """Return the position of the first batch that ends at or after `offset`; None if all batches end before it.
 
         Raises:
             DamagedLog, StorageFailure
@@ -81,7 +81,7 @@ class Segment:
         return None
 
     def end_of_slice(self, start: int, limit: int, bytes_max: int, min_one: bool, in_memory: int) -> int:
-        """Returns the end of the complete batches from `start` on that fit into `bytes_max` and end before `limit`.
+        """Return the end of the complete batches from `start` on that fit into `bytes_max` and end before `limit`.
 
         Bytes from `start` up to `in_memory` are known to be in memory.
         """
@@ -112,7 +112,7 @@ class Segment:
         return limit
 
     def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
-        """Walks from the batch that contains `offset`, over checked batches only. Appends may run meanwhile.
+        """Walk from the batch that contains `offset`, over checked batches only. Appends may run meanwhile.
 
         With `headers_only` the caller must `check` a batch before it reads more than the header.
 
@@ -135,13 +135,13 @@ class Segment:
                 return  # the rest was truncated meanwhile
 
     def remember(self, offset: int, position: int) -> None:
-        """Caches that the batch at `offset` starts at `position`, for a reader's next read."""
+        """Cache that the batch at `offset` starts at `position`, for a reader's next read."""
         if len(self._hints) >= HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
 
     def end_before(self, offset: int) -> int:
-        """Returns the offset after the last batch that ends before `offset`; the base offset if there is none."""
+        """Return the offset after the last batch that ends before `offset`; the base offset if there is none."""
         end = self.base_offset
         if self.file.size:
             for _, _, _, last in self.file.walk(self.indexes.position_for(offset - 1)):
@@ -151,7 +151,7 @@ class Segment:
         return end
 
     def first_timestamp(self) -> int:
-        """Returns the max timestamp of the first batch, or -1 if the segment is empty."""
+        """Return the max timestamp of the first batch, or -1 if the segment is empty."""
         if self._first_timestamp is None:
             if self.file.size < HEADER_BYTES:
                 return -1
@@ -169,7 +169,7 @@ class Segment:
         leader_epoch: int,
         max_timestamp: int,
     ) -> int:
-        """Copies one batch to the end, sets its offset and epoch, and returns its position. The caller has made room."""
+        """Copy one batch to the end, set its offset and epoch, and return its position. The caller has made room."""
         file = self.file
         position = file.size
         size = len(records)
@@ -193,7 +193,7 @@ class Segment:
         return position
 
     def append_all(self, records: memoryview, headers: list[Header]) -> None:
-        """Copies several batches that keep their offsets and epochs (replication, raft). The caller has made room."""
+        """Copy several batches that keep their offsets and epochs (replication, raft). The caller has made room."""
         file = self.file
         position = file.size
         mapped = file.mapped
@@ -213,7 +213,7 @@ class Segment:
         assert position == file.size
 
     def make_room(self, size: int) -> None:
-        """Makes room for `size` bytes in the file, and loads the indexes.
+        """Make room for `size` bytes in the file, and loads the indexes.
 
         Raises:
             DiskFull: the disk has no space; nothing has changed.
@@ -230,7 +230,7 @@ class Segment:
     # Changing the end
 
     def truncate_to(self, offset: int) -> int:
-        """Removes the batches that end at or after `offset` in memory; returns the new log end offset.
+        """Remove the batches that end at or after `offset` in memory; return the new log end offset.
 
         If `offset` lies inside a batch, that is the batch's base offset. The file is not written: `erase` does that.
         """
@@ -247,7 +247,7 @@ class Segment:
         return end_offset
 
     def erase(self, end: int, end_offset: int) -> None:
-        """Erases the truncated batches in the files and syncs.
+        """Erase the truncated batches in the files and sync.
 
         The bytes up to `end` become zeros but the file keeps its length: a reader's view must never lose its pages.
         The sync is for later appends. If a crash lost some of these zeros, and some of the batches written over them, then
@@ -258,7 +258,7 @@ class Segment:
         self.flush()
 
     def seal(self, indexes_must_be_saved: bool = True) -> None:
-        """Seals the segment against appends: the files are trimmed to their contents and the indexes completed.
+        """Seal the segment against appends: the files are trimmed to their contents and the indexes completed.
 
         Raises:
             DiskFull: the disk has no room for the indexes, unless they may stay in memory.
@@ -276,12 +276,12 @@ class Segment:
         self.file.seal()
 
     def seal_again(self) -> None:
-        """Seals a sealed segment whose batches recovery has cut back."""
+        """Seal a sealed segment whose batches recovery has cut back."""
         self.file.stay_active()
         self.seal(indexes_must_be_saved=False)
 
     def reopen(self) -> None:
-        """Makes a sealed segment active again, after the segments behind it were truncated."""
+        """Make a sealed segment active again, after the segments behind it were truncated."""
         self.unmap()
         self.file.reopen()
         self.indexes.load()
@@ -290,16 +290,16 @@ class Segment:
     # Files
 
     def mark_removed(self) -> None:
-        """Its files are renamed or unlinked: a flush that runs meanwhile skips it."""
+        """Mark the segment as removed, because its files are renamed or unlinked: a flush that runs meanwhile skips it."""
         self.removed = True
 
     def create_file(self) -> None:
-        """Creates the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
+        """Create the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
         self.file.files.create(self.file.log_path)
         self.indexes.clear()
 
     def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
-        """Truncates to the end of the valid batches in recovery: the bytes after it become zeros, or are trimmed by sealing."""
+        """Truncate to the end of the valid batches in recovery: the bytes after it become zeros, or are trimmed by sealing."""
         file = self.file
         assert size <= file.size
         end = file.size
@@ -317,9 +317,9 @@ class Segment:
             file.sync()  # `erase` has the reason
 
     def flush(self) -> bool:
-        """Syncs log and indexes. Appends may run meanwhile; the next flush syncs their batches.
+        """Sync log and indexes. Appends may run meanwhile; the next flush syncs their batches.
 
-        Returns True if the directory must be synced as well, because it has new entries.
+        Return True if the directory must be synced as well, because it has new entries.
         """
         saved = self.indexes.save_or_keep()
         self.trimmed = False
@@ -328,7 +328,7 @@ class Segment:
         return self.txn_index.flush(self.file.files) or names
 
     def unmap(self) -> None:
-        """Closes the mapping, which ends with its last view. The next access opens it again."""
+        """Close the mapping, which ends with its last view. The next access opens it again."""
         self.file.unmap()
         self._hints.clear()
         if self.removed:
@@ -345,7 +345,7 @@ class Segment:
         self.unmap()
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames the files, the log last: if a `.log.swap` exists, all of its indexes do, too."""
+        """Rename the files, the log last: if a `.log.swap` exists, all of its indexes do, too."""
         self.unmap()
         file = self.file
         old = {kind: file.named(kind) for kind in SUFFIXES}

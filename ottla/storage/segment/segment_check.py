@@ -50,7 +50,7 @@ class Valid(NamedTuple):
 
 
 def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, clean: bool) -> Valid:
-    """Checks every batch above the recovery point, and completes indexes and epochs. It does not truncate.
+    """Check every batch above the recovery point, and completes indexes and epochs. It does not truncate.
 
     It does not use `walk`, because an invalid header is the end of the log here, not damage. If an offset decreases, the CRCs
     decide whether that offset is wrong or the one before it.
@@ -60,7 +60,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     reached = start
-    # Of a batch after a jump of offsets: its position, the expected offset, and the next offset if its base offset is wrong.
+    # For a batch after a jump of offsets: its position, the expected offset, and the next offset if its base offset is wrong.
     jump: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:
@@ -100,7 +100,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
 
 
 def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
-    """Returns True if all bytes are zeros. Bytes after a hole of zeros must be truncated as well as bytes before it."""
+    """Return True if all bytes are zeros. Bytes after a hole of zeros must be truncated as well as bytes before it."""
     for position in range(start, end, ZERO_BYTES):
         piece = buffer[position : min(position + ZERO_BYTES, end)]
         if piece != ZEROS[: len(piece)]:
@@ -109,7 +109,7 @@ def _only_zeros(buffer: memoryview, start: int, end: int) -> bool:
 
 
 def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
-    """Returns where checking begins, and the lowest offset there: the last index entry below the recovery point, or the start.
+    """Return where checking begins, and the lowest offset there: the last index entry below the recovery point, or the start.
 
     Also returns True if an index below the recovery point is missing.
     """
@@ -140,7 +140,7 @@ def _read_indexes(segment: Segment) -> bool:
 
 
 def clean_end(active: Segment) -> int | None:
-    """Returns the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
+    """Return the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
     try:
         active.indexes.read()
     except CorruptFile as error:
@@ -156,7 +156,7 @@ def clean_end(active: Segment) -> int | None:
 
 
 def _valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int, int]:
-    """Returns where the run of valid batches (or only the first) from `position` ends, and the next offset."""
+    """Return where the run of valid batches (or only the first) from `position` ends, and the next offset."""
     buffer, expected = segment.file.view(), segment.base_offset
     with suppress(DamagedLog):
         for at, following, _, last in walk(
@@ -173,7 +173,7 @@ def _valid_until(segment: Segment, position: int, one: bool = False) -> tuple[in
 
 
 def _check_old_format(path: str, buffer: memoryview, position: int, end: int) -> None:
-    """Raises if a complete message of a format before 0.11 starts here: it is no torn batch, so the log must not be truncated.
+    """Raise if a complete message of a format before 0.11 starts here: it is no torn batch, so the log must not be truncated.
 
     offset i64, size i32, crc u32 (CRC-32 of what follows), magic i8 (0, 1), ...
 

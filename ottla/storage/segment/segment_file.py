@@ -120,13 +120,13 @@ class SegmentFile:
         self.path, self.suffix = path, suffix
 
     def limit_to(self, offset: int) -> None:
-        """No offset in the file is higher than this one."""
+        """Limit the offsets: none in the file is higher than this one."""
         self.limit = offset
 
     # Reading
 
     def view(self) -> memoryview:
-        """Returns a view of all batches. It stays valid as long as a reference to it exists, even if the segment is deleted.
+        """Return a view of all batches. It stays valid as long as a reference to it exists, even if the segment is deleted.
 
         Bytes that an earlier process wrote must be brought into memory first, with `reach`.
         """
@@ -135,7 +135,7 @@ class SegmentFile:
         return mapped.buffer
 
     def reach(self, position: int, end: int | None = None) -> int:
-        """Brings bytes from `position` on into memory; returns the end of the part in memory.
+        """Bring bytes from `position` on into memory; return the end of the part in memory.
 
         Raises:
             StorageFailure: the disk cannot read them. Without this call, access would kill the process (SIGBUS).
@@ -149,7 +149,7 @@ class SegmentFile:
         return end
 
     def in_memory_until(self, position: int, size: int) -> int:
-        """Returns the end of those of `size` bytes from `position` on that are in memory, so that no read of them waits for the disk.
+        """Return the end of those of `size` bytes from `position` on that are in memory, so that no read of them waits for the disk.
 
         If it is not all, the kernel reads ahead for the next read.
         """
@@ -161,12 +161,12 @@ class SegmentFile:
         return reached
 
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yields (position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.segment.walk`."""
+        """Yield (position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.segment.walk`."""
         reach = None if position >= self.fresh_from else self.reach
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
     def offset_behind(self, start: int, end: int, in_memory: int) -> int:
-        """Returns the offset where a reader continues after [start, end), which are complete batches; another batch follows.
+        """Return the offset where a reader continues after [start, end), which are complete batches; another batch follows.
 
         `checked_end` has brought these batches into memory, and bytes up to `in_memory` are known to be there.
         """
@@ -180,13 +180,13 @@ class SegmentFile:
         return last + 1
 
     def offset_at(self, position: int) -> int:
-        """Returns the base offset of the batch that starts at `position`."""
+        """Return the base offset of the batch that starts at `position`."""
         self.reach(position)
         base: int = WALK.unpack_from(self.view(), position)[0]
         return base
 
     def checked_end(self, start: int, end: int, in_memory: int) -> int:
-        """Returns the end of the part of [start, end) that may be served: it is in memory, and cold bytes are checked.
+        """Return the end of the part of [start, end) that may be served: it is in memory, and cold bytes are checked.
 
         Bytes up to `in_memory` are known to be there.
 
@@ -207,7 +207,7 @@ class SegmentFile:
             raise self.report(damage) from None
 
     def check(self, start: int, end: int) -> None:
-        """Checks one batch, unless it is known to be valid.
+        """Check one batch, unless it is known to be valid.
 
         Raises:
             DamagedLog, StorageFailure
@@ -217,12 +217,12 @@ class SegmentFile:
             self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
 
     def age(self) -> None:
-        """From now on readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
+        """Have readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
         if self.mapped is not None and self.active:
             self.fresh_from = self.size
 
     def report(self, damage: DamagedLog) -> DamagedLog:
-        """Logs the damage once per position: consumers retry the same fetch."""
+        """Log the damage once per position: consumers retry the same fetch."""
         if damage.position not in self._damages:
             self._damages.add(damage.position)
             logger.error("%s. Remedy: %s", damage.message, damage.remedy)
@@ -247,7 +247,7 @@ class SegmentFile:
         return mapped
 
     def unmap(self) -> None:
-        """Closes the mapping, which ends with its last view. The next access opens it again."""
+        """Close the mapping, which ends with its last view. The next access opens it again."""
         self.in_memory_from = self.fresh_from = NEVER
         self.room = 0
         # Two threads may call this: a deleted log's worker, and the event loop for room.
@@ -260,7 +260,7 @@ class SegmentFile:
     # Growing
 
     def make_room(self, size: int) -> None:
-        """Makes room for `size` bytes: maps, allocates and prefaults as needed.
+        """Make room for `size` bytes: map, allocate and prefault as needed.
 
         Raises:
             DiskFull: the disk has no space; nothing has changed.
@@ -309,7 +309,7 @@ class SegmentFile:
             mapped.zero(start, end)
 
     def trim(self) -> None:
-        """Trims the file to its batches. A live view from before a truncation may end later."""
+        """Trim the file to its batches. A live view from before a truncation may end later."""
         self.unmap()
         if (self.files.size(self.log_path) or 0) <= self.size:
             return
@@ -332,7 +332,7 @@ class SegmentFile:
         self.allocated, self.on_disk = 0, -1
 
     def rewrite(self, start: int) -> None:
-        """Makes the bytes from `start` on dirty, so that the next flush writes them.
+        """Make the bytes from `start` on dirty, so that the next flush writes them.
 
         An fsync of an earlier process may have failed for them: the kernel reports that once, and then counts the pages
         as clean.
@@ -345,7 +345,7 @@ class SegmentFile:
             self.files.touch(self.log_path, start, self.size)
 
     def settle_tail(self) -> None:
-        """Syncs the zeros after the last batch: see `Segment.erase`."""
+        """Sync the zeros after the last batch: see `Segment.erase`."""
         mapped = self.mapped or self._map()
         mapped.touch(self.size, mapped.size)
         self.sync()
@@ -360,7 +360,7 @@ class SegmentFile:
             self.files.sync_file(self.log_path)
 
     def flush(self) -> None:
-        """Syncs the batches. Appends may run meanwhile, and make the file longer."""
+        """Sync the batches. Appends may run meanwhile, and make the file longer."""
         allocated = self.allocated
         self.sync()
         if self.allocated == allocated:
@@ -372,5 +372,5 @@ class SegmentFile:
 
     @property
     def length_synced(self) -> bool:
-        """Returns True if the file keeps its length in a power loss."""
+        """Return True if the file keeps its length in a power loss."""
         return self.on_disk == self.allocated

@@ -75,7 +75,7 @@ class SegmentIndexes:
         return self.loaded and (self.offsets.full or self.times.full)
 
     def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Adds a batch; returns True if the indexes are full now. They must be loaded, and `largest` must be known."""
+        """Add a batch; return True if the indexes are full now. They must be loaded, and `largest` must be known."""
         if max_timestamp > self.largest[0]:  # type: ignore[index]  # it is known
             self.largest = TimestampAndOffset(max_timestamp, last_offset)
         full = False
@@ -90,11 +90,11 @@ class SegmentIndexes:
     # Finding
 
     def position_for(self, offset: int) -> int:
-        """Returns the position of an indexed batch at or before the one that contains `offset`; 0 if there is none."""
+        """Return the position of an indexed batch at or before the one that contains `offset`; 0 if there is none."""
         return self._checked(self._entry_for, offset)
 
     def position_at(self, position: int) -> int:
-        """Returns the position of the last indexed batch that starts at or before `position`; 0 if there is none."""
+        """Return the position of the last indexed batch that starts at or before `position`; 0 if there is none."""
         return self._checked(self._entry_at, position)
 
     def _entry_for(self, offset: int) -> tuple[int, int]:
@@ -106,7 +106,7 @@ class SegmentIndexes:
         return self.offsets.floor_position_in_file(self._file.files, position, self._file.size)
 
     def _checked(self, find: Callable[[int], tuple[int, int]], key: int) -> int:
-        """Returns the position in an entry of the offset index after a check that a batch begins there."""
+        """Return the position in an entry of the offset index after a check that a batch begins there."""
         for attempt in (1, 2):
             try:
                 last, position = find(key)
@@ -121,7 +121,7 @@ class SegmentIndexes:
         return 0
 
     def _fits(self, position: int, last_offset: int) -> bool:
-        """Returns True if a batch begins at `position` and ends at or before `last_offset`: one entry of Kafka's may cover several batches."""
+        """Return True if a batch begins at `position` and ends at or before `last_offset`: one entry of Kafka's may cover several batches."""
         file = self._file
         if position + HEADER_BYTES > file.size:
             return False
@@ -132,7 +132,7 @@ class SegmentIndexes:
         return in_order and magic == MAGIC and position + HEADER_BYTES <= following <= file.size
 
     def offset_before(self, timestamp: int) -> int:
-        """Returns an offset at or before the first record whose timestamp is at least `timestamp`.
+        """Return an offset at or before the first record whose timestamp is at least `timestamp`.
 
         Raises:
             DamagedLog, StorageFailure
@@ -153,7 +153,7 @@ class SegmentIndexes:
         return self._file.base_offset
 
     def largest_timestamp(self) -> TimestampAndOffset:
-        """Returns the largest max timestamp of all batches, and the last offset of the first batch that has it."""
+        """Return the largest max timestamp of all batches, and the last offset of the first batch that has it."""
         if self.largest is None:
             largest = None
             if not self._file.active and not self.loaded:
@@ -170,7 +170,7 @@ class SegmentIndexes:
         return self.largest
 
     def _find_largest(self) -> TimestampAndOffset:
-        """Walks from the last time index entry on. A sealed segment's last entry is the result already."""
+        """Walk from the last time index entry on. A sealed segment's last entry is the result already."""
         timestamp, offset = self.times.last()
         if timestamp >= 0 and not self._has_timestamp(timestamp, offset):
             self._rebuild(CorruptFile(self.times.path, "its last entry does not match the log"))
@@ -183,7 +183,7 @@ class SegmentIndexes:
         return largest
 
     def _has_timestamp(self, timestamp: int, offset: int) -> bool:
-        """Returns True if the batch that contains `offset` has this max timestamp."""
+        """Return True if the batch that contains `offset` has this max timestamp."""
         file = self._file
         try:
             for position, _, _, last in file.walk(self.position_for(offset)) if file.size else ():
@@ -197,7 +197,7 @@ class SegmentIndexes:
     # Loading, rebuilding
 
     def read(self) -> None:
-        """Reads the files.
+        """Read the files.
 
         Raises:
             CorruptFile: one of them must be rebuilt from the log.
@@ -207,7 +207,7 @@ class SegmentIndexes:
         self.loaded = True
 
     def load(self) -> None:
-        """Reads the files unless they are in memory; rebuilds them if they are damaged."""
+        """Read the files unless they are in memory; rebuild them if they are damaged."""
         if not self.loaded:
             try:
                 self.read()
@@ -217,7 +217,7 @@ class SegmentIndexes:
                     self.read()
 
     def _rebuild(self, error: CorruptFile) -> None:
-        """Rebuilds the indexes from the log. If the log is damaged too, they end at the damage."""
+        """Rebuild the indexes from the log. If the log is damaged too, they end at the damage."""
         logger.warning("%s: rebuilt from the log", error)
         self.clear()
         file = self._file
@@ -236,14 +236,14 @@ class SegmentIndexes:
             self.unload()
 
     def sync_rebuilt(self) -> bool:
-        """Syncs rebuilt indexes; they are on the disk if it returns True. A partly written time index would count as complete after a crash."""
+        """Sync rebuilt indexes; they are on the disk if it returns True. A partly written time index would count as complete after a crash."""
         saved = self.save_or_keep()
         if saved and self.flush():
             self._file.files.sync_dir(self._file.path.rpartition("/")[0])
         return saved
 
     def clear(self) -> None:
-        """Empties the indexes, to be rebuilt. The next `save` writes the files."""
+        """Empty the indexes, to be rebuilt. The next `save` writes the files."""
         self.offsets.clear()
         self.times.clear()
         self.loaded = True
@@ -251,7 +251,7 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def resume_at(self, position: int) -> None:
-        """Restores the state after the entry for the batch at `position` was added."""
+        """Restore the state after the entry for the batch at `position` was added."""
         self.offsets.truncate_to_position(position + 1)
         self.times.truncate_to(self.offsets.last_offset + 1 if position else self.offsets.base_offset)
         timestamp, offset = self.times.last()
@@ -259,7 +259,7 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def truncate_to(self, offset: int) -> None:
-        """Drops entries of batches that end at or after `offset`."""
+        """Drop entries of batches that end at or after `offset`."""
         with self._lock:
             self.offsets.truncate_to(offset)
             self.times.truncate_to(offset)
@@ -267,7 +267,7 @@ class SegmentIndexes:
         self._since_entry = 0
 
     def complete(self) -> None:
-        """Completes the indexes of a sealed segment: the time index ends with the largest timestamp."""
+        """Complete the indexes of a sealed segment: the time index ends with the largest timestamp."""
         if self.largest is not None and self.largest.timestamp >= 0:
             self.times.maybe_append(*self.largest)
 
@@ -282,7 +282,7 @@ class SegmentIndexes:
                 self._unsynced |= saved
 
     def save_or_keep(self) -> bool:
-        """Saves the indexes. Returns False if the disk is full: the new entries then stay in memory only."""
+        """Save the indexes. Return False if the disk is full: the new entries then stay in memory only."""
         try:
             self.save()
         except DiskFull as failure:
@@ -292,7 +292,7 @@ class SegmentIndexes:
         return True
 
     def flush(self) -> bool:
-        """Syncs the files; returns True if the directory must be synced as well."""
+        """Sync the files; return True if the directory must be synced as well."""
         replaced, self._replaced = self._replaced, False
         if self._unsynced:
             self._unsynced = False
@@ -301,7 +301,7 @@ class SegmentIndexes:
         return replaced
 
     def unload(self) -> None:
-        """Drops the indexes from memory."""
+        """Drop the indexes from memory."""
         with self._lock:
             self.offsets.clear()
             self.times.clear()

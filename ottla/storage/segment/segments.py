@@ -50,18 +50,18 @@ class Segments:
         return sum(segment.file.size for segment in self._segments)
 
     def floor_index(self, offset: int) -> int:
-        """Returns the index of the segment whose range contains `offset`; 0 if the offset is before all segments."""
+        """Return the index of the segment whose range contains `offset`; 0 if the offset is before all segments."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Returns the segment whose range contains `offset`, and all later ones."""
+        """Return the segment whose range contains `offset`, and all later ones."""
         return self._segments[self.floor_index(offset) :]
 
     def next_base(self, index: int) -> int | None:
         return self.bases[index + 1] if index + 1 < len(self.bases) else None
 
     def read(self, offset: int, max_bytes: int, up_to_offset: int, end_offset: int, min_one: bool) -> Read:
-        """Returns complete batches from the one that contains `offset` on, below `up_to_offset` (`Log.read`)."""
+        """Return complete batches from the one that contains `offset` on, below `up_to_offset` (`Log.read`)."""
         segments = self._segments
         segment = self.active
         index = len(segments) - 1
@@ -87,7 +87,8 @@ class Segments:
             return Read(NO_BYTES, offset, offset)
         in_memory = file.size
         if start < file.fresh_from:
-            # With the header behind it, so that the kernel is asked once: each question takes a tenth of what a consumer's read costs.
+            # The read includes the header behind it, so that the kernel is asked once: each question takes a tenth of what a consumer's
+            # read costs.
             size = min(max_bytes, limit - start)
             in_memory = file.in_memory_until(start, size + HEADER_BYTES)
             max_bytes = max(min(in_memory - start, size), min(size, COLD_READ_BYTES) if min_one else 0)
@@ -102,7 +103,7 @@ class Segments:
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
-        """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
+        """Return the aborted transactions that a read_committed consumer of [start, end) must skip."""
         found: list[AbortedTxn] = []
         for segment in self.from_offset(start):
             if segment.txn_index.collect(segment.file.files, start, end, found):
@@ -117,7 +118,7 @@ class Segments:
         self.active = segment
 
     def remove(self, gone: list[Segment]) -> None:
-        """Removes segments; at least one must stay."""
+        """Remove segments; at least one must stay."""
         ids = {id(segment) for segment in gone}
         self.replace([segment for segment in self._segments if id(segment) not in ids])
 

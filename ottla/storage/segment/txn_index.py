@@ -41,7 +41,7 @@ class TransactionIndex:
         self.path = path
 
     def is_missing(self) -> None:
-        """There is no file, so it need not be read: most of 10,000 logs have none."""
+        """Return whether there is no file, which then need not be read: most of 10,000 logs have none."""
         self._entries = []
 
     def entries(self, files: Files) -> list[AbortedTxn]:
@@ -50,7 +50,7 @@ class TransactionIndex:
         return self._entries
 
     def make_room(self, files: Files, count: int) -> None:
-        """Makes room for `count` entries, before their markers are appended: a marker whose entry finds no room is too late to refuse.
+        """Make room for `count` entries, before their markers are appended: a marker whose entry finds no room is too late to refuse.
 
         Raises:
             StorageFailure, DiskFull: nothing has changed.
@@ -75,7 +75,7 @@ class TransactionIndex:
             self.append(files, txn)
 
     def truncate_to(self, files: Files, offset: int) -> None:
-        """Drops the entries whose markers are at or after `offset`."""
+        """Drop the entries whose markers are at or after `offset`."""
         entries = self.entries(files)
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
@@ -84,12 +84,12 @@ class TransactionIndex:
             self._entries = kept
 
     def replace(self, files: Files, entries: list[AbortedTxn]) -> None:
-        """Rewrites and syncs all entries: the lost ones may belong to markers below the recovery point."""
+        """Rewrite and sync all entries: the lost ones may belong to markers below the recovery point."""
         files.write_atomic(self.path, b"".join(_ENTRY.pack(VERSION, *txn) for txn in entries))
         self._entries = entries
 
     def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
-        """Adds the transactions that overlap [start, end); returns True if later segments cannot have more of them.
+        """Add the transactions that overlap [start, end); return True if later segments cannot have more of them.
 
         That is so once an entry's last stable offset is at or above `end`.
         """
@@ -101,7 +101,7 @@ class TransactionIndex:
         return False
 
     def flush(self, files: Files) -> bool:
-        """Syncs the file; returns True if it is new, so that the directory must be synced as well."""
+        """Sync the file; return True if it is new, so that the directory must be synced as well."""
         created, self._created = self._created, False
         if self._unsynced:
             self._unsynced = False

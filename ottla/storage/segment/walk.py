@@ -45,7 +45,7 @@ class DamagedLog(KafkaError):
     """
 
     def __init__(self, path: str, position: int, reason: str, *, order: bool = False, remedy: str = REMEDY) -> None:
-        """Takes `order`: the offsets or epochs are out of order, so that the previous batch may be the damaged one."""
+        """Take `order`: the offsets or epochs are out of order, so that the previous batch may be the damaged one."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
         self.path = path
         self.position = position
@@ -66,7 +66,7 @@ def walk(
     limit: int,
     reach: Callable[[int], int] | None = None,
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (position, end, base offset, last offset) of each batch in [position, end), which must be batch boundaries.
+    """Yield (position, end, base offset, last offset) of each batch in [position, end), which must be batch boundaries.
 
     Their offsets lie in [`base_offset`, `limit`].
     `reach`, if given, brings bytes from a position on into memory and returns the end of the part in memory.
@@ -124,11 +124,11 @@ class ColdBytes:
         self._from = self._to = 0
 
     def know_epochs(self, epoch_at: Callable[[int], int]) -> None:
-        """Sets the lookup of the leader epoch of an offset (-1 if unknown), because the CRC does not cover the epoch in the batch."""
+        """Set the lookup of the leader epoch of an offset (-1 if unknown), because the CRC does not cover the epoch in the batch."""
         self.epoch_at = epoch_at
 
     def mark_checked(self, start: int, end: int) -> None:
-        """Marks [start, end), which contains complete batches, as checked and valid."""
+        """Mark [start, end), which contains complete batches, as checked and valid."""
         if start <= self._to and end >= self._from:
             start, end = min(start, self._from), max(end, self._to)
         self._from, self._to = start, end
@@ -145,7 +145,7 @@ class ColdBytes:
     def check(
         self, buffer: memoryview, batches: Iterator[tuple[int, int, int, int]], start: int, end: int, path: str
     ) -> int:
-        """Returns the end of the valid part of [start, end): the first damaged batch, at most BATCHES_MAX batches on. `batches` yields them.
+        """Return the end of the valid part of [start, end): the first damaged batch, at most BATCHES_MAX batches on. `batches` yields them.
 
         Raises:
             DamagedLog: the first batch is damaged.

@@ -21,7 +21,7 @@ from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.inside.faults import NodeFaults, decoded
 from ottla.testing.inside.requests import RequestFaults
 
-#: More than any set of faults takes: they come in one message.
+#: The largest message, which is more than any set of faults takes: they come in one message.
 MESSAGE_BYTES_MAX = 1 << 20
 DONE = b"done"
 
@@ -95,7 +95,7 @@ class SpoiledNode(Node):
 
 
 def run(arguments: Sequence[str], fd: int, faults: NodeFaults) -> int:
-    """Run `ottla start` with these arguments and faults until a signal stops it; returns the process's exit code."""
+    """Run `ottla start` with these arguments and faults until a signal stops it; return the process's exit code."""
     parsed = start.parser().parse_args(list(arguments))
     properties = start.properties_of(parsed)
     controls: list[Control] = []

@@ -39,7 +39,7 @@ class Disk:
             raise failure_of(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path))
 
     def flush(self) -> None:
-        """On the thread that waits for the disk."""
+        """Flush, on the thread that waits for the disk."""
         if self.slow_ms:
             time.sleep(self.slow_ms / 1000)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a node, as data. The test's process sends the whole of it with each change, and when the node starts."""
+"""The faults of a node, as data. The test's process sends the whole of it with each change, and when the node starts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class RequestFault:
-    """What happens to a client's requests of one API: an error in place of the response, or a delay of it, or both."""
+    """A fault of a client's requests of one API: an error in place of the response, or a delay of it, or both."""
 
     api_key: int
     #: Kafka's error code; None leaves the response as it is.
     error: int | None
-    #: True: the request is served, and only its response is the error.
+    #: Whether the request is served, so that only its response is the error.
     served: bool
     delay_ms: int
     #: A folder with a file for each request that is to be struck, shared by all nodes; None strikes all requests.
     tokens: str | None
 
     def strikes(self) -> bool:
-        """Whether the next request is struck. It takes a token: to unlink a file succeeds in one process only."""
+        """Return whether the next request is struck. It takes a token: to unlink a file succeeds in one process only."""
         if self.tokens is None:
             return True
         try:

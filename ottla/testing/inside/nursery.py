@@ -93,7 +93,7 @@ def _bury(exits: dict[int, int]) -> None:
 
 
 def _be_a_node(birth: Birth, descriptors: list[int]) -> int:
-    """In the forked process; return its exit code."""
+    """Be a node, in the forked process; return its exit code."""
     signal.set_wakeup_fd(-1)
     output, ready, alive, control_fd, _ = descriptors
     for standard in (1, 2):

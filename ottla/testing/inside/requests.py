@@ -38,7 +38,7 @@ class RequestFaults:
         self._versions = {key: (low, high) for key, low, high in faults.versions}
 
     def stand_before(self, route: Route) -> None:
-        """Before its connections are served."""
+        """Stand before a node, before its connections are served."""
         handler = route.handler
         route.handler = self._awaited(route, handler) if route.is_async else self._plain(route, handler)
         if route.fast_path is not None:

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.group_kinds import share_positions
 from ottla.client.groups import commit_offsets, delete_groups, describe_group
 from ottla.client.leaders import Leaders
-from ottla.client.share_groups import share_positions
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.node_properties import client_properties
+from ottla.client.security import client_properties
 from ottla.server.config.key import ConfigError
 
 PLAIN = {

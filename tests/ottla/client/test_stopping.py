@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import ClusterError
-from ottla.client.stopping import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
+from ottla.client.cluster_state import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.errors import CommandFailed
 from ottla.client import consumer
+from ottla.client.cluster_error import ClusterError
 from ottla.console import reading
 from ottla.console.reading import WINDOW_OFFSETS, Query, cursor, read_cursor, windows
 from ottla.protocol.records.batch import BatchView
@@ -119,7 +119,7 @@ def test_a_batch_that_is_too_large_when_it_is_decompressed_is_named_and_not_read
     async def main() -> None:
         client = ModelClient(cluster, Process(cluster.rng))
         with pytest.raises(
-            CommandFailed, match=r"offset 1 of partition t-0 cannot be read.* decompresses to over 50000"
+            ClusterError, match=r"offset 1 of partition t-0 cannot be read.* decompresses to over 50000"
         ):
             await reading.screen(client, Query("t", start="oldest"))
         found = await reading.screen(client, Query("t", start="offset", at="2"))

@@ -99,11 +99,11 @@ def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
     config = NodeConfig(
         started(str(path), "--override", "num.partitions=4", "--override", "log.retention.hours = 12"),
     )
-    assert (config.node_id, config["node.id"], config.broker_id) == (7, 7, 7)
+    assert (config.node_id, config["node.id"], config["broker.id"]) == (7, 7, 7)
     assert config["process.roles"] == ["broker", "controller"]
     assert config.log_directories == ["/var/lib/abc", "/var/lib/d"]
     assert config.metadata_log_directory == "/var/lib/abc"
-    assert (config.num_partitions, config.log_retention_hours) == (4, 12)
+    assert (config["num.partitions"], config["log.retention.hours"]) == (4, 12)
     assert config.unknown == ["my.extension", "zookeeper.connect"]
     assert (config.is_broker, config.is_controller) == (True, True)
 
@@ -174,7 +174,7 @@ def test_dynamic_values_win_and_go_again() -> None:
         "message.max.bytes",
     }
     config.set_dynamic({"log.retention.ms": "3"}, {"log.retention.ms": "2"})
-    assert (config["log.retention.ms"], config.message_max_bytes) == (3, 1_048_588)
+    assert (config["log.retention.ms"], config["message.max.bytes"]) == (3, 1_048_588)
     config.set_dynamic({}, {})
     assert config["log.retention.ms"] == 1
     assert notified[0] == {"log.retention.ms", "message.max.bytes"}
@@ -196,14 +196,17 @@ def test_a_rate_that_no_file_may_say_is_set_and_taken_back_while_the_node_runs()
 def test_a_dynamic_value_that_is_no_good_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     config = NodeConfig(COMBINED)
     config.set_dynamic({"message.max.bytes": "x", "num.io.threads": "3"}, {})
-    assert (config.message_max_bytes, config.num_io_threads) == (1_048_588, 3)
+    assert (config["message.max.bytes"], config["num.io.threads"]) == (1_048_588, 3)
     assert "Ignoring a dynamic configuration: Invalid value x" in caplog.text
+
+
+def test_a_property_of_ottla_is_read_as_one_of_kafka_is() -> None:
+    config = NodeConfig(COMBINED | {"ottla.produce.validate.records": "true"})
+    assert (config["ottla.produce.validate.records"], config["num.partitions"]) == (True, 1)
 
 
 def test_a_name_that_does_not_exist_is_a_mistake_of_ours() -> None:
     config = NodeConfig(COMBINED)
-    with pytest.raises(AttributeError, match=r"there is no configuration log.retention.centuries"):
-        _ = config.log_retention_centuries
     with pytest.raises(KeyError):
         _ = config["log.retention.centuries"]
 

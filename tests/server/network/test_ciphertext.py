@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import uvloop
 
 from ottla.server.network import tls_stream
 from ottla.server.network.handshakes import CIPHERTEXT_BYTES
@@ -24,9 +23,8 @@ from tests.server.tiny_node import heartbeat, tiny_node, until
 TURN_S = 0.5
 
 
-@pytest.fixture
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()  # it makes up to 32 reads of a socket in a row
+#: The event loops that each test runs on.
+LOOPS = ("uvloop",)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-import uvloop
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -29,9 +28,8 @@ from tests.server.tiny_node import FETCH, LIST_GROUPS, PRODUCE, RawClient, heart
 FETCH_RECORDS = b"r" * 200_000
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
+#: The event loops that each test runs on.
+LOOPS = ("asyncio", "uvloop")
 
 
 def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:

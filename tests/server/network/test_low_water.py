@@ -8,7 +8,6 @@ import ssl
 from itertools import pairwise
 
 import pytest
-import uvloop
 
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network.context import RequestContext
@@ -21,9 +20,8 @@ from tests.server.tiny_node import PRODUCE, RawClient, TinyNode, heartbeat, requ
 TLS = pytest.mark.parametrize("tls", [None, Tls], ids=["plaintext", "TLS"])
 
 
-@pytest.fixture
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy()
+#: The event loops that each test runs on.
+LOOPS = ("uvloop",)
 
 
 def produced(request: ProduceRequest, context: RequestContext) -> ProduceResponse:

@@ -13,7 +13,6 @@ import tempfile
 
 import psutil
 import pytest
-import uvloop
 
 from ottla.local.certificates import Authority, Issued
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -38,9 +37,8 @@ NODE = AUTHORITY.issue("node", ["localhost", "127.0.0.1"])
 FETCH_RECORDS = memoryview(bytes(range(256)) * 40_000)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
+#: The event loops that each test runs on.
+LOOPS = ("asyncio", "uvloop")
 
 
 def load(context: ssl.SSLContext, issued: Issued) -> None:

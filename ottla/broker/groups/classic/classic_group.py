@@ -185,7 +185,7 @@ class ClassicGroup:
         return self.awaiting_join_count == len(self.members) and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
-        """Ensures that the leader is among the members that joined; returns False if none did."""
+        """Ensure that the leader is among the members that joined; return False if none did."""
         joined = [member.member_id for member in self.members.values() if member.awaiting_join is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -195,7 +195,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for the former holder of an instance id."""
+        """Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for the former holder of an instance id."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -208,7 +208,7 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Returns True if the present members share one of these protocols."""
+        """Return True if the present members share one of these protocols."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -235,7 +235,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Returns True if a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
+        """Return True if a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -258,7 +258,7 @@ class ClassicGroup:
     # ---- offsets
 
     def validate_offset_commit(self, commit: Commit) -> None:
-        """Raises KafkaError where the member may not commit, as Kafka's ClassicGroup."""
+        """Raise KafkaError where the member may not commit, as Kafka's ClassicGroup."""
         if self.state is DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if commit.epoch < 0 and self.state is EMPTY:
@@ -331,7 +331,7 @@ def subscription_topics(subscription: bytes) -> list[str]:
 
 
 def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Returns the group of a record, independent of earlier records."""
+    """Return the group of a record, independent of earlier records."""
     group = ClassicGroup(group_id)
     group._become(value)
     return group

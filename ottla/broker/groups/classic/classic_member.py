@@ -105,12 +105,12 @@ class ClassicGroupMember:
         self.awaiting_sync = known.awaiting_sync
 
     def answer_join(self, response: JoinGroupResponse) -> list[Response]:
-        """Its JoinGroup is answered, if one waits."""
+        """Answer the member's JoinGroup, if one waits."""
         reply, self.awaiting_join = self.awaiting_join, None
         return [] if reply is None else [(reply, response)]
 
     def answer_sync(self, response: SyncGroupResponse) -> list[Response]:
-        """Its SyncGroup is answered, if one waits."""
+        """Answer the member's SyncGroup, if one waits."""
         reply, self.awaiting_sync = self.awaiting_sync, None
         return [] if reply is None else [(reply, response)]
 
@@ -124,5 +124,5 @@ class ClassicGroupMember:
         return replies
 
     def has_satisfied_heartbeat(self) -> bool:
-        """True while the member's JoinGroup or SyncGroup waits, which counts as a heartbeat; not for a new member, whose connection may be gone."""
+        """Return True while the member's JoinGroup or SyncGroup waits, which counts as a heartbeat: not for a new member, whose connection may be gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

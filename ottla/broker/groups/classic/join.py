@@ -96,7 +96,7 @@ class Joining(NamedTuple):
         return self._join_known() if request.member_id else self._join_new()
 
     def _has_room(self) -> bool:
-        """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
+        """Return True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
         group, member_id, size_max = self.group, self.request.member_id, self.shard.config.group_max_size
         if group.state is PREPARING_REBALANCE:
             member = group.members.get(member_id)
@@ -151,7 +151,7 @@ class Joining(NamedTuple):
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member)
-        # It does not know its id yet, so it cannot heartbeat; this limit keeps lost clients from piling up.
+        # The member does not know its id yet, so it cannot heartbeat; this limit keeps lost clients from piling up.
         self._begin_session(member_id, self.shard.config.new_member_join_timeout_ms)
         reason = f"adding new member {member_id}"
         if request.group_instance_id is not None:
@@ -176,7 +176,7 @@ class Joining(NamedTuple):
             return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         same = member.protocols == self.protocols
         if group.state is COMPLETING_REBALANCE and same:
-            # Its first response got lost.
+            # The first response got lost.
             return Outcome(response=rebalance.joined(group, member_id))
         if group.state is STABLE and same and group.leader != member_id:
             return Outcome(response=rebalance.joined(group, member_id))
@@ -279,7 +279,7 @@ class Joining(NamedTuple):
 
 
 def _fence(former: ClassicGroupMember) -> list[Response]:
-    """Completes the former process's pending responses with FENCED_INSTANCE_ID."""
+    """Complete the former process's pending responses with FENCED_INSTANCE_ID."""
     error = ErrorCode.FENCED_INSTANCE_ID
     joined = JoinGroupResponse(error_code=error, member_id=former.member_id, protocol_name=None)
     return [*former.answer_join(joined), *former.answer_sync(SyncGroupResponse(error_code=error))]

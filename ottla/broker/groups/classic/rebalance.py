@@ -50,7 +50,7 @@ def sync_key(group_id: str) -> tuple[str, str]:
 
 
 def rebalance_or_complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
-    """After a change of membership: start a rebalance, or complete the running one if all members have joined."""
+    """Start a rebalance, or complete the running one if all members have joined."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)
@@ -115,7 +115,7 @@ def _more_due(shard: GroupMetadataManager, group: ClassicGroup, delay_ms: int, r
 def complete_if_all_joined(
     shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, *, at_once: bool = False
 ) -> Unasked:
-    """Completes the join phase if no member is missing; the first rebalance waits for its delay, unless `at_once`."""
+    """Complete the join phase if no member is missing; the first rebalance waits for its delay, unless `at_once`."""
     is_due = group.state is PREPARING_REBALANCE and (at_once or not group.initial_rebalance)
     return complete(shard, group, now_ms) if is_due and group.has_all_members_joined() else Outcome()
 
@@ -170,7 +170,7 @@ def _become_empty(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int)
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """Returns the JoinGroup response of the current generation; the leader's lists all members."""
+    """Return the JoinGroup response of the current generation; the leader's lists all members."""
     members = []
     if group.leader == member_id:
         members = [
@@ -251,6 +251,6 @@ def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: 
 
 
 def remove_member(group: ClassicGroup, member: ClassicGroupMember) -> list[Response]:
-    """Removes the member; its pending JoinGroup gets UNKNOWN_MEMBER_ID, so that it starts again."""
+    """Remove the member; its pending JoinGroup gets UNKNOWN_MEMBER_ID, so that it starts again."""
     group.remove(member.member_id)
     return member.answer_join(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))

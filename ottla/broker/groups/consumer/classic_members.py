@@ -275,13 +275,14 @@ class NewGroup(NamedTuple):
 
 
 def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
-    """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
+    """Return a group for a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
     classic = shard.find(ClassicGroup, group_id)
     if classic is None:
         shard.check_place_for(ConsumerGroup, group_id)
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
     if classic.state is EMPTY:
-        # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
+        # The classic group gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new
+        # group with it.
         return NewGroup(
             ConsumerGroup(group_id),
             [*classic.tombstones()],

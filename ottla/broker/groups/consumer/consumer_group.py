@@ -82,7 +82,7 @@ class ConsumerGroupMember:
 
     @property
     def is_classic(self) -> bool:
-        """It speaks the classic protocol, in a group that was upgraded or that it joined."""
+        """Return whether the member speaks the classic protocol, in a group that was upgraded or that it joined."""
         return self.metadata.classic_member_metadata is not None
 
 
@@ -210,7 +210,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return partition not in self._holders.get(topic_id, ())
 
     def assignor_name(self, default: str) -> str:
-        """Returns the assignor that most members prefer."""
+        """Return the assignor that most members prefer."""
         votes = Counter(member.metadata.server_assignor for member in self.members.values())
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default
@@ -234,7 +234,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return topics_of(metadata, self.regexes)
 
     def has_changed_topics(self, topics: TopicsImage) -> bool:
-        """Whether a topic of the subscription is another one than in the metadata that the hash was last compared with."""
+        """Return whether a topic of the subscription is another one than in the metadata that the hash was last compared with."""
         seen = self.seen_topics
         if seen is None or seen is topics:
             return seen is None
@@ -256,7 +256,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return holder
 
     def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
-        """Whether a classic member with these protocols can be with the other classic ones, who share one with it."""
+        """Return whether a classic member with these protocols can be with the other classic ones, who share one with it."""
         if protocol_type != "consumer" or not protocols:
             return False
         common = set(protocols)

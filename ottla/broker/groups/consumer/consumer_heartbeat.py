@@ -54,7 +54,7 @@ def heartbeat(
 
 
 def _beat_first(beat: ConsumerBeat) -> Decision:
-    """Makes a group, of nothing or of a classic one."""
+    """Make a group, of nothing or of a classic one."""
     shard, request = beat.shard, beat.request
     if request.member_epoch != JOINING_EPOCH:
         shard.group(ConsumerGroup, request.group_id, "Consumer group")
@@ -87,7 +87,7 @@ def _beat(beat: ConsumerBeat, group: ConsumerGroup, records: list[CoordinatorRec
 
 
 def _former_process(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember | None:
-    """Returns the member with the request's instance id, which a joining one may replace only after it left with epoch -2."""
+    """Return the member with the request's instance id, which a joining one may replace only after it left with epoch -2."""
     instance_id = request.instance_id
     holder = None if instance_id is None else group.members.get(group.static_members.get(instance_id, ""))
     if holder is not None and holder.current.epoch != STATIC_LEAVING_EPOCH and not holder.is_classic:
@@ -207,7 +207,7 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
 def _updated(
     before: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
-    """Returns the member with the fields of the request; absent fields keep their values."""
+    """Return the member with the fields of the request; absent fields keep their values."""
     names, regex, timeout_ms = (
         request.subscribed_topic_names,
         request.subscribed_topic_regex,
@@ -227,7 +227,7 @@ def _updated(
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Returns True for a full request, of a member that joins or has missed responses. Its response is full, too."""
+    """Return True for a full request, of a member that joins or has missed responses. Its response is full, too."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -240,7 +240,7 @@ OWN_MEMBER_ID_SINCE = 1
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
-    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     needs_member_id = api_version >= OWN_MEMBER_ID_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH
     check_ids(request, has_member_id=needs_member_id)

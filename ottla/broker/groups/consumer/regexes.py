@@ -26,7 +26,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
-#: At least this long between two resolutions of one group.
+#: The least time between two resolutions of one group.
 REFRESH_MIN_INTERVAL_MS = 10_000
 #: The same while an expression has no topics: less than the heartbeat interval of members that wait.
 AWAITED_MIN_INTERVAL_MS = 500
@@ -55,7 +55,7 @@ def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRec
 
 
 def is_awaited(shard: GroupMetadataManager, group: ConsumerGroup, expression: str) -> bool:
-    """Whether its members wait for topics: it has none, and has not been matched with all that there are."""
+    """Return whether its members wait for topics: it has none, and has not been matched with all that there are."""
     resolved = group.regexes.get(expression, NO_TOPICS)
     may_have_topics = not resolved.topics and resolved.version < shard.cluster.topics_created()
     return may_have_topics and not group.is_regex_rejected
@@ -100,7 +100,7 @@ def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[
     is_changed = False
     records = []
     for expression, resolved in found.items():
-        # Its last member may have left meanwhile.
+        # The last member of the expression may have left meanwhile.
         if expression in group.expressions:
             records.append(regex_record(group.group_id, expression, resolved))
             is_changed = is_changed or regexes.get(expression, NO_TOPICS).topics != resolved.topics

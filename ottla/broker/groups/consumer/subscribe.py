@@ -49,7 +49,7 @@ def plan(shard: GroupMetadataManager, group: ConsumerGroup) -> target.Plan:
 
 
 def _work(group: ConsumerGroup, topics: TopicsImage) -> int:
-    """Returns how much there is to assign: names in subscriptions and, unless these are too many already, partitions."""
+    """Return how much there is to assign: names in subscriptions and, unless these are too many already, partitions."""
     metadata = [member.metadata for member in group.members.values()]
     names = sum(len(each.subscribed_topic_names) for each in metadata)
     names += sum(len(group.regexes[x].topics) * n for x, n in group.expressions.items() if x in group.regexes)
@@ -182,7 +182,7 @@ def reconciled(
     is_free: Callable[[bytes, int], bool],
     owned: Assignment | None,
 ) -> CurrentAssignment:
-    """Returns the next current assignment, or `current` itself if nothing changes.
+    """Return the next current assignment, or `current` itself if nothing changes.
 
     `owned`: the partitions that the heartbeat names as owned; None if it does not have that field.
     """
@@ -247,7 +247,7 @@ def _following(
 
 
 def _has_any(owned: Assignment | None, revoked: Holdings) -> bool:
-    """Returns True if the member may own one of the partitions. Without the field `owned` it may own all of them."""
+    """Return True if the member may own one of the partitions. Without the field `owned` it may own all of them."""
     if owned is None:
         return True
     return any(owned.get(topic_id, frozenset()) & partitions.keys() for topic_id, partitions in revoked.items())

@@ -37,7 +37,7 @@ class Subscriber(NamedTuple):
 
 
 def subscribers_of(members: Mapping[str, Subscriber], in_order: Iterable[str]) -> dict[bytes, list[str]]:
-    """Returns the subscribers of each topic, in this order of the members."""
+    """Return the subscribers of each topic, in this order of the members."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in in_order:
         for topic_id in members[member_id].topics:
@@ -62,7 +62,7 @@ KeyT = TypeVar("KeyT", bytes, str)
 
 
 def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
-    """Returns the partitions of all entries; a request may have several of one topic."""
+    """Return the partitions of all entries; a request may have several of one topic."""
     found: dict[bytes, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -71,12 +71,12 @@ def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
 
 
 def structs_of(assignment: Mapping[KeyT, Iterable[int]], struct: Callable[[KeyT, list[int]], StructT]) -> list[StructT]:
-    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    """Return the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
     return [struct(key, sorted(assignment[key])) for key in sorted(assignment)]
 
 
 def partitions_of(held: Mapping[KeyT, Iterable[int]]) -> dict[KeyT, frozenset[int]]:
-    """Returns what is held without the epochs since which it is."""
+    """Return the partitions that are held, without the epochs since which they are."""
     return {key: frozenset(partitions) for key, partitions in held.items()}
 
 
@@ -97,7 +97,7 @@ def is_subset(some: Mapping[KeyT, frozenset[int]], others: Mapping[KeyT, frozens
 
 
 def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch: int) -> dict[KeyT, dict[int, int]]:
-    """Returns the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
+    """Return the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
 
     Records before Kafka 4.3 have no epochs: the member's, `epoch`, counts then, which no earlier commit has.
     """
@@ -111,7 +111,7 @@ def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch:
 def structs_with_epochs(
     held: Mapping[KeyT, Mapping[int, int]], struct: Callable[[KeyT, list[int], list[int] | None], StructT]
 ) -> list[StructT]:
-    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    """Return the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
     return [struct(key, sorted(held[key]), [epoch for _, epoch in sorted(held[key].items())]) for key in sorted(held)]
 
 
@@ -126,12 +126,12 @@ class CustomAssignor(ProtocolError):
 
 
 def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """ProtocolError if it is malformed."""
+    """Return the decoded subscription. Raises ProtocolError if it is malformed."""
     return decode_versioned(ConsumerProtocolSubscription, metadata, newer_too=True)[0]
 
 
 def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list[TopicIdPartitions]:
-    """What the member says that it has, without topics that are gone."""
+    """Return the partitions that the member says it has, without topics that are gone."""
     return [
         TopicIdPartitions(topic_id, each.partitions)
         for each in subscribed.owned_partitions
@@ -140,7 +140,7 @@ def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list
 
 
 def assigned(assignment: bytes, topics: TopicsImage) -> Assignment:
-    """ProtocolError if it is malformed; CustomAssignor if it has data that would be lost."""
+    """Return the decoded assignment. Raises ProtocolError if it is malformed, CustomAssignor if it has data that would be lost."""
     if not assignment:
         return {}
     value = decode_versioned(ConsumerProtocolAssignment, assignment, newer_too=True)[0]
@@ -154,7 +154,7 @@ def assigned(assignment: bytes, topics: TopicsImage) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, topics: TopicsImage, subscription_metadata: bytes) -> bytes:
-    """In the version of the member's subscription."""
+    """Return the assignment, encoded in the version of the member's subscription."""
     versions = info_of(ConsumerProtocolAssignment).versions
     version = min(int.from_bytes(subscription_metadata[:2], "big", signed=True), versions.high)
     value = ConsumerProtocolAssignment(

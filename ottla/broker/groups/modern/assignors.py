@@ -38,7 +38,7 @@ def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[by
 
 
 def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Balances the partitions among the members and moves as few of them as possible.
+    """Balance the partitions among the members and move as few of them as possible.
 
     Members of one subscription each get the whole number of partitions per member, and some one more: those that have more
     already are the first to keep it. With different subscriptions no subscriber of a partition has two partitions less than the
@@ -56,7 +56,7 @@ def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[
 
 
 def _kept(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> tuple[Owned, list[Partition]]:
-    """Returns the partitions that each member keeps, and those without an owner."""
+    """Return the partitions that each member keeps, and those without an owner."""
     subscribed = frozenset[bytes]().union(*{member.topics for member in members.values()})
     free = {topic_id: set(range(partition_counts[topic_id])) for topic_id in subscribed}
     owned: Owned = {}
@@ -88,7 +88,7 @@ def _divide_equally(owned: Owned, free: list[Partition]) -> None:
 
 
 def _take_surplus(topics: dict[bytes, set[int]], surplus: int, free: list[Partition]) -> None:
-    """Takes partitions from a member above its quota; the last ones first, as in Kafka."""
+    """Take partitions from a member above its quota; the last ones first, as in Kafka."""
     for topic_id in reversed(topics):
         if surplus <= 0:
             return
@@ -106,7 +106,7 @@ def _load(topics: Mapping[bytes, set[int]]) -> int:
 
 
 def _give_to_the_least_loaded(members: Mapping[str, Subscriber], owned: Owned, free: list[Partition]) -> None:
-    """Assigns the partitions without an owner. Topics with few subscribers come first, because they have fewer candidates."""
+    """Assign the partitions without an owner. Topics with few subscribers come first, because they have fewer candidates."""
     subscribers = subscribers_of(members, members)
     loads = {member_id: _load(topics) for member_id, topics in owned.items()}
     unowned: dict[bytes, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common (KIP-848): epochs, members, targets, and how their records are replayed.
+"""The base of consumer, share and streams groups (KIP-848): epochs, members, targets, and how their records are replayed.
 
 All of it is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as compaction leaves them.
 A member's state is in the log. A group's state is not: it is read from the epochs (`ModernGroup.state`). A member of a share group has
@@ -83,7 +83,7 @@ class MemberProgress:
         return self.state is STABLE and self.epoch == assignment_epoch
 
     def is_waiting(self, group_epoch: int) -> bool:
-        """Whether it needs the coordinator to go on: for a target of this epoch, or for what other members have still."""
+        """Return whether it needs the coordinator to go on: for a target of this epoch, or for what other members have still."""
         return self.state is UNRELEASED or (self.state is STABLE and self.epoch < group_epoch)
 
 
@@ -286,7 +286,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to assign at all: a topology of streams has to be valid for its topics."""
+        """Return whether there is something to assign at all: a topology of streams has to be valid for its topics."""
         return True
 
     @abstractmethod
@@ -340,7 +340,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return default_ms
 
     def release_timeout_ms(self, member: MemberT) -> int | None:
-        """How long the member may take to release what it was asked for; None if that is nothing."""
+        """Return how long the member may take to release what it was asked for; None if that is nothing."""
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:

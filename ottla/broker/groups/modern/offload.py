@@ -1,4 +1,4 @@
-"""What the group coordinator computes on worker threads: large targets, and the topics of regular expressions.
+"""Computations of the group coordinator on worker threads: large targets, and the topics of regular expressions.
 
 A small target takes less time than the way to a thread and back, and its member has it in the response to its own heartbeat. Kafka 4.4
 has any computed there (group.consumer.assignor.offload.enable).
@@ -65,19 +65,20 @@ class TargetWorker(OneWorker):
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
 BYTES_MAX = 2**15 - 1
-#: About 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names between two `.*` some millions.
+#: The work of a resolution: about 5 s of a thread on a plain install. `orders-.*` needs some hundreds for 10,000 topics, and 500 names
+#: between two `.*` some millions.
 RESOLUTION_WORK_MAX = 20_000_000
 
 
 def compiled(expression: str, work_max: int = WORK_MAX) -> Pattern:
-    """ValueError, with the reason, if it is not valid or too large. `work_max`: as in `extras.compiled`."""
+    """Compile an expression. Raises ValueError, with the reason, if it is not valid or too large. `work_max`: as in `extras.compiled`."""
     if len(expression) > BYTES_MAX or len(expression.encode()) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX} bytes")
     return extras.compiled(expression, work_max)
 
 
 def matching(patterns: Iterable[Pattern], names: Sequence[str]) -> list[list[str] | None]:
-    """For each compiled expression the names that match as a whole; None if it needs more work than it may have."""
+    """Return for each compiled expression the names that match as a whole; None if it needs more work than it may have."""
     return [_matching(pattern, names) for pattern in patterns]
 
 
@@ -88,7 +89,7 @@ def _matching(pattern: Pattern, names: Sequence[str]) -> list[str] | None:
         return None
 
 
-#: About 1 ms for an expression as people write them.
+#: How many names are matched in one slice: about 1 ms for an expression as people write them.
 NAMES_AT_A_TIME = 1_000
 
 #: Whether the client of a request may describe a topic.
@@ -129,7 +130,7 @@ class RegexResolver(OneWorker):
 
 
 def _compiled(expressions: Sequence[str]) -> dict[str, Pattern]:
-    """Those of another coordinator's records may be none here: they match nothing."""
+    """Compile the expressions. One from another coordinator's records may be invalid here: it matches nothing."""
     patterns: dict[str, Pattern] = {}
     for expression in expressions:
         try:

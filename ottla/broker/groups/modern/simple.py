@@ -20,7 +20,7 @@ from ottla.broker.groups.modern.assignment import Assignment, Partition, Subscri
 def assign_simple(
     members: Mapping[str, Subscriber], assignable: Mapping[bytes, Collection[int]], *, is_one_subscription: bool
 ) -> dict[str, Assignment]:
-    """Returns the share of each member; `assignable` are the partitions whose share state is initialized.
+    """Return the share of each member; `assignable` are the partitions whose share state is initialized.
 
     `is_one_subscription` says whether all members name the same topics, which need not exist.
     """

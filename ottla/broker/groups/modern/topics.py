@@ -29,7 +29,7 @@ HASHED_AT_ONCE_MAX = 4_000
 
 
 def check_subscription(group_id: str, topics: int) -> None:
-    """Raises KafkaError INVALID_REQUEST for more topics than a member may name."""
+    """Raise KafkaError INVALID_REQUEST for more topics than a member may name."""
     if topics > SUBSCRIBED_TOPICS_MAX:
         log.info("[GroupId %s] Refused a member that names %d topics.", shown(group_id), topics)
         raise KafkaError(
@@ -46,7 +46,7 @@ def count_names(counts: Counter[str], keys: Iterable[str], by: int) -> None:
 
 
 def narrows(counts: Counter[str], leaving: Counter[str]) -> bool:
-    """Whether nothing is left of a name or regular expression when so many members leave."""
+    """Return whether nothing is left of a name or regular expression when so many members leave."""
     return any(key in counts and counts[key] <= number for key, number in leaving.items())
 
 
@@ -150,7 +150,7 @@ def _text(text: str) -> bytes:
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[bytes]:
-    """Returns the ids of the topics that exist."""
+    """Return the ids of the topics that exist."""
     return frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)
 
 

@@ -29,7 +29,7 @@ class StatePartitions:
     names: Mapping[bytes, str] = field(default_factory=dict)
 
     def begun(self, partitions: Assignment, names: Mapping[bytes, str]) -> StatePartitions:
-        """These are initialized from now on, or again."""
+        """Note that the initialization of these partitions has begun, for the first time or again."""
         return StatePartitions(
             union(self.initializing, partitions),
             without(self.initialized, partitions),
@@ -52,7 +52,7 @@ class StatePartitions:
         return replace(following, deleting=following.deleting | gone, names=self.names)
 
     def deletion_ended(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The persister has deleted the states of these topics. One of which a member has asked for a new state since stays."""
+        """Drop the topics whose states the persister has deleted. A topic stays if a member has asked for a new state of it since."""
         return self.without_topics(self.deleting.intersection(topic_ids))
 
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:

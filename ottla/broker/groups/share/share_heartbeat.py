@@ -133,7 +133,7 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
 
 
 def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) -> bool:
-    """Whether share partitions were initialized since the target was made."""
+    """Return whether share partitions were initialized since the target was made."""
     if group.epoch != group.assignment_epoch:
         return False
     assigned = group.assigned_topics()
@@ -165,7 +165,7 @@ def _targets(
         member_id: Subscriber(topic_ids(topics, each.subscribed_topic_names), before.get(member_id, NOTHING))
         for member_id, each in metadata.items()
     }
-    # By their names, as in Kafka: topics that do not exist count.
+    # The names are compared, as in Kafka: topics that do not exist count.
     is_one_subscription = len({tuple(each.subscribed_topic_names) for each in metadata.values()}) == 1
     return assign_simple(members, initialized, is_one_subscription=is_one_subscription)
 
@@ -176,7 +176,7 @@ def _targets(
 def _step(
     beat: ShareBeat, group: ShareGroup, held_before: Assignment | None, is_changed: bool, on_begun: Initialize
 ) -> Decision:
-    """Takes the member to its target; `is_changed`: its topics changed, by its subscription or by themselves."""
+    """Take the member to its target; `is_changed`: its topics changed, by its subscription or by themselves."""
     shard, _, request, _ = beat
     member = group.members[request.member_id]
     following = member.current

@@ -121,10 +121,11 @@ def initialization_ended(
     initialized: Collection[Partition],
     failed: Collection[Partition],
 ) -> Unasked:
-    """What the persister has done for the state epoch, and what it could not. The group may be gone since, and the topic too.
+    """Record the partitions that the persister has initialized for the state epoch, and those that failed.
 
-    A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
-    It counts as long as the group wants the state: what was deleted since has none, though its initialization has been a success.
+    The group may be gone since, and the topic too. A partition may be initialized twice at a time, by a heartbeat and by
+    AlterShareGroupOffsets: one may fail, and the other not. It counts as long as the group wants the state: what was deleted
+    since has none, though its initialization has been a success.
     """
     group = shard.find(ShareGroup, group_id)
     if group is None:
@@ -294,7 +295,7 @@ def begin_deletion(shard: GroupMetadataManager, now_ms: int, group_id: str) -> O
 
 
 def initialized(shard: GroupMetadataManager, group_id: str) -> Initialized:
-    """None of a group that is not there, as in Kafka."""
+    """Return the initialized partitions; none for a group that is not there, as in Kafka."""
     group = shard.find(ShareGroup, group_id)
     return Initialized() if group is None else Initialized(group.state_partitions.initialized)
 

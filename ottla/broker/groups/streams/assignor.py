@@ -223,7 +223,7 @@ class _Assignment:
         return None
 
     def _give_standby(self, task: Task, by_load: ByLoad) -> bool:
-        """To the least loaded process that does not have the task."""
+        """Give a standby task to the least loaded process that does not have the task."""
         passed = []
         is_given = False
         while by_load and not is_given:
@@ -269,7 +269,7 @@ STANDBY_REPLICAS = "num.standby.replicas"
 
 
 def plan(shard: GroupMetadataManager, group: StreamsGroup) -> Plan:
-    """No member has tasks as long as the topology is not ready."""
+    """Return the target. No member has tasks as long as the topology is not ready."""
     configured = group.configured
     members = {
         member.member_id: ThreadOfProcess(member.metadata.process_id, group.target(member.member_id))

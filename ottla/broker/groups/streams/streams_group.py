@@ -56,7 +56,7 @@ class Holdings(NamedTuple):
         return TasksTuple(partitions_of(self.active), self.standby, self.warmup)
 
     def has_any_of(self, owned: TasksTuple) -> bool:
-        """Whether the member names one of these."""
+        """Return whether the member names one of these."""
         return any(
             others.get(subtopology, frozenset()) & partitions
             for some, others in zip(self.tasks, owned, strict=True)
@@ -175,7 +175,8 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         #: What the assignor was asked for last, by names of configs without their prefix.
         self.assignment_configs: Mapping[str, str] = {}
         self.topology: Topology | None = None
-        # For active, standby and warm-up tasks: subtopology id and partition -> members that hold it, or have to close it still.
+        # The holders of active, standby and warm-up tasks: subtopology id and partition -> members that hold the task, or still have to
+        # close it.
         self._holders: tuple[dict[tuple[str, int], set[str]], ...] = ({}, {}, {})
         # ---- soft
         self.configured: ConfiguredTopology | None = None
@@ -227,19 +228,19 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
 
     def is_free_active(self, process_id: str, subtopology: str, partition: int) -> bool:
-        """Whether the task is no member's active one, and the process has no copy of it."""
+        """Return whether the task is no member's active one, and the process has no copy of it."""
         active, standby, warmup = (holders.get((subtopology, partition), ()) for holders in self._holders)
         return not active and not self._is_in(process_id, standby) and not self._is_in(process_id, warmup)
 
     def is_free_copy(self, process_id: str, subtopology: str, partition: int) -> bool:
-        """Whether the process has the task in no form."""
+        """Return whether the process has the task in no form."""
         return not any(self._is_in(process_id, holders.get((subtopology, partition), ())) for holders in self._holders)
 
     def _is_in(self, process_id: str, member_ids: Iterable[str]) -> bool:
         return any(self.members[member_id].metadata.process_id == process_id for member_id in member_ids)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """False without members: such a group reads nothing, so its offsets may expire."""
+        """Return whether members read the topic; False without members: such a group reads nothing, so its offsets may expire."""
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
 
     # ---- requests of members

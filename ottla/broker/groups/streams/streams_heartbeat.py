@@ -170,7 +170,7 @@ def _update(beat: StreamsBeat, group: StreamsGroup, records: list[CoordinatorRec
 def _updated(
     before: StreamsGroupMemberMetadataValue, request: StreamsGroupHeartbeatRequest, client: Client
 ) -> StreamsGroupMemberMetadataValue:
-    """What the request leaves out stays as it was."""
+    """Return the member with the request's fields. A field that the request leaves out stays as it was."""
     endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
     if tags is not None and len({tag.key for tag in tags}) < len(tags):
         # Kafka fails with an unexpected exception of its own (4.3.1).
@@ -276,7 +276,7 @@ def _assign(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: li
 
 
 def _step(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: list[Status], is_waiting: bool) -> Decision:
-    """While a group waits for its first assignment, a former one does not count."""
+    """Return the member's next step. While a group waits for its first assignment, a former one does not count."""
     shard, _, request, _ = beat
     member = group.members[request.member_id]
     process_id = member.metadata.process_id
@@ -307,7 +307,7 @@ def _step(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: list
 
 
 def validate(request: StreamsGroupHeartbeatRequest) -> None:
-    """What Kafka 4.3.1 does not serve is refused first, then what contradicts itself: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
+    """Refuse fields that Kafka 4.3.1 does not serve, then those that contradict each other: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
     _check_supported(request)
     check_ids(request)
     if request.member_epoch == JOINING_EPOCH:

@@ -104,7 +104,7 @@ def _following(
 def _given(
     target: TasksTuple, kept: TasksTuple, is_free_active: IsFree, is_free_copy: IsFree
 ) -> tuple[TasksTuple, bool]:
-    """What the member gets in addition, and whether that is all that it lacks."""
+    """Return the tasks that the member gets in addition, and whether these are all that it lacks."""
     given = []
     is_complete = True
     for wanted, having, is_free in zip(target, kept, (is_free_active, is_free_copy, is_free_copy), strict=True):
@@ -116,7 +116,7 @@ def _given(
 
 
 def _active_of(held: HeldTasks, target: TaskSet, *, kept: bool) -> HeldTasks:
-    """Those of the held tasks that are in the target, or those that are not."""
+    """Return those of the held tasks that are in the target, or those that are not."""
     found = {
         name: {p: since for p, since in partitions.items() if (p in target.get(name, frozenset())) is kept}
         for name, partitions in held.items()

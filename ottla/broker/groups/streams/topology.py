@@ -101,7 +101,7 @@ class PartitionCounts:
         self._existing = existing
         self._subtopologies = topology.value.subtopologies
         groups = [group for each in self._subtopologies for group in copartition_groups(each)]
-        #: What was decided, also for topics that exist.
+        #: The numbers of partitions that were decided, also for topics that exist.
         self.decided = self._of_repartition_topics()
         self._enforce_copartitioning(groups)
         self.decided |= self._of_changelog_topics()
@@ -247,9 +247,9 @@ class ConfiguredSubtopology(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
     epoch: int
-    #: By their ids, in the order of these; None if the topics contradict the topology.
+    #: The subtopologies by their ids, in the order of the ids; None if the topics contradict the topology.
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
-    #: In the responses to members as long as the topology is not ready.
+    #: The status in the responses to members as long as the topology is not ready.
     status: Status | None = None
     missing: Mapping[str, CreatableTopic] = field(default_factory=dict)
 
@@ -259,7 +259,10 @@ class ConfiguredTopology:
 
 
 def configured(topology: Topology, topics: TopicsImage) -> ConfiguredTopology:
-    """KafkaError for a topology that cannot be: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka has that."""
+    """Return the configured topology.
+
+    Raises KafkaError for one that cannot be: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka has that.
+    """
 
     def existing(name: str) -> int | None:
         topic = topics.by_name(name)

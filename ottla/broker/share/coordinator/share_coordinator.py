@@ -73,7 +73,7 @@ def initialize(
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
     _check_topic(shard, key)
     if known is not None and known.state_epoch == data.state_epoch and data.start_offset == UNINITIALIZED_START_OFFSET:
-        # Of a group coordinator that has been deposed since, and whose persister has tried again: members may have acknowledged.
+        # The request is a repeated one of a group coordinator that has been deposed since: members may have acknowledged meanwhile.
         return Outcome(response=SharePartitionResult(key.partition))
     before = NO_STATE._replace(snapshot_epoch=-1, leader_epoch=0) if known is None else known
     state = before._replace(
@@ -216,7 +216,7 @@ STATE_APIS = {
         summarize, read_share_group_state_summary.PartitionResult, read_share_group_state_summary.ReadStateSummaryResult
     ),
 }
-#: With the class of the response, by that of the request.
+#: The API and the class of the response, by the class of the request.
 BY_REQUEST = {APIS[key].request: (api, APIS[key].response) for key, api in STATE_APIS.items()}
 
 

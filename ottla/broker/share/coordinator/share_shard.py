@@ -97,7 +97,7 @@ class PartitionState(NamedTuple):
         )
 
 
-#: What an update says more of, when compaction or deletion took the snapshot before it.
+#: The state before an update whose snapshot compaction or deletion has removed.
 NO_STATE = PartitionState(0, 0, UNKNOWN_LEADER_EPOCH, UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, (), 0, 0)
 
 
@@ -133,7 +133,7 @@ class ShareShard:
         self.unreadable.add(partition_of(key))
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
-        """No record of share partitions is part of a transaction."""
+        """Do nothing: no record of share partitions is part of a transaction."""
 
     def on_loaded(self, now_ms: int) -> Unasked:
         """Topics may have been deleted while no coordinator was at work."""
@@ -144,7 +144,7 @@ class ShareShard:
         return Outcome()
 
     def check_readable(self, key: SharePartitionKey) -> None:
-        """NOT_COORDINATOR is what a partition that cannot be loaded answers. Initialization and deletion are the remedies."""
+        """Raise KafkaError NOT_COORDINATOR for a partition that cannot be loaded. Initialization and deletion are the remedies."""
         if key in self.unreadable:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 

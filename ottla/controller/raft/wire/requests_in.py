@@ -63,7 +63,7 @@ class PendingRaftResponse:
 
 
 def is_ours(request: fetch_api.FetchRequest) -> bool:
-    """Returns True if a Fetch is for the metadata log."""
+    """Return True if a Fetch is for the metadata log."""
     return any(topic.topic_id == TOPIC_ID or topic.topic == TOPIC for topic in request.topics)
 
 
@@ -284,5 +284,5 @@ def _leader_nodes(
 
 
 def _endpoint_named(endpoints: QuorumEndpoints, pending: PendingRaftResponse) -> QuorumEndpoints:
-    """Returns the endpoint of the listener on which the request arrived, because the sender can reach that one."""
+    """Return the endpoint of the listener on which the request arrived, because the sender can reach that one."""
     return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

@@ -242,7 +242,7 @@ def _only_partition(topics: list[Any], what: str = "response") -> Any:
 
 
 def _head(part: Any, leader: Any, response: Any, listener_name: str) -> tuple[ErrorCode, int, int, QuorumEndpoints]:
-    """Returns the fields of every reply. The leader's endpoint is missing from an old peer; the voter set then has the endpoint."""
+    """Return the fields of every reply. The leader's endpoint is missing from an old peer; the voter set then has the endpoint."""
     leader_id = leader.leader_id
     nodes = [node for node in response.node_endpoints if node.node_id == leader_id]
     endpoints = tuple(QuorumEndpoint(listener_name, node.host, node.port) for node in nodes)
@@ -268,7 +268,7 @@ def request_to_wire(body: RequestBody) -> object:
 
 
 def reply_from_wire(request: RequestBody, response: Any, listener_name: str) -> ReplyBody:
-    """Converts a response. `listener_name` is the listener to which the endpoints in the response belong."""
+    """Convert a response. `listener_name` is the listener to which the endpoints in the response belong."""
     return FORMS[type(request)][1](response, listener_name)
 
 
@@ -282,7 +282,7 @@ class Channels:
         self._open: dict[tuple[QuorumEndpoint, bool], Channel] = {}
 
     async def ask(self, request: PeerRequest) -> Replied | Failed:
-        """Sends the request; returns the reply or a `Failed`. It does not raise: a peer's failure is an ordinary event."""
+        """Send the request; return the reply or a `Failed`. It does not raise: a peer's failure is an ordinary event."""
         # Fetches have a connection of their own: responses come in order, and a fetch may be delayed for long.
         key = (request.endpoint, isinstance(request.body, Fetch))
         channel = self._open.get(key)

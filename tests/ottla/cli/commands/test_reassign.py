@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
-from ottla.client.throttles import LEADERS, RATES
+from ottla.client.moves import LEADERS, RATES
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
 from tests.ottla.conftest import Cli, command

@@ -10,7 +10,7 @@ from ottla.cli.doctor.findings import KINDS, SEVERITIES, DoctorFinding
 from ottla.cli.doctor.record import clock_difference
 from ottla.cli.errors import OK, UNHEALTHY
 from ottla.client.admin_listeners import AdminSample
-from ottla.client.features import FeatureLevels
+from ottla.client.cluster_state import FeatureLevels
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -54,7 +54,7 @@ def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
 
 
 def test_the_page_of_tools_lists_each_of_them_and_sessions_that_exist() -> None:
-    rows = re.findall(r"^\| (kafka-[\w-]+) \| ([^|]+) \|", (ROOT / "docs/TOOLS.md").read_text(), re.M)
+    rows = re.findall(r"^\| (kafka-[\w-]+) \| ([^|]+) \|", (ROOT / "docs/CLI.md").read_text(), re.M)
     assert {name for name, _ in rows} == TOOLS.keys() - {"kafka-ready", "create-topics"}
     named = [sessions for _, sessions in rows if not sessions.startswith(("`", "none"))]
     sessions = {session.strip() for text in named for session in text.split(",")}

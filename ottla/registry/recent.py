@@ -1,4 +1,4 @@
-"""What was used last, up to a bound of bytes: a cache of values whose sizes others choose."""
+"""A cache of the values that were used last, up to a bound of bytes, since others choose their sizes."""
 
 from __future__ import annotations
 
