@@ -12,13 +12,13 @@ import inspect
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from tests.sim.loop import run
+from tests.sim.loop import SimLoop, run
 from tests.sim.registry_clients import SUBJECTS, Client
-from tests.sim.registry_instance import Instance, Web, heard
+from tests.sim.registry_instance import Instance, Web, noted
 from tests.sim.registry_model import NODES, TOPIC, WAY_S, RegistryCluster
 from tests.sim.registry_truth import Fact, RegistryBroken, Truth, schema_of
 
@@ -139,10 +139,8 @@ class History:
             instance.spawn(instance.stop())
 
     def pause(self, instance: Instance) -> None:
-        lane = instance.lane
-        loop = asyncio.get_running_loop()
-        lane.paused = True
-        self.later(self.rng.random() * PAUSE_S_MAX, loop.resume, lane)  # type: ignore[attr-defined]
+        instance.lane.paused = True
+        self.later(self.rng.random() * PAUSE_S_MAX, sim_loop().resume, instance.lane)
 
     def lose(self, instance: Instance) -> None:
         wire = instance.wire
@@ -234,16 +232,15 @@ class History:
 
     def heal(self) -> None:
         self.is_healed = True
-        loop = asyncio.get_running_loop()
         if self.cluster.leader < 0:
             self.cluster.move()
         self.come()
         for each in self.instances:
             each.wire.lost, each.wire.way_s = 0.0, WAY_S
             each.wire.open.set()
-            loop.resume(each.lane)  # type: ignore[attr-defined]
+            sim_loop().resume(each.lane)
 
-    async def wait(self, check: Callable[[], object]) -> None:
+    async def wait(self, check: Callable[[], Awaitable[None]]) -> None:
         """Repeat a check, which may ask the instances, until it holds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + HEALED_S_MAX
@@ -251,7 +248,7 @@ class History:
             self.supervise()
             self.check_problems()
             try:
-                await check()  # type: ignore[misc]
+                await check()
                 return
             except RegistryBroken:
                 if loop.time() > until:
@@ -312,6 +309,12 @@ class History:
                 task.cancel()
 
 
+def sim_loop() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
+
+
 def play(seed: int) -> History:
     """Play the history of a seed.
 
@@ -321,7 +324,7 @@ def play(seed: int) -> History:
 
     async def main() -> History:
         history = History(seed)
-        with heard(history.all):
+        with noted(history.all):
             try:
                 await history.play()
             finally:

@@ -207,8 +207,8 @@ class Said(logging.Handler):
 
 
 @contextlib.contextmanager
-def heard(instances: list[Instance]) -> Any:
-    """Hear what these instances log about their log, and nothing else."""
+def noted(instances: list[Instance]) -> Any:
+    """Note what these instances log as errors of their log."""
     logger, handler = logging.getLogger("ottla.registry.log"), Said(instances)
     before = logger.level
     logger.addHandler(handler)

@@ -26,6 +26,7 @@ from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.record import Record
 from ottla.registry.schema_records import noop_record
+from ottla.server.address import Address
 from tests.sim.loop import OUTSIDE
 from tests.sim.mirror_client import LoopClock
 from tests.sim.mirror_model import Entry, Log, ModelCluster
@@ -161,7 +162,7 @@ class RegistryCluster(ModelCluster):
     def create(self, name: str, partitions: int) -> Any:
         made = super().create(name, partitions)
         made.logs = [RegistryLog() for _ in range(partitions)]
-        self._tell(0.0)
+        self._spread(0.0)
         return made
 
     def move(self, leader: int | None = None) -> None:
@@ -169,20 +170,20 @@ class RegistryCluster(ModelCluster):
         self.leader = self.rng.choice([node for node in NODES if node != self.leader]) if leader is None else leader
         if TOPIC in self.topics and self.leader > 0:
             self.schemas.lead()
-        self._tell(VIEW_S_MAX)
+        self._spread(VIEW_S_MAX)
 
     def cut(self, offset: int) -> None:
         """Another broker leads, and does not have what is behind the offset."""
         self.schemas.cut(offset)
         self.leader = self.rng.choice(NODES)
-        self._tell(VIEW_S_MAX)
+        self._spread(VIEW_S_MAX)
 
     def write_noop(self, greatest_ids: dict[str, int]) -> None:
         """Write what an instance writes when it takes the lead."""
         key, value = noop_record(greatest_ids)
         self.schemas.append(build_batch([(key, value, 1)]), 1)
 
-    def _tell(self, late_s: float) -> None:
+    def _spread(self, late_s: float) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
         if TOPIC not in self.topics:
@@ -277,11 +278,11 @@ class RegistryCluster(ModelCluster):
                 (entry,) = [entry for entry in self.schemas.entries[-1:] if entry.base == base]
                 (stored,) = iter_batches(entry.data)
                 self.on_append(list(stored.records()), self.schemas.is_blind)
-                self._tell_growth()
+                self._grow()
         row = produce.PartitionProduceResponse(part.index, code, base)
         return produce.ProduceResponse(responses=[produce.TopicProduceResponse(partition_responses=[row])])
 
-    def _tell_growth(self) -> None:
+    def _grow(self) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -307,7 +308,7 @@ class WireClient(ClusterClient):
     """A client of an instance. What was sent takes effect in the lane of the cluster, whatever becomes of the instance."""
 
     def __init__(self, cluster: RegistryCluster, wire: Wire, world: Any, timeout_ms: int = 20_000) -> None:
-        super().__init__(world, [(cluster.name, each) for each in NODES], timeout_ms)
+        super().__init__(world, [Address(cluster.name, each) for each in NODES], timeout_ms)
         self._model, self._wire = cluster, wire
         #: Requests of one connection take effect in the order in which they are sent.
         self._order = {node: asyncio.Lock() for node in NODES}

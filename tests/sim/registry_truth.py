@@ -85,7 +85,7 @@ class Truth:
 
     def append(self, records: list[Record], is_blind: bool) -> None:
         """Take in a batch. `is_blind`: it was decided before a cut that has left nothing of its producer; no registry can prevent that the
-        log takes it, and the client is told. It may follow what is gone, but gives no id another meaning."""
+        log takes it, and its client gets an error. It may follow what is gone, but gives no id another meaning."""
         before = {subject: dict(rows) for subject, rows in self.versions.items()}
         for record in records:
             assert record.key is not None
@@ -131,6 +131,7 @@ class Truth:
                 if not self.versions.get(subject, True):
                     del self.versions[subject]
             case "SCHEMA":
+                assert row is not None
                 made = _kept(row)
                 self.versions.setdefault(subject, {})[key["version"]] = made
                 self.ids.setdefault(context_of(subject), {}).setdefault(made.id, made.schema)
