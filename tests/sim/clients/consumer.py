@@ -26,6 +26,7 @@ class Consumer(Client):
     partitions: Sequence[TopicPartition] = ()
     isolation_level = 0
     pause_seconds = 0.6
+    wait_ms = FETCH_WAIT_MS
 
     def start(self) -> None:
         self.positions = dict.fromkeys(self.partitions, 0)
@@ -54,7 +55,7 @@ class Consumer(Client):
 
     async def _fetch(self, leader: int, wanted: list[TopicPartition]) -> None:
         request = FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
+            max_wait_ms=self.wait_ms,
             min_bytes=1,
             isolation_level=self.isolation_level,
             topics=[
