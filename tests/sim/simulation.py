@@ -406,7 +406,9 @@ class Simulation:
         for level in (0, READ_COMMITTED):
             reader = self._consumer(f"reader{level}", level)
             reader.pause_seconds = 0.05
-            reader.wait_ms = 0  # it goes on when all leaders have answered: one that has no more must not hold up the rest
+            reader.wait_ms = (
+                0  # it goes on when all leaders have answered: one that has no more must not hold up the rest
+            )
             wanted = {(topic, index): ends.get((by_name[topic], index), 0) for topic, index in self.partitions}
             reader.start()
             await self._until(f"reader {level} reads all", functools.partial(reader.has_read, wanted))
