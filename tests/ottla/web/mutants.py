@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "an admin listener answers to each name",
         ADMIN,
-        "        return host is None or not is_loopback(self._host) or is_of_this_network(host, self._host)\n",
+        "        return host is None or not is_loopback(self.host) or is_of_this_network(host, self.host)\n",
         "        return True\n",
         OTHER_SITES + OF_MIRROR,
     ),
