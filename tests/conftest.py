@@ -22,12 +22,12 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests.effort import examples
+from tests.effort import LONG, examples
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ottla", deadline=None, max_examples=examples(100))
+settings.register_profile("ottla", deadline=None, max_examples=100 if LONG else examples(60))
 settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
