@@ -85,7 +85,7 @@ ifneq ($(filter --short,$(ARGS)),)
 chaos: export OTTLA_ACCIDENTS := 1
 chaos: $(VENV)/dev
 	$(PY) -m tests.chaos --cycles 60
-	$(PYTEST) -n 2 --dist loadfile tests/chaos
+	$(PYTEST) -n 2 --dist loadfile tests/chaos tests/ottla/web/test_mutants.py
 else
 # 2,000 kills and 500 power losses in all, with all seeds and as many records as the clients can write.
 chaos: export OTTLA_CHAOS := 1
@@ -97,7 +97,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.power_loss
 	$(PY) -m tests.chaos.token_keys
 	$(PY) -m tests.chaos.registry_kills
-	$(PYTEST) --timeout 900 tests/chaos tests/sim tests/controller/raft/test_simulation.py  # 100 seeds in place of 10 take longer than a test may in `make test`
+	$(PYTEST) --timeout 900 tests/chaos tests/sim tests/ottla/web/test_mutants.py tests/controller/raft/test_simulation.py  # 100 seeds in place of 10 take longer than a test may in `make test`
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
