@@ -7,12 +7,13 @@ measures which seed notices which; the tests begin with that one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -93,6 +94,48 @@ def mutant(text: str, by: str, *patches: Patch) -> Mutant:
     return Mutant(text, patches, frozenset(by.split()))
 
 
-def assert_noticed(family: str, name: str, is_noticed: Callable[[str, int], bool]) -> None:
-    seeds = seeds_for(family, name)
-    assert any(is_noticed(name, seed) for seed in seeds), f"{SEEDS_MAX} seeds of {family} did not notice: {name}"
+def assert_noticed(family: str, name: str, is_noticed: Callable[[str, int], bool], seeds_max: int = SEEDS_MAX) -> None:
+    seeds = seeds_for(family, name, seeds_max)
+    assert any(is_noticed(name, seed) for seed in seeds), f"{seeds_max} seeds of {family} did not notice: {name}"
+
+
+#: A mistake that a function puts in, and the mistakes of a family by their names.
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def by_name(*mistakes: Mistake) -> dict[str, Mistake]:
+    return {mistake.__name__: mistake for mistake in mistakes}
+
+
+def noticed_by(
+    run: Callable[[int], object], broken: type[Exception], mistakes: Mapping[str, Mistake]
+) -> Callable[[str, int], bool]:
+    """Return whether the history of a seed notices a mistake: it ends with `broken`."""
+
+    def is_noticed(name: str, seed: int) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            mistakes[name](patch)
+            try:
+                run(seed)
+            except broken:
+                return True
+        return False
+
+    return is_noticed
+
+
+class Playable(Protocol):
+    """A history in virtual time."""
+
+    async def play(self) -> None: ...
+    def end(self) -> None: ...
+
+
+async def play_and_end(history: Playable) -> None:
+    """Play a history, and let what it leaves behind end within the loop."""
+    try:
+        await history.play()
+    finally:
+        history.end()
+        with suppress(Exception, asyncio.CancelledError):
+            await asyncio.sleep(0)

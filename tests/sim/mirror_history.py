@@ -19,6 +19,7 @@ from ottla.mirror.names import Policy, Selection
 from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.shares import LANES
 from ottla.mirror.worker import Worker
+from tests.histories import play_and_end
 from tests.sim.loop import run
 from tests.sim.mirror_client import ModelClient, Process
 from tests.sim.mirror_groups import Groups
@@ -352,12 +353,7 @@ def play(seed: int) -> History:
 
     async def main() -> History:
         history = History(seed)
-        try:
-            await history.play()
-        finally:
-            history.end()
-            with suppress(Exception, asyncio.CancelledError):
-                await asyncio.sleep(0)
+        await play_and_end(history)
         return history
 
     return run(main())

@@ -13,9 +13,9 @@ import json
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NamedTuple
 
+from tests.histories import play_and_end
 from tests.sim.loop import SimLoop, run
 from tests.sim.registry_clients import SUBJECTS, Client
 from tests.sim.registry_instance import Instance, Web, noted
@@ -325,12 +325,7 @@ def play(seed: int) -> History:
     async def main() -> History:
         history = History(seed)
         with noted(history.all):
-            try:
-                await history.play()
-            finally:
-                history.end()
-                with suppress(Exception, asyncio.CancelledError):
-                    await asyncio.sleep(0)
+            await play_and_end(history)
         return history
 
     return run(main())

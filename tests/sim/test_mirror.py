@@ -16,13 +16,13 @@ from ottla.mirror.positions import MirrorPosition, Positions
 from ottla.mirror.reader import SourceReader
 from ottla.mirror.shares import lane_of
 from ottla.mirror.syncs import SyncStore
-from tests.histories import assert_noticed
+from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.mirror_history import play
 from tests.sim.mirror_model import MirrorBroken
 
 SEEDS = range(12)
-
-Patch = Callable[[pytest.MonkeyPatch], None]
+#: A mistake is noticed within so many.
+MUTANT_SEEDS = 40
 
 
 def stale_rows(patch: pytest.MonkeyPatch) -> None:
@@ -116,31 +116,19 @@ def test_each_record_is_in_the_target_once_and_in_order_or_its_absence_is_said(s
     play(seed)
 
 
-MUTANTS = {
-    mutant.__name__: mutant
-    for mutant in (
-        stale_rows,
-        names_raise,
-        positions_by_name,
-        no_epochs,
-        latest_without_position,
-        pairs_of_others,
-        checkpoints_go_forward,
-        ends_are_not_asked,
-    )
-}
-
-
-def is_noticed(name: str, seed: int) -> bool:
-    with pytest.MonkeyPatch.context() as patch:
-        MUTANTS[name](patch)
-        try:
-            play(seed)
-        except MirrorBroken:
-            return True
-    return False
+MUTANTS = by_name(
+    stale_rows,
+    names_raise,
+    positions_by_name,
+    no_epochs,
+    latest_without_position,
+    pairs_of_others,
+    checkpoints_go_forward,
+    ends_are_not_asked,
+)
+is_noticed = noticed_by(play, MirrorBroken, MUTANTS)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mistake_is_noticed(name: str) -> None:
-    assert_noticed("mirror", name, is_noticed)
+    assert_noticed("mirror", name, is_noticed, MUTANT_SEEDS)

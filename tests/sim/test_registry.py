@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,13 +12,12 @@ from ottla.client.producer import ClusterProducer
 from ottla.registry.checking import Question
 from ottla.registry.log import LogPlace, SchemaLog, _Reader
 from ottla.registry.registry import SchemaRegistry
+from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.registry_history import play
 from tests.sim.registry_truth import RegistryBroken
 
 #: A mistake must be noticed by one of them.
 SEEDS = range(10)
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -92,23 +90,10 @@ def test_an_id_means_one_schema_and_what_was_answered_is_found_by_every_instance
     play(seed)
 
 
-MUTANTS = [
-    no_fence,
-    no_sync,
-    no_lock,
-    cuts_are_not_asked_for,
-    former_state,
-    verdict_of_before,
-    answered_at_once,
-]
+MUTANTS = by_name(no_fence, no_sync, no_lock, cuts_are_not_asked_for, former_state, verdict_of_before, answered_at_once)
+is_noticed = noticed_by(play, RegistryBroken, MUTANTS)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_mistake_is_noticed(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant(monkeypatch)
-    for seed in SEEDS:
-        try:
-            play(seed)
-        except RegistryBroken:
-            return
-    pytest.fail(f"{mutant.__name__} was noticed by none of {len(SEEDS)} seeds")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_noticed(name: str) -> None:
+    assert_noticed("registry", name, is_noticed, len(SEEDS))

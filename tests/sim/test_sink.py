@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ needs_packages("pyspark", "pyarrow")
 
 from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.sink.decisions import Claim, Decisions
+from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.sink_history import play
 from tests.sim.sink_model import SinkBroken
 
 #: A mistake must be noticed by one of them.
 SEEDS = range(10)
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def nothing_is_decided(patch: pytest.MonkeyPatch) -> None:
@@ -68,20 +66,10 @@ def test_a_reader_sees_each_record_of_a_batch_once(seed: int) -> None:
     play(seed)
 
 
-MUTANTS = [
-    nothing_is_decided,
-    last_decision_is_not_read,
-    drivers_do_not_fence,
-    lost_transactions_are_resolved,
-]
+MUTANTS = by_name(nothing_is_decided, last_decision_is_not_read, drivers_do_not_fence, lost_transactions_are_resolved)
+is_noticed = noticed_by(play, SinkBroken, MUTANTS)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_mistake_is_noticed(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant(monkeypatch)
-    for seed in SEEDS:
-        try:
-            play(seed)
-        except SinkBroken:
-            return
-    pytest.fail(f"{mutant.__name__} was noticed by none of {len(SEEDS)} seeds")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_noticed(name: str) -> None:
+    assert_noticed("sink", name, is_noticed, len(SEEDS))
