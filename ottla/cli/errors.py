@@ -25,7 +25,8 @@ class CommandFailed(Failure):
 
 
 def need_extra(extra: str, what: str) -> None:
-    """
+    """Check that an extra is installed.
+
     Raises:
         CommandFailed: a package that the extra brings is not installed.
     """

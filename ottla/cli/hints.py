@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.cli.errors import FAILED, TIMED_OUT, USAGE, CommandFailed
+from ottla.client.acls import StarInName
 from ottla.client.cluster import NoConnection
-from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Failure, Kind
 from ottla.protocol.errors import ErrorCode
 from ottla.server.network.channel_protocol import (
@@ -26,13 +26,15 @@ EXIT_CODES = {
             Kind.NOT_ADMIN_LISTENER,
             Kind.NO_SUCH_PARTITION,
             Kind.NO_SUCH_BROKER,
-            Kind.STAR_IN_NAME,
         ),
         USAGE,
     ),
 }
 
+NOTHING_THERE = "is a broker running there?"
+
 OF_KINDS = {
+    Kind.NO_BROKER_ANSWERS: f"{NOTHING_THERE} `ottla dev` starts a cluster to try things on",
     Kind.NO_ADDRESS: "write -b HOST:PORT",
     Kind.NOT_HOST_PORT: "for example -b localhost:9092",
     Kind.NOT_ADMIN_LISTENER: "for example --admin 1@kafka-1:9644",
@@ -44,7 +46,7 @@ OF_KINDS = {
 
 _WHY = "`ottla acl why USER OPERATION RESOURCE` says which entry is missing, if you may ask"
 
-OF_CODES = {
+OF_CODES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topic list` shows what there is",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or pass --if-not-exists",
     ErrorCode.INVALID_REPLICATION_FACTOR: "lower --replication-factor, or start more brokers (`ottla cluster info`)",
@@ -75,9 +77,6 @@ OF_CODES = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens are for connections with a login by SASL: pass --config",
 }
 
-NOTHING_THERE = "is a broker running there?"
-NOTHING_ANYWHERE = f"{NOTHING_THERE} `ottla dev` starts a cluster to try things on"
-
 
 def as_command_failed(failure: Failure) -> CommandFailed:
     """Return what the command line says of a failure of any package."""
@@ -88,23 +87,19 @@ def as_command_failed(failure: Failure) -> CommandFailed:
 
 def hint_of(failure: Failure) -> str | None:
     """Return what to try: words of the command line, or else those that the failure has itself."""
-    if isinstance(failure, NoConnection):
-        return _no_connection(failure) or failure.remedy
-    if failure.kind is Kind.STAR_IN_NAME and failure.remedy:
-        return failure.remedy.replace("as a prefixed entry", "with --prefixed, or with prefixed: true in a file")
-    of_code = OF_CODES.get(ErrorCode(failure.code)) if isinstance(failure, ClusterError) and failure.code else None
-    return OF_KINDS.get(failure.kind) or failure.remedy or of_code
+    if isinstance(failure, NoConnection) and (hint := _of_connection(failure)):
+        return hint
+    if isinstance(failure, StarInName) and failure.beginning is not None:
+        return failure.prefixed("with --prefixed, or with prefixed: true in a file")
+    return OF_KINDS.get(failure.kind) or failure.remedy or (OF_CODES.get(failure.code) if failure.code else None)
 
 
-def _no_connection(failure: NoConnection) -> str | None:
+def _of_connection(failure: NoConnection) -> str | None:
+    """Return what the lost channels and the time limit say; None if only the kind of the failure says something."""
     if failure.doing:
         return f"while {failure.doing}"
-    if failure.kind is Kind.BROKER_GONE:
-        return OF_KINDS[failure.kind]
-    hints = [hint for each in failure.lost if (hint := _lost(*each)) != NOTHING_THERE]
-    if hints:
-        return hints[0]
-    return NOTHING_ANYWHERE if failure.kind is Kind.NO_BROKER_ANSWERS else NOTHING_THERE
+    hints = (hint for each in failure.lost if (hint := _lost(*each)) != NOTHING_THERE)
+    return next(hints, None if failure.kind in OF_KINDS else NOTHING_THERE)
 
 
 def _lost(fault: ChannelClosed, security: PeerSecurity, answered: bool) -> str:

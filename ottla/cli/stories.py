@@ -53,13 +53,13 @@ async def show_story(
         note("no node that answers remembers a decision about it: a story ends with the process of its node")
     rows = [
         {
-            "time": time_text(entry.time_ms),
+            "time": time_text(entry.line.time_ms),
             "node": entry.node,
-            "cause": entry.cause,
+            "cause": entry.line.cause,
             "client": entry.asker,
             "decision": entry.decision,
         }
-        | {"time_ms": entry.time_ms, "first_ms": entry.first_ms, "times": entry.times}
+        | {"time_ms": entry.line.time_ms, "first_ms": entry.line.first_ms, "times": entry.line.times}
         for entry in story.entries
     ]
     print_rows(rows, COLUMNS, output)

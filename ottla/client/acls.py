@@ -83,26 +83,34 @@ async def judge(
     return (rules or FileRules()).judge(index, principal, host, operation, kind, name), rules is not None
 
 
+class StarInName(ClusterError):
+    """A name with a `*` beside other letters. `beginning` is the resource of the names that begin as the name does, if it has letters."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.beginning = f"{kind}:{name.partition(WILDCARD)[0]}" if name.strip(WILDCARD) else None
+        super().__init__(
+            f"the name {name!r} has a `*`, which stands for no other letters in an entry",
+            f"all names: {kind}:{WILDCARD} alone" if self.beginning is None else self.prefixed("as a prefixed entry"),
+            Kind.WRONG,
+        )
+
+    def prefixed(self, how: str) -> str:
+        """Return the remedy for names that begin so, by how an entry becomes a prefixed one."""
+        return f"names that begin so: {self.beginning} {how}"
+
+
 def new_entry(
     user: str, operation: str, resource: str, *, prefixed: bool = False, host: str = WILDCARD, deny: bool = False
 ) -> AccessControlEntry:
     """Return the entry that the words of `ottla acl add` mean.
 
     Raises:
-        ClusterError: a word names no operation or no resource, or the name has a `*` beside other letters. A name stands for
-            itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
+        ClusterError: a word names no operation or no resource.
+        StarInName: a name stands for itself in Kafka's entries: `topic:payments*` would allow nothing, and deny nothing.
     """
     kind, name = read_resource(resource)
     if WILDCARD in name and (prefixed or name != WILDCARD):
-        wanted = f"{kind_text(kind)}:{name.partition(WILDCARD)[0]}"
-        right = (
-            f"names that begin so: {wanted} as a prefixed entry"
-            if name.strip(WILDCARD)
-            else f"all names: {wanted}* alone"
-        )
-        raise ClusterError(
-            f"the name {name!r} has a `*`, which stands for no other letters in an entry", right, Kind.STAR_IN_NAME
-        )
+        raise StarInName(kind_text(kind), name)
     return AccessControlEntry(
         kind,
         name,

@@ -20,7 +20,6 @@ class Kind(Enum):
     NOT_ADMIN_LISTENER = auto()
     NO_SUCH_PARTITION = auto()
     NO_SUCH_BROKER = auto()
-    STAR_IN_NAME = auto()
     # Failures of the cluster that have a remedy of their own.
     BROKER_GONE = auto()
     NO_BROKER_ANSWERS = auto()

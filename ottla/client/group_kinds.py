@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_about_group, first_group
-from ottla.client.groups import GroupDescription, GroupMember, assigned_places, describe_group, kind_of
+from ottla.client.groups import GroupDescription, GroupMember, assigned_places, describe_group, kind_of, modern_member
 from ottla.client.leaders import TopicPartition
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -172,18 +172,7 @@ async def describe_any_group(cluster: ClusterClient, group: str) -> GroupDescrip
 
 async def _describe_streams_group(cluster: ClusterClient, group: str) -> GroupDescription:
     found = await describe_streams_group(cluster, group)
-    members = [
-        GroupMember(
-            row.member_id,
-            row.client_id,
-            row.client_host,
-            row.instance_id,
-            _tasks(row.assignment),
-            row.member_epoch,
-            _tasks(row.target_assignment),
-        )
-        for row in found.members
-    ]
+    members = [modern_member(row, _tasks) for row in found.members]
     assignor = found.assignor_name or ""
     return GroupDescription(
         group, found.group_state, STREAMS, assignor, members, found.group_epoch, found.assignment_epoch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import check, failure
@@ -132,22 +132,24 @@ async def _describe_classic(cluster: ClusterClient, group: str) -> GroupDescript
     return GroupDescription(group, found.group_state, "classic", found.protocol_data, members)
 
 
+def modern_member(row: Any, places: Callable[[Any], list[TopicPartition]]) -> GroupMember:
+    """Return a member of a consumer or streams group, by what its assignments hold."""
+    return GroupMember(
+        row.member_id,
+        row.client_id,
+        row.client_host,
+        row.instance_id,
+        places(row.assignment),
+        row.member_epoch,
+        places(row.target_assignment),
+    )
+
+
 async def _describe_consumer(cluster: ClusterClient, group: str) -> GroupDescription:
     request = ConsumerGroupDescribeRequest(group_ids=[group])
     found = await ask_about_group(cluster, group, request, f"describing group {group}", first_group)
     check(f"group {group}", found.error_code, found.error_message)
-    members = [
-        GroupMember(
-            row.member_id,
-            row.client_id,
-            row.client_host,
-            row.instance_id,
-            assigned_places(row.assignment),
-            row.member_epoch,
-            assigned_places(row.target_assignment),
-        )
-        for row in found.members
-    ]
+    members = [modern_member(row, assigned_places) for row in found.members]
     return GroupDescription(
         group, found.group_state, "consumer", found.assignor_name, members, found.group_epoch, found.assignment_epoch
     )

@@ -14,30 +14,25 @@ from urllib.parse import urlencode
 from ottla.client.admin_listeners import page_of
 from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Failure, Kind
+from ottla.server.story import StoryLine
 
 TIMEOUT_S = 10.0
 
 
 class StoryEntry(NamedTuple):
-    """One decision at one node; `times` is how often the same was decided since `first_ms`. Times are wall-clock time of the node."""
+    """One decision at one node. Times are wall-clock time of the node."""
 
     node: int
-    time_ms: int
-    first_ms: int
-    times: int
-    cause: str
-    client_id: str
-    host: str
-    text: str
+    line: StoryLine
 
     @property
     def asker(self) -> str | None:
         """The client whose request it was."""
-        return f"{self.client_id} {self.host}".strip() or None
+        return f"{self.line.client_id} {self.line.host}".strip() or None
 
     @property
     def decision(self) -> str:
-        return f"{self.text} ({self.times} times)" if self.times > 1 else self.text
+        return f"{self.line.text} ({self.line.times} times)" if self.line.times > 1 else self.line.text
 
 
 class Story(NamedTuple):
@@ -70,7 +65,7 @@ async def _story(listeners: Mapping[int, str], asked: Mapping[str, str]) -> Stor
             failures[node] = answer
         else:
             entries += answer
-    return Story(sorted(entries, key=lambda entry: entry.time_ms), failures)
+    return Story(sorted(entries, key=lambda entry: entry.line.time_ms), failures)
 
 
 async def _ask(address: str, page: str) -> list[StoryEntry] | Failure:
@@ -83,11 +78,12 @@ async def _ask(address: str, page: str) -> list[StoryEntry] | Failure:
         return ClusterError(f"{address} answers with no story", "an older node has none", Kind.WRONG)
 
 
-def _entry(line: str) -> StoryEntry:
+def _entry(text: str) -> StoryEntry:
     """Return the entry of a line. Raises ValueError or TypeError if it is none."""
-    fields = json.loads(line)
+    fields = json.loads(text)
     try:
-        node, time_ms, first_ms, times = (int(fields[name]) for name in StoryEntry._fields[:4])
-        return StoryEntry(node, time_ms, first_ms, times, *(str(fields[name]) for name in StoryEntry._fields[4:]))
+        time_ms, first_ms, times = (int(fields[name]) for name in StoryLine._fields[:3])
+        line = StoryLine(time_ms, first_ms, times, *(str(fields[name]) for name in StoryLine._fields[3:]))
+        return StoryEntry(int(fields["node"]), line)
     except KeyError as missing:
         raise ValueError(f"no field {missing}") from None

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from ottla.client.errors import Failure, Kind
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
-from ottla.registry.client import RegistryClient
-from ottla.registry.decoder import Decoder, Encoded
+
+if TYPE_CHECKING:
+    from ottla.registry.decoder import Decoder
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class RegistryValues:
 
     async def decode(self, records: Iterable[Record]) -> Decoded:
         """Return the decoded text of what has a schema, or the reason why there is none, by its bytes."""
+        from ottla.registry.decoder import Encoded  # `registry_values` has loaded it
+
         found: Decoded = {}
         parts = [
             (data, Encoded(data, record.headers, is_key))
@@ -72,6 +76,10 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
         return None
     if not url.startswith(("http://", "https://")):
         raise Failure(f"--registry {url!r} is no URL", "for example http://localhost:8081", Kind.WRONG)
+    # Late: HTTP and TLS, for a console with --registry only.
+    from ottla.registry.client import RegistryClient
+    from ottla.registry.decoder import Decoder
+
     try:
         client = RegistryClient.of(url, config)
         return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))

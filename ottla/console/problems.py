@@ -135,7 +135,7 @@ def _count(found: list[str], what: str) -> str:
 
 
 #: What to try on a page, by the broker's error code.
-_OF_CODES = {
+_OF_CODES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it may have been deleted: the page Topics has those that there are",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name",
     ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Brokers has them",
@@ -159,4 +159,4 @@ def remedy_of(failure: Failure) -> str | None:
     """Return what can be tried on a page, in words of the console."""
     if isinstance(failure, NoConnection):
         return "this console asks again by itself"
-    return failure.remedy or (None if failure.code is None else _OF_CODES.get(ErrorCode(failure.code)))
+    return failure.remedy or (_OF_CODES.get(failure.code) if failure.code else None)

@@ -2,8 +2,8 @@
 
 As MirrorMaker's MirrorCheckpointTask does it: a checkpoint never goes back in the target while the group goes on in the source, and a
 group of the target is changed only while it has no members, and never back. Two things are not MirrorMaker's, because it does not see that
-a topic was deleted and created again: the checkpoints of such a topic begin again, whatever the last ones were; and neither a checkpoint of
-a topic that is no more, nor one behind the end of its log, is set, while a group that stands behind the end is set back.
+a topic was deleted and created again. The checkpoints of such a topic begin again, whatever offset they had before. And neither a
+checkpoint of a deleted topic, nor one behind the end of the log, is set, while a group that stands behind the end is set back.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Checkpoints:
         return len(new)
 
     def _report(self, again: Iterable[Checkpoint], ids: Mapping[str, TopicIds | None]) -> None:
-        """Say of which topics checkpoints begin again, and count these."""
+        """Log each topic whose checkpoints begin again, and count these checkpoints."""
         counts: dict[tuple[str, str], int] = {}
         for last in again:
             name, now = last.place[0], ids[last.place[0]]

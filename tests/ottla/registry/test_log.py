@@ -281,7 +281,7 @@ def test_a_registry_does_not_start_with_a_log_that_cannot_be_read() -> None:
 
 
 def test_records_that_cannot_be_parsed_are_passed_over_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """As Confluent's registry does, which logs them."""
+    """Confluent's registry passes over them too, and logs them."""
     others = [b"", b"no JSON", b"[]", b"{}", b'{"keytype": "MODE", "subject": [1]}', b'{"keytype": "SCHEMA"}']
 
     async def test(model: Model) -> None:

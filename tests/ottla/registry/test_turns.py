@@ -71,7 +71,7 @@ async def test_one_party_of_which_too_many_wait_is_rejected_and_the_others_are_n
 
 
 async def test_who_has_a_place_and_who_waits_for_it_give_up_in_the_same_moment() -> None:
-    """As the requests of a client that has gone: one of them ended with InvalidStateError, and its place was lost."""
+    """The requests of a client that has gone give up so. One of them ended with InvalidStateError, and its place was lost."""
     made, gate = Turns(1), Gate()
     tasks = [asyncio.create_task(gate.enter(made, "a")) for _ in range(3)]
     await settle()
