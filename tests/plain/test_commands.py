@@ -72,7 +72,8 @@ def test_a_consumer_of_the_plugin(kafka_consumer):
 
 def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) -> None:
     (tmp_path / "test_calls.py").write_text(CALLS)
-    done = plain.run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    # No summary: where CI is set it repeats the sentence.
+    done = plain.run("pytest", "-q", "-rN", "-p", "no:cacheprovider", cwd=tmp_path)
     sentence = (
         "ModuleNotFoundError: producers and consumers of tests are confluent-kafka's: pip install confluent-kafka"
     )
