@@ -77,7 +77,9 @@ unit: $(VENV)/dev
 bench: $(VENV)/dev
 	$(PY) -m benchmarks $(ARGS)
 
+compat: export OTTLA_COMPAT := 1
 compat: $(VENV)/dev
+	$(if $(ARGS),,$(PYTEST) tests/protocol/test_golden_messages.py)
 	$(PY) -m tests.compat $(ARGS)
 
 ifneq ($(filter --short,$(ARGS)),)

@@ -8,6 +8,8 @@ LONG = bool(os.environ.get("OTTLA_CHAOS"))
 SHORT = bool(os.environ.get("OTTLA_UNIT"))
 #: Accidents that others in `make test` are much like: `make chaos` has them, also with ARGS=--short.
 NOT_HERE = None if LONG or os.environ.get("OTTLA_ACCIDENTS") else "`make chaos` and `make chaos ARGS=--short` have it"
+#: What only says that facts, which were written down from Apache Kafka, are still its own: they change with its release alone.
+ORACLE_ONLY = None if LONG or os.environ.get("OTTLA_COMPAT") else "`make compat` has it"
 #: Of the seeds and examples of `make test`.
 SHORT_SHARE = 0.2
 
