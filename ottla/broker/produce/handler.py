@@ -1,6 +1,6 @@
-"""Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
+"""Produce (0): append to the partitions this broker leads.
 
-A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `prepared.py`.
+Most requests are appended at once, by one call of append.py. A request that has to wait before that is an `Appending`.
 
 WRITE is needed on each topic, and on the transactional id where records belong to a transaction.
 
@@ -21,79 +21,20 @@ Errors:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.metadata_cache import LEADER_MOVED
-from ottla.broker.produce.prepared import (
-    NONE_PREPARED,
-    PreparedBatches,
-    ProduceAnswer,
-    append_prepared,
-    joined,
-    rest_of,
-)
-from ottla.broker.replication.delayed_produce import DelayedProduce, Wait
-from ottla.broker.replication.partition import Partition
-from ottla.broker.transactions.admission import (
-    NO_REJECTIONS,
-    Admission,
-    PartitionRejections,
-    drop_records,
-    is_transactional,
-    keep_records,
-)
+from ottla.broker.produce.append import NONE_PREPARED, PreparedBatches, ProduceAnswer, append
+from ottla.broker.transactions.admission import NO_REJECTIONS, Admission, PartitionRejections, is_transactional
 from ottla.broker.transactions.verify import Verdicts, in_order
-from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
-from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
-from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
-from ottla.protocol.records.compression import CODECS, NO_COMPRESSION
-from ottla.protocol.schema import ZERO_UUID, maker
-from ottla.protocol.work import RECORDS_A_TURN, TooLong
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.records.builder import Prepared
+from ottla.protocol.work import Turn, Work
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
-from ottla.server.network.context import Reply, RequestContext, then
+from ottla.server.network.context import Reply, RequestContext, gather, then
 from ottla.server.network.error_reply import error_reply
-from ottla.storage.errors import StorageFailure
-from ottla.storage.log_config import NEVER
-
-#: From this version on a batch may have any codec: the consumers that came with older ones cannot read all (zstd, KIP-110).
-ALL_CODECS_SINCE = max(codec.produce_since for codec in CODECS)
-#: Errors that are explained to producers, who show it in their logs: failed validations and transactions that cannot be verified, as
-#: in Kafka, and our own bounds. Of all others Kafka sends the code alone.
-EXPLAINED = (
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.INVALID_TIMESTAMP,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.POLICY_VIOLATION,
-)
-#: Rejections that name no log start offset (-1): the log was not asked, or it is one of those that Kafka expects of clients. With all
-#: others, as OUT_OF_ORDER_SEQUENCE_NUMBER and NOT_ENOUGH_REPLICAS, a producer sees where the log starts, as in Kafka.
-WITHOUT_LOG_START = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-)
-new_response = maker(ProduceResponse)
-new_topic_response = maker(TopicProduceResponse)
-new_partition_response = maker(PartitionProduceResponse)
 
 
 def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
@@ -148,190 +89,163 @@ def _take_denied(broker: BrokerComponents, request: ProduceRequest, context: Req
     return denied
 
 
-def _serve(
-    broker: BrokerComponents,
-    request: ProduceRequest,
-    context: RequestContext,
-    prepared: PreparedBatches = NONE_PREPARED,
-) -> ProduceAnswer:
+def _serve(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
         return _refused(request, context, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
-        return _append_admitted(broker, request, context, prepared)
-    return _append(broker, request, context, NO_REJECTIONS, prepared)
-
-
-def _append_admitted(
-    broker: BrokerComponents, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
-) -> ProduceAnswer:
-    admission = Admission(
-        broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
-    )
-    if admission.prepares and prepared is NONE_PREPARED:
-        return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
-    verdicts = admission.ask()
-    if not isinstance(verdicts, Reply):
-        return _append(broker, request, context, admission.rejections(verdicts), prepared)
-    verdicts.kept_bytes = keep_records(request)
-    asked_ms = broker.world.clock.mono_ms()
-
-    def admitted(known: Verdicts) -> ProduceAnswer:
-        if verdicts.cancelled:
-            return None
-        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.rejections(known), prepared)
-        drop_records(request)
-        return answer
-
-    return in_order(context, verdicts, admitted)
-
-
-def _append(
-    broker: BrokerComponents,
-    request: ProduceRequest,
-    context: RequestContext,
-    rejections: PartitionRejections,
-    prepared: PreparedBatches,
-) -> ProduceAnswer:
-    acks = request.acks
-    now_ms = broker.world.clock.wall_ms()
-    may_have_any_codec = context.api_version >= ALL_CODECS_SINCE
-    turn = broker.long_work.turn
-    turn.left = RECORDS_A_TURN
-    waits: list[Wait] = []
-    failed = False
-    responses = []
-    rest: ProduceRequest | None = None
-    for topic_data in request.topic_data:
-        partitions = []
-        for data in topic_data.partition_data:
-            try:
-                partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
-                if partition.topic in broker.internal_topics:
-                    _admit_to_internal_topic(broker, partition, context)
-                if rejections and (partition.topic, partition.index) in rejections:
-                    raise rejections[partition.topic, partition.index]
-                # Null stands for no batch. The log rejects it, because a Produce has exactly one batch for each partition.
-                records = data.records or b""
-                if not may_have_any_codec:
-                    _check_codec(records, context.api_version)
-                appended = partition.append(
-                    records, acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
-                )
-            except TooLong:
-                rest = rest_of(request, topic_data, data)
-                break
-            except (KafkaError, StorageFailure) as failure:
-                failed = True
-                partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version, rejections))
-                continue
-            written = new_partition_response(
-                index=data.index,
-                base_offset=appended.first_offset,
-                log_append_time_ms=appended.log_append_time,
-                log_start_offset=appended.log_start_offset,
-            )
-            partitions.append(written)
-            if acks == -1 and not partition.is_committed(appended.last_offset):
-                waits.append((partition.when_committed, appended.last_offset, _fails(written)))
-            if partition.flush_messages != NEVER and partition.wants_flush:
-                waits.append((partition.when_flushed, appended.last_offset, _fails(written)))
-        responses.append(
-            new_topic_response(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
-        )
-        if rest is not None:
-            break
-    first: ProduceAnswer = None
-    if acks != 0:
-        response = first = new_response(responses=responses)
-        if failed and context.api_version >= 10:
-            add_endpoints(broker, response, context)
-        if waits:
-            reply: Reply[ProduceResponse | None] = Reply()
-            first = reply
-            reply.on_cancel = DelayedProduce(
-                waits, request.timeout_ms, broker.wheel, lambda: reply.complete(response)
-            ).cancel
-    elif failed:
-        context.connection.close("a produce request with acks=0 failed")
+        return Appending(broker, request, context, is_verified=True).begin()
+    answer, rest = append(broker, request, context, NO_REJECTIONS, NONE_PREPARED)
     if rest is None:
-        return first
-    return joined(rest, context, first, append_prepared(broker, rest, context, partial(_serve, broker, rest, context)))
+        return answer
+    return joined(rest, context, answer, Appending(broker, rest, context, is_verified=False).prepare())
 
 
-def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
-    """Raise KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
-    if context.client_id != ADMIN_CLIENT_ID:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
-    for coordinator in (broker.groups, broker.transactions.coordinator, broker.share_coordinator):
-        if coordinator.runtime.topic == partition.topic:
-            broker.world.clock.call_later(0, partial(coordinator.runtime.reload, partition.index))
+class Appending:
+    """The append of a request that may have to wait: it has records of a transaction, or batches that ask for more work than a turn has.
 
+    Its steps, always in this order:
 
-def _check_codec(records: bytes | memoryview, version: int) -> None:
-    """Raise KafkaError for a batch whose codec a client of this version of Produce may not send."""
-    number = records[ATTRIBUTES_LOW_AT] & CODEC_MASK if len(records) >= HEADER_BYTES else NO_COMPRESSION
-    if number < len(CODECS) and version < (codec := CODECS[number]).produce_since:
-        message = f"{codec.name} is for Produce from version {codec.produce_since} on (KIP-110)"
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+        prepare    batches are prepared between turns and on threads, if their topic needs the records (it is compacted, or has a
+                   compression.type or bounds on timestamps of its own) or the log has to roll; a rest always begins with this
+        admit      the partitions of a transaction are verified by its coordinator; this comes second, because no turn may pass
+                   between verification and append
+        append     all batches in one turn, up to the first one that asks for more work than the turn has
+        join       that batch and all behind it are the rest, which is an `Appending` of its own; the response is one for both
+    """
 
+    __slots__ = ("_asked_ms", "_broker", "_context", "_is_verified", "_prepared", "_request")
 
-def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
-    def fail(error: ErrorCode) -> None:
-        response.error_code = error
-        response.base_offset = -1
-        response.log_append_time_ms = -1
-        response.log_start_offset = -1
+    def __init__(
+        self, broker: BrokerComponents, request: ProduceRequest, context: RequestContext, *, is_verified: bool
+    ) -> None:
+        self._broker, self._request, self._context = broker, request, context
+        #: Whether there are records of a transaction, in this request or in the one that it is the rest of.
+        self._is_verified = is_verified
+        self._prepared = NONE_PREPARED
+        self._asked_ms = 0
 
-    return fail
+    def begin(self) -> ProduceAnswer:
+        """Append a request that has records of a transaction."""
+        admission = self._admission()
+        return self.prepare() if admission.prepares else self._admit(admission)
 
+    # ---- prepare
 
-# -- The response of partitions that reject the records
+    def prepare(self) -> ProduceAnswer:
+        self._begin_to_wait()
+        return self._broker.long_work.run(self._context, self._prepare_all(), self._go_on_with, is_search=False)
 
+    def _prepare_all(self) -> Work[PreparedBatches]:
+        broker = self._broker
+        prepared: dict[int, Prepared] = {}
+        now_ms = broker.world.clock.wall_ms()
+        turn = Turn()
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                partition = broker.replicas.find(topic.name, topic.topic_id, data.index)
+                # Without a log the append returns the error.
+                log = None if partition is None else partition.leader_log
+                if log is None or data.records is None:
+                    continue
+                outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)
+                if outcome is not None:
+                    prepared[id(data)] = outcome
+        return prepared
 
-def rejected(
-    broker: BrokerComponents,
-    topic_data: TopicProduceData,
-    index: int,
-    failure: KafkaError | StorageFailure,
-    api_version: int,
-    rejections: PartitionRejections,
-) -> PartitionProduceResponse:
-    """Return the response of a partition that rejects the records, and counts the failure."""
-    partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
-    error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-    response = PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        error_message=error.message if error.code in EXPLAINED else None,
-    )
-    if partition is not None:
-        partition.failed_appends += 1
-        log = (
-            None if error.code in WITHOUT_LOG_START or (partition.topic, index) in rejections else partition.leader_log
+    def _go_on_with(self, prepared: PreparedBatches) -> ProduceAnswer:
+        self._end_to_wait()
+        self._prepared = prepared
+        return self._admit(self._admission()) if self._is_verified else self._append(NO_REJECTIONS)
+
+    # ---- admit
+
+    def _admission(self) -> Admission:
+        broker = self._broker
+        return Admission(
+            broker.replicas,
+            broker.internal_topics,
+            broker.transactions.verifier,
+            self._request,
+            self._context.api_version,
         )
-        if log is not None:
-            response.log_start_offset = log.log_start_offset
-    record_errors = getattr(error, "record_errors", None)
-    if record_errors:
-        response.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text) for i, text in record_errors
-        ]
-    if api_version >= 10 and error.code in LEADER_MOVED:
-        topic_id = topic_data.topic_id
-        name = topic_data.name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
-        leader_id, leader_epoch = broker.metadata.leader_and_epoch(name, index)
-        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-    return response
+
+    def _admit(self, admission: Admission) -> ProduceAnswer:
+        verdicts = admission.ask()
+        if not isinstance(verdicts, Reply):
+            return self._append(admission.rejections(verdicts))
+        verdicts.kept_bytes = self._begin_to_wait()
+
+        def admitted(known: Verdicts) -> ProduceAnswer:
+            if verdicts.cancelled:
+                return None
+            self._end_to_wait()
+            answer = self._append(admission.rejections(known))
+            self._drop_records()
+            return answer
+
+        return in_order(self._context, verdicts, admitted)
+
+    # ---- append
+
+    def _append(self, rejections: PartitionRejections) -> ProduceAnswer:
+        broker, context = self._broker, self._context
+        answer, rest = append(broker, self._request, context, rejections, self._prepared)
+        if rest is None:
+            return answer
+        following = Appending(broker, rest, context, is_verified=self._is_verified)
+        return joined(rest, context, answer, following.prepare())
+
+    # ---- while it waits
+
+    def _begin_to_wait(self) -> int:
+        """Copy the records and return their size: the request is served later, when the receive buffer is used again."""
+        self._asked_ms = self._broker.world.clock.mono_ms()
+        kept_bytes = 0
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytes(data.records))
+                    kept_bytes += len(data.records)
+        return kept_bytes
+
+    def _end_to_wait(self) -> None:
+        self._request.timeout_ms -= self._broker.world.clock.mono_ms() - self._asked_ms
+
+    def _drop_records(self) -> None:
+        """Free the records once they are in the log; the request itself is kept until it is answered."""
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                data.records = None
 
 
-def add_endpoints(broker: BrokerComponents, answer: ProduceResponse, context: RequestContext) -> None:
-    """Add the addresses of the leaders that the partitions name (KIP-951)."""
-    leaders = {
-        partition.current_leader.leader_id
-        for topic in answer.responses
-        for partition in topic.partition_responses
-        if partition.error_code in LEADER_MOVED
-    }
-    answer.node_endpoints = broker.metadata.node_endpoints(leaders, context)
+# ---- the response to both parts of a request
+
+
+def joined(rest: ProduceRequest, context: RequestContext, first: ProduceAnswer, second: ProduceAnswer) -> ProduceAnswer:
+    """Merge the responses to the first part of a request and to the rest."""
+
+    def failed(error: KafkaError) -> ProduceResponse | None:
+        if rest.acks == 0:
+            context.connection.close("a produce request with acks=0 failed")
+            return None
+        response: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, rest, error)
+        return response
+
+    if isinstance(second, Reply):
+        second = second.otherwise(failed)
+    return gather([first, second], _merged)
+
+
+def _merged(parts: list[ProduceResponse | None]) -> ProduceResponse | None:
+    head, tail = parts
+    if head is None or tail is None:
+        return None
+    last, first = head.responses[-1], tail.responses[0]
+    if (last.name, last.topic_id) == (first.name, first.topic_id):
+        last.partition_responses += first.partition_responses
+        head.responses += tail.responses[1:]
+    else:
+        head.responses += tail.responses
+    known = {endpoint.node_id for endpoint in head.node_endpoints}
+    head.node_endpoints += [endpoint for endpoint in tail.node_endpoints if endpoint.node_id not in known]
+    return head

@@ -112,24 +112,6 @@ class Admission:
         return self._rejected | asked
 
 
-def keep_records(request: ProduceRequest) -> int:
-    """Copy the records and return their size: the request is served later, when the receive buffer is used again."""
-    kept_bytes = 0
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytes(data.records))
-                kept_bytes += len(data.records)
-    return kept_bytes
-
-
-def drop_records(request: ProduceRequest) -> None:
-    """Free the records once they are in the log; the request itself is kept until it is answered."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            data.records = None
-
-
 def _operation(api_version: int) -> Operation:
     if api_version >= ADDED_SINCE:
         return Operation.ADDED

@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from ottla.broker.produce.prepared import joined, rest_of
+from ottla.broker.produce.append import rest_of
+from ottla.broker.produce.handler import joined
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     PartitionProduceData,

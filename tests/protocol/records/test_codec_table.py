@@ -49,8 +49,8 @@ assert validate.EXPANSION_MAX[5] == 9_000
 assert compression.decompress(5, memoryview(compression.compress(5, b"x" * 100))) == b"x" * 100
 from ottla.broker.api.telemetry import COMPRESSION_TYPES
 assert COMPRESSION_TYPES == [4, 3, 1, 2, 5]
-from ottla.broker.produce import handler
-assert handler.ALL_CODECS_SINCE == 9
+from ottla.broker.produce import append
+assert append.ALL_CODECS_SINCE == 9
 from ottla.cli.commands import perf, produce, topic_copy
 for command in (produce, perf, topic_copy):
     assert "brotli" in compression.CodecName.__args__
