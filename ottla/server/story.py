@@ -245,13 +245,15 @@ class StoryLogger(NamedTuple, Generic[K]):
     cause: Cause | None = None
 
     def info(self, text: str, *facts: object) -> None:
-        self.logger.info(text, *facts, stacklevel=2)
-        self.stories.add(self.key, text, facts, self.cause)
+        self._tell(logging.INFO, text, facts)
 
     def warning(self, text: str, *facts: object) -> None:
-        self.logger.warning(text, *facts, stacklevel=2)
-        self.stories.add(self.key, text, facts, self.cause)
+        self._tell(logging.WARNING, text, facts)
 
     def error(self, text: str, *facts: object) -> None:
-        self.logger.error(text, *facts, stacklevel=2)
+        self._tell(logging.ERROR, text, facts)
+
+    def _tell(self, level: int, text: str, facts: tuple[object, ...]) -> None:
+        # The line of the log has the place of who tells it, two calls above.
+        self.logger.log(level, text, *facts, stacklevel=3)
         self.stories.add(self.key, text, facts, self.cause)

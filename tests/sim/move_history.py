@@ -18,7 +18,6 @@ from typing import NamedTuple
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.disk_work import GroupFlush, LogRemoval, flush_log
 from ottla.broker.replication.log_moves import RATE, LogMoves
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import KafkaError
@@ -31,6 +30,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, FUTURE, STRAY
 from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import NEVER, LogConfig
+from tests.broker.replication.made_partition import made_partition
 from tests.sim.cluster import properties_of
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.network import SimHub
@@ -108,7 +108,7 @@ class MovingNode:
         self.logs = Logs(world.files, directories, random.Random(self.rng.getrandbits(32)))
         self.logs.open_all(lambda topic, topic_id: self.config, world.clock.wall_ms())
         log = self.logs.create(TOPIC, 0, TOPIC_ID, self.config, now_ms=world.clock.wall_ms())
-        self.partition = Partition(1, TOPIC, 0, TOPIC_ID, Wakeups(world.clock), GroupFlush(world), 30_000)
+        self.partition = made_partition(1, TOPIC, 0, TOPIC_ID, Wakeups(world.clock), GroupFlush(world), 30_000)
         removal = LogRemoval(world, self.logs)
         removal.rename()
         self.moves = LogMoves(world, self.configs, self.logs, removal, None, lambda: EMPTY)

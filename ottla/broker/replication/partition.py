@@ -60,11 +60,11 @@ class Partition:
         wakeups: Wakeups,
         group_flush: GroupFlush,
         lag_time_ms_max: int,
+        stories: Stories[tuple[str, int]],
         isr_proposals: IsrProposals | None = None,
-        stories: Stories[tuple[str, int]] | None = None,
     ) -> None:
         self.node_id, self.topic, self.index, self.topic_id = node_id, topic, index, topic_id
-        self.stories = Stories("partition", wakeups.clock.wall_ms) if stories is None else stories
+        self.stories = stories
         self.log: Log | None = None
         #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
         self.leader_log: Log | None = None

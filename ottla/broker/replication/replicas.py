@@ -197,8 +197,8 @@ class Replicas:
                 self.wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
-                self.isr_proposals,
                 self.stories,
+                self.isr_proposals,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions

@@ -26,6 +26,7 @@ from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.effort import examples
 from tests.histories import Mutant
@@ -53,7 +54,8 @@ class Broker:
         #: Small segments end a read as well.
         config = LogConfig(segment_bytes=rng.choice((2_000, 1 << 20)))
         self.partitions = [
-            Partition(1, "t", index, TOPIC_ID, self.wakeups, Flushes(), 30_000) for index in range(rng.randint(1, 3))
+            made_partition(1, "t", index, TOPIC_ID, self.wakeups, Flushes(), 30_000)
+            for index in range(rng.randint(1, 3))
         ]
         self.by_id = {TOPIC_ID: {each.index: each for each in self.partitions}}
         self.logs: list[Log] = []

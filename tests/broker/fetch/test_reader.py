@@ -21,6 +21,7 @@ from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import LogConfig
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.controller.harness import DecisionHarness
 from tests.manual_clock import ManualClock
@@ -37,7 +38,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(log: Log) -> Partition:
-    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+    made = made_partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
     lead(made, log, 1)
     return made
 

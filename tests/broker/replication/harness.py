@@ -53,6 +53,7 @@ from ottla.storage.log.truncate import truncate_to
 from ottla.storage.log_config import LogConfig
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import Flushes
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id
 from tests.manual_clock import ManualClock
@@ -75,7 +76,7 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        self.partition = Partition(
+        self.partition = made_partition(
             self.id, TOPIC, 0, topic_id(TOPIC), Wakeups(self.harness.clock), Flushes(), LAG_MS, self
         )  # fmt: skip
         self.proposal: frozenset[int] | None = None

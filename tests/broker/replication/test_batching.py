@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.broker.replication.delayed_produce import OffsetWait
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import BATCHED_MAX, HOLD_MS, PASSED_MAX, Wakeups
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import Flushes
 from tests.manual_clock import ManualClock
 
@@ -146,7 +146,7 @@ def test_a_record_of_an_internal_topic_is_not_waited_for_and_ends_the_hold_of_th
 ) -> None:
     """Held, the records of a coordinator delayed the next ones of the same transaction: 120 transactions a second, and 300 since."""
     topics = ("t", "__transaction_state")
-    partitions = [Partition(1, topic, 0, topic.encode(), leader.wakeups, Flushes(), 30_000) for topic in topics]
+    partitions = [made_partition(1, topic, 0, topic.encode(), leader.wakeups, Flushes(), 30_000) for topic in topics]
     fetches = [FetchPartition(each.topic, each.topic_id, 0, 0, 1 << 20) for each in partitions]
     session = FetchSession({(each.topic_id, 0): each for each in fetches}, replica_id=2, uses_topic_ids=True)
     session.waiting = fetch = Fetch(leader.clock)

@@ -19,6 +19,7 @@ from ottla.protocol.messages.delete_records import (
 from ottla.server.clock import TimerWheel
 from ottla.storage.log.log import Log
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.manual_clock import ManualClock
 
@@ -26,7 +27,7 @@ from tests.manual_clock import ManualClock
 @pytest.fixture
 def partition(log: Log) -> Partition:
     """Led here and followed by 2, which has all three records."""
-    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+    made = made_partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
     made.become_leader(log, 1, 1, (1, 2), (1, 2), NOW_MS)
     made.append(batch([b"a", b"b", b"c"]), -1, NOW_MS)
     made.record_follower_fetch(2, 3, 0, NOW_MS, 1)

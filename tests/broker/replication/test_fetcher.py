@@ -24,6 +24,7 @@ from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock
 from tests.workers import OneQueue
@@ -63,7 +64,7 @@ def following(directory: Path, count: int) -> Iterator[list[Partition]]:
     found = []
     for index in range(count):
         log = new_log(LogSpec(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig()))
-        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+        partition = made_partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
         partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         found.append(partition)
     yield found

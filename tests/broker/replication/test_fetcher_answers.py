@@ -14,7 +14,6 @@ import pytest
 from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import NEWS_DELAY_MS, LeaderFetcher
 from ottla.broker.replication.leader_link import CONNECT_RETRY_MS_MIN
-from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
@@ -32,6 +31,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
 from tests.manual_clock import ManualClock
@@ -75,7 +75,7 @@ class Follower:
         self.workers = Workers()
         # What a fetcher uses of the world: time, workers, and tasks, which the test runs.
         world = World(self.clock, Random(0), OsFiles(), None, self.workers, lambda task, name: self.tasks.append(task))
-        self.partition = Partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
+        self.partition = made_partition(SELF, "t", 0, TOPIC_ID, Wakeups(self.clock), Flushes(), 30_000)
         self.partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         self.log = log
         self.located: list[RegisteredEndpoint | None] = []

@@ -16,6 +16,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
 from tests.manual_clock import ManualClock
 
@@ -35,7 +36,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 def follower(log: Log, index: int = 0, leader_epoch: int = 3) -> Partition:
     clock = ManualClock()
-    partition = Partition(SELF, "orders", index, TOPIC_ID, Wakeups(clock), Flushes(), 30_000)
+    partition = made_partition(SELF, "orders", index, TOPIC_ID, Wakeups(clock), Flushes(), 30_000)
     partition.become_follower(log, LEADER, leader_epoch, 1, [1, 2], [1, 2])
     return partition
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ottla.broker.replication.disk_work import BACKOFF_MS, GroupFlush
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.server.world import World
@@ -23,6 +22,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers
 from tests.manual_clock import ManualClock
 
@@ -40,7 +40,7 @@ class Leader:
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         self.failures = [failure]
         world = World(self.clock, Random(0), OsFiles(), None, self.workers, lambda task, name: self.tasks.append(task))
-        self.partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(self.clock), GroupFlush(world), 30_000)
+        self.partition = made_partition(1, "t", 0, TOPIC_ID, Wakeups(self.clock), GroupFlush(world), 30_000)
         self.partition.become_leader(own_log, 1, 1, (1,), (1,), NOW_MS)
         monkeypatch.setattr(self.workers, "run", self._run)
 

@@ -17,6 +17,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
 from tests.manual_clock import ManualClock
 
@@ -58,7 +59,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(proposals: Proposals) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), LAG_MS, proposals)
+    return made_partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), LAG_MS, proposals)
 
 
 def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: int = 1) -> None:

@@ -19,6 +19,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.manual_clock import ManualClock
 
 TOPIC_ID = bytes(range(16))
@@ -65,7 +66,7 @@ def flushes() -> Flushes:
 
 @pytest.fixture
 def partition(clock: ManualClock, flushes: Flushes) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)
+    return made_partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)
 
 
 def lead(
@@ -215,7 +216,7 @@ def test_a_watermark_that_an_append_raises_calls_back_after_the_append_and_not_i
     log: Log, clock: ManualClock, flushes: Flushes
 ) -> None:
     """A replica that could join was waited for, and is late by now. A coordinator appends, and has not replayed that yet."""
-    partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())
+    partition = made_partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())
     partition.become_leader(log, 1, 1, (1, 2, 3), (1, 2), clock.mono_ms())
     for _ in range(2):
         last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset

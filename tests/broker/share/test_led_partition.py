@@ -29,6 +29,7 @@ from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import delete_records
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
 from tests.manual_clock import ManualClock
@@ -55,7 +56,7 @@ class Broker:
         self.over: list[LedSharePartition] = []
         self.read_committed = False
         self.mistake: Exception | None = None
-        self.partition = Partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)
+        self.partition = made_partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)
         self.log = open_log(
             LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
         )
@@ -101,7 +102,7 @@ class Broker:
         answered = self.counts.fetch_begun("g", self.clock)
         led = {AT: self.led}
         for index in range(1, others + 1):
-            other = Partition(1, "t", index, TOPIC_ID, self.wakeups, Flushes(), 30_000)
+            other = made_partition(1, "t", index, TOPIC_ID, self.wakeups, Flushes(), 30_000)
             led[TopicIdPartition(TOPIC_ID, index)] = LedSharePartition(
                 SharePartitionKey("g", TOPIC_ID, index), other, self
             )

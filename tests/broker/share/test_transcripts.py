@@ -30,7 +30,6 @@ from ottla.broker.api import share_acknowledge as acknowledge_handler
 from ottla.broker.api import share_fetch as fetch_handler
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.partition import Partition
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import ShareGroupSettings
 from ottla.broker.share.in_flight import RecordState
@@ -57,6 +56,7 @@ from ottla.storage.log_config import LogConfig
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
 from tests.manual_clock import ManualClock
@@ -104,7 +104,7 @@ class ShareTranscript:
             world, BrokerConfigs(NodeConfig(NODE)), metadata, replicas, self.persister, wheel, work, dead_letters
         )
         self.leaders.settings_of = lambda group_id: self.settings
-        self.partition = Partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)
+        self.partition = made_partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)
         self.log = open_log(
             LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
         )

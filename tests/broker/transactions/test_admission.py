@@ -28,6 +28,7 @@ from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log_config import LogConfig
 from tests.broker.records import batch
+from tests.broker.replication.made_partition import made_partition
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.manual_clock import ManualClock
 
@@ -85,7 +86,7 @@ class ProduceHarness:
         log = open_log(
             LogSpec(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig()), clean=True
         )
-        partition = Partition(1, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000, None)
+        partition = made_partition(1, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000, None)
         partition.become_leader(log, 1, 1, (1,), (1,), NOW_MS)
         return partition
 
