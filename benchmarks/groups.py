@@ -23,8 +23,8 @@ from unittest.mock import Mock
 from benchmarks.usage import cpu_seconds
 from benchmarks.watched import Node
 from ottla.broker.groups.consumer.consumer_group import RECORDS, ConsumerGroup
-from ottla.broker.groups.consumer.subscribe import plan
-from ottla.broker.groups.target import target_records
+from ottla.broker.groups.consumer.targets import plan
+from ottla.broker.groups.heartbeats import target_records
 from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import PartitionRegistration, TopicImage, TopicsImage
 from ottla.protocol.api import APIS, ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.share import share_heartbeat
 from ottla.broker.groups.streams import streams_heartbeat, streams_step
 from ottla.broker.groups.streams.streams_group import StreamsGroup, TasksTuple
@@ -208,7 +208,7 @@ SHARE: Rows = {
     "share-target-not-computed": (
         "members of a share group get no partitions",
         "42",
-        ((target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
+        ((heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
     ),
 }
 STREAMS: Rows = {
@@ -230,7 +230,7 @@ STREAMS: Rows = {
     "streams-target-not-computed": (
         "a streams group never gets a new target",
         "42",
-        ((target, "target_records", lambda *given: []),),
+        ((heartbeats, "target_records", lambda *given: []),),
     ),
     "closed-tasks-not-given": (
         "tasks that others have closed are never given",

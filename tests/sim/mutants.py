@@ -17,7 +17,7 @@ from ottla.broker.fetch import reader
 from ottla.broker.fetch.handler import PendingFetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.produce import handler as produce_handler
@@ -338,7 +338,7 @@ CONSUMER_GROUPS = {
     ),
     "target-computed-once": Mutant(
         "a consumer group's target stays when members come and go",
-        ((target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
+        ((heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
         frozenset({"38", "42"}),
     ),
 }

@@ -29,10 +29,10 @@ from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_gro
 from ottla.broker.groups.classic.classic_member import CAN_REBALANCE, DEAD
 from ottla.broker.groups.committed import NO_TIMESTAMP
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.downgrade import instead_of_removal
+from ottla.broker.groups.consumer.migration import instead_of_removal
 from ottla.broker.groups.group import Group, GroupType, group_metadata_record, offset_commit_record
 from ottla.broker.groups.group_metadata_manager import GroupKinds, GroupMetadataManager
-from ottla.broker.groups.member_sessions import keep_alive
+from ottla.broker.groups.heartbeats import keep_alive
 from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError

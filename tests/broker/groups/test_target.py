@@ -10,9 +10,9 @@ import pytest
 
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.heartbeats import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.broker.groups.modern.modern_group import ModernGroupState
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
-from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
 from tests.broker.groups.consumer.member import ConsumerMember

@@ -6,35 +6,25 @@ member's epoch is its generation. There is no leader. A member is sent to join a
     the group has a newer epoch
     the member has to say that it gave partitions up
     partitions of its target that others had are free
-
-A classic group becomes a consumer group when a member joins it by the consumer protocol (KIP-848). Its members go on with the classic
-protocol. They have the generation as their epoch and what they were assigned; those that wait in a rebalance are sent to join again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
-from ottla.broker.groups import member_sessions
-from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import EMPTY, ClassicGroupMember
+from ottla.broker.coordinator.outcome import Outcome, Unasked
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.classic.join import MEMBER_ID_REQUIRED_SINCE
 from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
-    RECORDS,
     ConsumerGroup,
     ConsumerGroupMember,
-    CurrentAssignment,
 )
-from ottla.broker.groups.consumer.downgrade import downgraded, is_downgrade_due
-from ottla.broker.groups.consumer.subscribe import Step, subscribe
+from ottla.broker.groups.consumer.consumer_heartbeat import Step, subscribe
+from ottla.broker.groups.consumer.migration import downgraded, is_downgrade_due
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import Beat, fence, keep_alive, remove
+from ottla.broker.groups.heartbeats import Beat, fence, keep_alive, remove
 from ottla.broker.groups.modern import assignment as embedded
 from ottla.broker.groups.modern.assignment import partitions_of
 from ottla.broker.groups.modern.modern_group import UNRELEASED, UNREVOKED
@@ -89,7 +79,7 @@ def join(
     is_downgrade = not former.is_classic and is_downgrade_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
-        member_sessions.forget(shard, group, former.member_id)
+        heartbeats.forget(shard, group, former.member_id)
         return _subscribe(beat, group, subscription, is_downgrade=is_downgrade)
 
     return Outcome(group.replacement(former, member_id), then=replaced)
@@ -128,9 +118,9 @@ def _subscribe(
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
             return downgraded(shard, step.group, frozenset(), reason, response)
-        shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
+        shard.timers.cancel(heartbeats.timer_key(heartbeats.JOIN, group, member_id))
         shard.timers.schedule(
-            member_sessions.timer_key(member_sessions.SYNC, group, member_id),
+            heartbeats.timer_key(heartbeats.SYNC, group, member_id),
             request.rebalance_timeout_ms,
             partial(_fence_if_classic, shard, group_id, member_id, "the member failed to sync within timeout"),
         )
@@ -173,7 +163,7 @@ def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRe
     if group.epoch > member.current.epoch and member.current.state is not UNREVOKED:
         _wait_for_join(shard, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    shard.timers.cancel(member_sessions.timer_key(member_sessions.SYNC, group, member.member_id))
+    shard.timers.cancel(heartbeats.timer_key(heartbeats.SYNC, group, member.member_id))
     keep_alive(shard, group, member)
     assigned = partitions_of(member.current.assigned)
     return Outcome(
@@ -217,7 +207,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
 
 
 def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
-    key = member_sessions.timer_key(member_sessions.JOIN, group, member.member_id)
+    key = heartbeats.timer_key(heartbeats.JOIN, group, member.member_id)
     if key not in shard.timers:
         why = "the classic member failed to join within the rebalance timeout"
         callback = partial(_fence_if_classic, shard, group.group_id, member.member_id, why)
@@ -260,115 +250,3 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> str:
     if instance_id is None:
         return group.member(identity.member_id).member_id
     return group.static_member(instance_id, identity.member_id or group.static_members.get(instance_id, "")).member_id
-
-
-# ---- a classic group becomes a consumer group
-
-
-class NewGroup(NamedTuple):
-    """A consumer group that is not the shard's before its records are replayed; `made` is called then."""
-
-    group: ConsumerGroup
-    records: list[CoordinatorRecord]
-    replies: list[Response]
-    made: Callable[[], None]
-
-
-def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
-    """Return a group for a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
-    classic = shard.find(ClassicGroup, group_id)
-    if classic is None:
-        shard.check_place_for(ConsumerGroup, group_id)
-        return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
-    if classic.state is EMPTY:
-        # The classic group gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new
-        # group with it.
-        return NewGroup(
-            ConsumerGroup(group_id),
-            [*classic.tombstones()],
-            [],
-            lambda: _forget_members(shard, classic),
-        )
-    _check_upgrade(shard, classic)
-    try:
-        records = _records(shard, classic)
-    except ProtocolError as error:
-        shard.story(group_id, log).warning("Cannot upgrade classic group %s to consumer group: %s", group_id, error)
-        why = "the embedded consumer protocol is malformed"
-        if isinstance(error, embedded.CustomAssignor):
-            why = (
-                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor"
-                " before re-attempting the upgrade"
-            )
-        raise _not_upgraded(group_id, why) from error
-    group = ConsumerGroup(group_id)
-    for key, value in records[1:]:
-        group.replay(key, value)
-
-    def made() -> None:
-        shard.story(group_id, log).info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
-        shard.timers.cancel(rebalance.join_key(group_id))
-        shard.timers.cancel(rebalance.sync_key(group_id))
-        _forget_members(shard, classic)
-        known = shard.group(ConsumerGroup, group_id)
-        for member in known.members.values():
-            keep_alive(shard, known, member)
-
-    replies = [row for member in classic.members.values() for row in member.answers(ErrorCode.REBALANCE_IN_PROGRESS)]
-    return NewGroup(group, records, replies, made)
-
-
-def _forget_members(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
-    for member_id in (*classic.members, *classic.pending_members):
-        shard.timers.cancel(rebalance.session_key(classic.group_id, member_id))
-
-
-def _check_upgrade(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
-    if not shard.config.is_upgrade_enabled:
-        raise _not_upgraded(classic.group_id, "online upgrade is disabled")
-    if not classic.uses_consumer_protocol:
-        raise _not_upgraded(classic.group_id, "the group does not use the consumer embedded protocol")
-    if len(classic.members) > shard.config.consumer_group_max_size:
-        raise _not_upgraded(classic.group_id, "the group size exceeds the consumer group maximum size")
-
-
-def _not_upgraded(group_id: str, why: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {why}."
-    )
-
-
-def _records(shard: GroupMetadataManager, classic: ClassicGroup) -> list[CoordinatorRecord]:
-    """The tombstone of the classic group comes first."""
-    group_id, epoch, topics = classic.group_id, classic.generation, shard.cluster.topics()
-    # A group in its first rebalance has no protocol yet, and its members have chosen none.
-    protocol = classic.protocol_name
-    members = {member.member_id: _upgraded_metadata(member, protocol) for member in classic.members.values()}
-    given = {member.member_id: embedded.assigned(member.assignment, topics) for member in classic.members.values()}
-    names = {name for metadata in members.values() for name in metadata.subscribed_topic_names}
-    records = [*classic.tombstones()]
-    records += [RECORDS.member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
-    records.append(RECORDS.group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
-    records += [RECORDS.target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
-    records.append(RECORDS.assignment_epoch_record(group_id, epoch, 0))
-    for member_id, assignment in given.items():
-        holdings = {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()}
-        records.append(RECORDS.current_record(group_id, member_id, CurrentAssignment(epoch, epoch, assigned=holdings)))
-    return records
-
-
-def _upgraded_metadata(member: ClassicGroupMember, protocol: str | None) -> ConsumerGroupMemberMetadataValue:
-    known = dict(member.protocols)
-    subscription = embedded.subscription(known.get(protocol or "", member.protocols[0][1]))
-    return ConsumerGroupMemberMetadataValue(
-        instance_id=member.group_instance_id,
-        rack_id=subscription.rack_id or None,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(set(subscription.topics)),
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        server_assignor=None,
-        classic_member_metadata=ClassicMemberMetadata(
-            member.session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in member.protocols]
-        ),
-    )

@@ -1,31 +1,47 @@
 """ConsumerGroupHeartbeat: a member joins, changes its subscription, reconciles towards its target, or keeps its session.
 
-The decisions are those of each kind (member_sessions.py); a static member that takes the place of its former process does so first.
+The decisions are those of each kind (heartbeats.py); a static member that takes the place of its former process does so first. Steps 2 to
+4 are also those of a classic member's JoinGroup (classic_members.py): what the member wants, the group's target, and the member's
+reconciliation with it.
+
+First the member revokes partitions, then it gets those that other members revoked: a pure function. The member stays in its epoch until
+it has revoked everything, so that its commits for those partitions are accepted; it gets a partition only when no other member owns it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.consumer import regexes
-from ottla.broker.groups.consumer.classic_members import new_group
 from ottla.broker.groups.consumer.consumer_group import (
     EMPTY_METADATA,
     ConsumerGroup,
     ConsumerGroupMember,
     CurrentAssignment,
+    Holdings,
 )
-from ottla.broker.groups.consumer.subscribe import Step, subscribe
+from ottla.broker.groups.consumer.heartbeat_request import is_full, owned_in, updated, validate
+from ottla.broker.groups.consumer.migration import new_group
+from ottla.broker.groups.consumer.targets import plan
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import Beat, check, check_ids, check_size, fenced, forget, remove
-from ottla.broker.groups.modern.assignment import Assignment, assignment_of, is_subset, partitions_of, structs_of
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
-from ottla.broker.groups.modern.topics import check_subscription
+from ottla.broker.groups.heartbeats import Beat, bump_epoch, check_size, fenced, forget, keep_alive, remove
+from ottla.broker.groups.modern.assignment import Assignment, is_subset, partitions_of, structs_of
+from ottla.broker.groups.modern.modern_group import (
+    JOINING_EPOCH,
+    STABLE,
+    STATIC_LEAVING_EPOCH,
+    UNKNOWN,
+    UNRELEASED,
+    UNREVOKED,
+    moved,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -36,6 +52,7 @@ from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPar
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Decision: TypeAlias = Outcome[ConsumerGroupHeartbeatResponse]
 ConsumerBeat: TypeAlias = Beat[ConsumerGroupHeartbeatRequest]
 
@@ -104,14 +121,10 @@ def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatR
     epoch = request.member_epoch
     if epoch == current.epoch:
         return
-    owned = _owned(request)
+    owned = owned_in(request)
     is_repeated = epoch == current.previous_epoch and owned is not None
     if epoch > current.epoch or not (is_repeated and is_subset(owned or {}, partitions_of(current.assigned))):
         raise fenced(GroupType.CONSUMER, epoch, current.epoch)
-
-
-def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    return None if request.topic_partitions is None else assignment_of(request.topic_partitions)
 
 
 def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) -> Decision:
@@ -130,7 +143,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
             request.instance_id,
         )
         # The static member keeps its assignment until its session expires.
-        current = dataclasses.replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
+        current = replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
         return Outcome([group.records.current_record(group.group_id, member.member_id, current)], response)
     shard.story(group.group_id, log).info(
         "[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id
@@ -147,7 +160,7 @@ def _replace(
     """The new process of a static member takes over the assignment of the former one at epoch 0."""
     shard, _, request, client = beat
     group_id, member_id = group.group_id, request.member_id
-    before, after = former.metadata, _updated(former.metadata, request, client)
+    before, after = former.metadata, updated(former.metadata, request, client)
     regexes.change(group, before.subscribed_topic_regex or "", after.subscribed_topic_regex or "")  # it may be refused
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
@@ -175,7 +188,7 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
     shard, _, request, client = beat
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
-    owned = _owned(request)
+    owned = owned_in(request)
 
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
@@ -196,70 +209,183 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         # A response may be lost. librdkafka makes no full request after a timeout, and Kafka would not send the assignment again. While a
         # newer target is due it is not repeated: the member would take up what the next response takes away.
         is_unreported = member.owned != given and group.epoch == group.assignment_epoch
-        if _is_full(request) or has_changed or is_unreported:
+        if is_full(request) or has_changed or is_unreported:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         if member.owned is None and not has_changed and is_unreported:
             # Once is enough of a new coordinator: a member that has it already does not report it again.
             member.owned = given
         return Outcome(response=response)
 
-    return subscribe(beat, group, _updated(before, request, client), owned, records, respond)
+    return subscribe(beat, group, updated(before, request, client), owned, records, respond)
 
 
-def _updated(
-    before: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
-) -> ConsumerGroupMemberMetadataValue:
-    """Return the member with the fields of the request; absent fields keep their values."""
-    names, regex, timeout_ms = (
-        request.subscribed_topic_names,
-        request.subscribed_topic_regex,
-        request.rebalance_timeout_ms,
-    )
-    return ConsumerGroupMemberMetadataValue(
-        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        client_id=client.client_id,
-        client_host=client.host,
-        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
-        subscribed_topic_regex=before.subscribed_topic_regex if regex is None else regex,
-        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
-        classic_member_metadata=None,
-    )
+class Step(NamedTuple):
+    """The member with its new subscription, and its assignment before."""
+
+    group: ConsumerGroup
+    member: ConsumerGroupMember
+    given_before: Assignment
+    is_other_subscription: bool
 
 
-def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return True for a full request, of a member that joins or has missed responses. Its response is full, too."""
-    return request.member_epoch == JOINING_EPOCH or (
-        request.rebalance_timeout_ms != -1
-        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
-        and request.topic_partitions is not None
-    )
+def subscribe(
+    beat: Beat[Any],
+    group: ConsumerGroup,
+    metadata: ConsumerGroupMemberMetadataValue,
+    owned: Assignment | None,
+    records: list[CoordinatorRecord],
+    respond: Callable[[Step], Outcome[T]],
+) -> Outcome[T]:
+    """The member's new subscription, by a heartbeat or a JoinGroup; `group` is not the shard's yet if `records` make it.
 
-
-#: From v1 on clients generate their member ids (KIP-1082).
-OWN_MEMBER_ID_SINCE = 1
-
-
-def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
-    """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
-    epoch = request.member_epoch
-    needs_member_id = api_version >= OWN_MEMBER_ID_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH
-    check_ids(request, has_member_id=needs_member_id)
-    if epoch == JOINING_EPOCH:
-        check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
-        check(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
-        check(
-            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    `owned` are the member's partitions, None if the request does not have them.
+    """
+    shard, now_ms, request, client = beat
+    member = group.members.get(request.member_id)
+    before = EMPTY_METADATA if member is None else member.metadata
+    if member is None:
+        protocol = "consumer" if metadata.classic_member_metadata is None else "classic"
+        shard.story(group.group_id, log).info(
+            "[GroupId %s] Member %s joins the consumer group using the %s protocol.",
+            group.group_id,
+            request.member_id,
+            protocol,
         )
-    elif epoch == STATIC_LEAVING_EPOCH:
-        check(request.instance_id is not None, "InstanceId can't be null.")
-    elif epoch < LEAVING_EPOCH:
-        check(False, "MemberEpoch is invalid.")
-    check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
-    if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+    if member is None or metadata != before:
+        records.append(group.records.member_record(group.group_id, request.member_id, metadata))
+    expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
+    records.extend(regexes.change(group, former, expression))
+    has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
+    # An expression that is not resolved yet changes the target when it is, and not before because some other topic changed.
+    is_changed = has_other_names or (expression != former and (not expression or expression in group.regexes))
+    topics = shard.cluster.topics()
+    if is_changed or group.has_changed_topics(topics):
+        names = group.subscribed_topics({request.member_id: group.topics_of(metadata)})
+        new_hash = shard.cluster.hashes.of_group(topics, names)
+        if is_changed or new_hash != group.metadata_hash:
+            records.append(bump_epoch(shard, group, group.next_epoch(new_hash)))
+    given_before = {} if member is None else partitions_of(member.current.assigned)
+
+    def subscribed() -> Outcome[T]:
+        known = shard.group(ConsumerGroup, group.group_id)
+        known.seen_topics = topics
+        regexes.refresh_if_due(shard, known, now_ms, client)
+        is_other = has_other_names or expression != former
+        step = Step(known, known.members[request.member_id], given_before, is_other)
+        reconcile = partial(_reconcile, shard, step, owned, respond)
+        return heartbeats.assign_if_due(shard, now_ms, known, plan, reconcile)
+
+    return Outcome(records, then=subscribed)
+
+
+def _reconcile(
+    shard: GroupMetadataManager, step: Step, owned: Assignment | None, respond: Callable[[Step], Outcome[T]]
+) -> Outcome[T]:
+    group, member = step.group, step.member
+    current = member.current
+    if step.is_other_subscription or not member.current.is_reconciled_to(group.assignment_epoch):
+        topics, names = shard.cluster.topics(), group.topics_of(member.metadata)
+        aim = Target(
+            group.assignment_epoch,
+            group.target(member.member_id),
+            lambda topic_id: (topic := topics.by_id(topic_id)) is not None and topic.name in names,
+            step.is_other_subscription,
         )
+        current = reconciled(current, aim, group.is_free, owned)
+    has_moved = current is not member.current
+    records = [group.records.current_record(group.group_id, member.member_id, current)] if has_moved else []
+
+    def stepped() -> Outcome[T]:
+        keep_alive(shard, group, member, has_moved=has_moved)
+        return respond(step)
+
+    return Outcome(records, then=stepped)
+
+
+class Target(NamedTuple):
+    """The target of a member at an epoch, and whether it is subscribed to a topic now.
+
+    A member with another subscription gives up topics that it has left before a target without them is computed.
+    """
+
+    epoch: int
+    assignment: Assignment
+    is_subscribed: Callable[[bytes], bool]
+    is_other_subscription: bool = False
+
+
+def reconciled(
+    current: CurrentAssignment,
+    target: Target,
+    is_free: Callable[[bytes, int], bool],
+    owned: Assignment | None,
+) -> CurrentAssignment:
+    """Return the next current assignment, or `current` itself if nothing changes.
+
+    `owned`: the partitions that the heartbeat names as owned; None if it does not have that field.
+    """
+    epoch = current.epoch
+    if current.state is STABLE and epoch == target.epoch:
+        return _without_left_topics(current, target, owned) if target.is_other_subscription else current
+    if current.state is UNREVOKED:
+        if _has_any(owned, current.pending_revocation):
+            return _without_left_topics(current, target, owned) if target.is_other_subscription else current
+        # The member stays in its epoch if the target wants more partitions back, as in Kafka 4.3 (4.2 raised it by one).
+    elif current.state is UNKNOWN:
+        if owned is None or owned:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+            )
+        epoch = target.epoch
+    following = _following(current, epoch, target, is_free, owned)
+    return current if following == current else following
+
+
+def _without_left_topics(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
+    """The member stays in its epoch; it is in need of a newer target."""
+    left = {topic: partitions for topic, partitions in current.assigned.items() if not target.is_subscribed(topic)}
+    if not left:
+        return current
+    kept = {topic: partitions for topic, partitions in current.assigned.items() if topic not in left}
+    pending = dict(current.pending_revocation)
+    for topic_id, partitions in left.items():
+        pending[topic_id] = {**pending.get(topic_id, {}), **partitions}
+    if _has_any(owned, pending):
+        return replace(current, state=UNREVOKED, assigned=kept, pending_revocation=pending)
+    return replace(current, assigned=kept)
+
+
+def _following(
+    current: CurrentAssignment,
+    epoch: int,
+    target: Target,
+    is_free: Callable[[bytes, int], bool],
+    owned: Assignment | None,
+) -> CurrentAssignment:
+    assignment = {topic_id: wanted for topic_id, wanted in target.assignment.items() if target.is_subscribed(topic_id)}
+    kept: dict[bytes, dict[int, int]] = {}
+    revoked: dict[bytes, dict[int, int]] = {}
+    for topic_id, partitions in current.assigned.items():
+        wanted = assignment.get(topic_id, frozenset())
+        for partition, since in partitions.items():
+            (kept if partition in wanted else revoked).setdefault(topic_id, {})[partition] = since
+    if revoked and _has_any(owned, revoked):
+        return moved(current, UNREVOKED, epoch, assigned=kept, pending_revocation=revoked)
+    state = STABLE
+    for topic_id, wanted in assignment.items():
+        # What it has just given up itself is free for it.
+        given_up = current.pending_revocation.get(topic_id, {})
+        for partition in wanted - kept.get(topic_id, {}).keys():
+            if partition in given_up or is_free(topic_id, partition):
+                kept.setdefault(topic_id, {})[partition] = target.epoch
+            else:
+                state = UNRELEASED
+    return moved(current, state, target.epoch, assigned=kept, pending_revocation={})
+
+
+def _has_any(owned: Assignment | None, revoked: Holdings) -> bool:
+    """Return True if the member may own one of the partitions. Without the field `owned` it may own all of them."""
+    if owned is None:
+        return True
+    return any(owned.get(topic_id, frozenset()) & partitions.keys() for topic_id, partitions in revoked.items())

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or keeps its session (KIP-932).
 
-The decisions are those of each kind (member_sessions.py), and last come share partitions that have no state yet.
+The decisions are those of each kind (heartbeats.py), and last come share partitions that have no state yet.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import (
+from ottla.broker.groups.heartbeats import (
     Beat,
     bump_epoch,
     check,
@@ -131,7 +131,7 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
         known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
         step = partial(_step, beat, known, held_before, is_changed, on_begun)
-        return target.assign_if_due(shard, now_ms, known, plan, step)
+        return heartbeats.assign_if_due(shard, now_ms, known, plan, step)
 
     return Outcome(records, then=subscribed_now)
 
@@ -152,11 +152,11 @@ def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) ->
 # ---- 2: the target
 
 
-def plan(shard: GroupMetadataManager, group: ShareGroup) -> target.Plan:
+def plan(shard: GroupMetadataManager, group: ShareGroup) -> heartbeats.Plan:
     metadata = {member.member_id: member.metadata for member in group.members.values()}
     initialized = group.state_partitions.initialized
     work = sum(len(each.subscribed_topic_names) for each in metadata.values()) + sum(map(len, initialized.values()))
-    return target.Plan(work, "simple", partial(_targets, metadata, initialized, shard.cluster.topics()))
+    return heartbeats.Plan(work, "simple", partial(_targets, metadata, initialized, shard.cluster.topics()))
 
 
 def _targets(

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.heartbeats import Plan
 from ottla.broker.groups.streams.streams_group import StreamsGroup, TaskSet, TasksTuple
-from ottla.broker.groups.target import Plan
 
 
 class ByLoad:

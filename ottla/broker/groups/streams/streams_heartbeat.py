@@ -1,6 +1,6 @@
 """StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or keeps its session.
 
-The decisions are those of each kind (member_sessions.py). Everything that is wrong with a request is found before the first of them.
+The decisions are those of each kind (heartbeats.py). Everything that is wrong with a request is found before the first of them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from itertools import chain
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import (
+from ottla.broker.groups.heartbeats import (
     Beat,
     bump_epoch,
     check,
@@ -254,12 +254,12 @@ def _assign_unasked(shard: GroupMetadataManager, group_id: str) -> Unasked:
     is_wanted = group is not None and group.members and group.configured is not None
     if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
         return Outcome()
-    return target.assign(shard, now_ms, group, plan, Outcome) if group.epoch > group.assignment_epoch else Outcome()
+    return heartbeats.assign(shard, now_ms, group, plan, Outcome) if group.epoch > group.assignment_epoch else Outcome()
 
 
 def _is_too_early(shard: GroupMetadataManager, now_ms: int, group: StreamsGroup) -> bool:
     """Many members may join at once (KIP-1263); a group without a former target need not wait."""
-    return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
+    return bool(group.assignment_timestamp_ms) and heartbeats.is_in_interval(shard, now_ms, group)
 
 
 def _assign(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: list[Status]) -> Decision:
@@ -269,7 +269,7 @@ def _assign(beat: StreamsBeat, group: StreamsGroup, before: Before, statuses: li
     why_not = "initial rebalance delay" if is_waiting else None
     if not is_waiting and group.epoch > group.assignment_epoch:
         if not _is_too_early(shard, now_ms, group):
-            return target.assign(shard, now_ms, group, plan, step)
+            return heartbeats.assign(shard, now_ms, group, plan, step)
         why_not = "assignment interval"
     if why_not is not None:
         text = f"Assignment delayed due to the configured {why_not}."

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.consumer import (
     classic_members,
     consumer_heartbeat,
     regexes,
-    subscribe,
 )
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.modern.modern_group import ModernGroupState
@@ -208,10 +207,10 @@ def replacement_without_tombstones(
 
 MUTANTS: dict[str, Patch] = {
     "a partition is given before it is given up": (ConsumerGroup, "is_free", lambda self, topic_id, partition: True),
-    "a member is believed to have given everything up": (subscribe, "_has_any", lambda owned, revoked: False),
+    "a member is believed to have given everything up": (consumer_heartbeat, "_has_any", lambda owned, revoked: False),
     "a heartbeat of any epoch is served": (consumer_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is computed once": (target, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),
+    "a target is computed once": (heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),
     "a regular expression is resolved once": (regexes, "REFRESH_MIN_INTERVAL_MS", 10**9),
     "a classic member is never sent to join again": (classic_members, "_has_to_join", lambda group, member: False),
     "a static member's former id stays": (ConsumerGroup, "replacement", replacement_without_tombstones),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups import target
+from ottla.broker.groups import heartbeats
 from ottla.broker.groups.group_config import GroupSettings
 from ottla.broker.groups.modern.modern_group import ModernGroupState
 from ottla.broker.groups.modern.topics import TopicHashes
@@ -205,7 +205,7 @@ MUTANTS: dict[str, Patch] = {
     "a member is believed to have closed everything": (Holdings, "has_any_of", lambda self, owned: False),
     "a heartbeat of any epoch is served": (streams_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member closes stays its own": (StreamsGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is never computed": (target, "target_records", lambda *given: []),
+    "a target is never computed": (heartbeats, "target_records", lambda *given: []),
     "what others closed is never given": (
         streams_step,
         "_given",
