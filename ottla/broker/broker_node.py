@@ -22,6 +22,7 @@ from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
 from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_wiring import (
     EndOffsets,
     group_coordinator,
@@ -174,6 +175,7 @@ class BrokerNode:
                 lambda: metadata.image.topics,
                 EndOffsets(world, metadata, self.replicas, self.channels).find,
             ),
+            group_deletion=GroupDeletion(self.groups, share_persister),
             fetch_sessions=FetchSessionCache.of(configs, world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],

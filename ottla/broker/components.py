@@ -11,6 +11,7 @@ from ottla.broker.cluster.topic_creation import StreamsTopics, TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.encoded_metadata import AllTopics
 from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
@@ -44,6 +45,7 @@ class BrokerComponents:
     share_leaders: ShareLeaders
     share_coordinator: ShareCoordinator
     share_groups: ShareGroupCoordinator
+    group_deletion: GroupDeletion
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, which every fetch reads.

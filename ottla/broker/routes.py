@@ -137,7 +137,7 @@ def _delete_groups(
     broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
 ) -> Answer[DeleteGroupsResponse]:
     """A group named twice is deleted, and answered, once."""
-    deleted = broker.share_groups.delete_groups(list(dict.fromkeys(request.groups_names)), asker_of(context))
+    deleted = broker.group_deletion.delete(list(dict.fromkeys(request.groups_names)), asker_of(context))
     return then(deleted, lambda results: DeleteGroupsResponse(results=results))
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import group_coordinator_shard, offsets
+from ottla.broker.groups import deletion, group_coordinator_shard, offsets
 from ottla.broker.groups import group_descriptions as describe
 from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
@@ -151,7 +151,7 @@ def groups(data: bytes) -> None:
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
     loading.decided(offsets.on_topics_deleted(shard, NOW_MS, frozenset({"t"})).records)
     loading.decided(group_coordinator_shard.expire(shard, NOW_MS).records)
-    loading.decided(group_coordinator_shard.delete_groups(shard, NOW_MS, names).records)
+    loading.decided(deletion.delete(shard, NOW_MS, names).records)
     shard.on_unloaded()
 
 

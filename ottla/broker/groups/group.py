@@ -20,13 +20,14 @@ Java's producer aborts the transaction after ILLEGAL_GENERATION; STALE_MEMBER_EP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import RecordCodec
 from ottla.broker.groups.committed import CommittedOffset
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.internal_topics.group_records import (
@@ -178,6 +179,18 @@ class GroupType(Enum):
 OffsetExpiration: TypeAlias = Callable[[CommittedOffset], int] | None
 
 
+class Deletion(NamedTuple):
+    """What has to be done before a group's tombstones: records that say so, and the partitions whose states the persister deletes, by
+    topic id and index."""
+
+    records: Sequence[CoordinatorRecord] = ()
+    states: frozenset[tuple[bytes, int]] = frozenset()
+
+
+#: The deletion of a group that has everything in its own log.
+OWN_RECORDS = Deletion()
+
+
 class Group(Protocol):
     """A group of any kind."""
 
@@ -212,6 +225,9 @@ class Group(Protocol):
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None: ...
     def validate_offset_delete(self) -> None: ...
     def validate_delete(self) -> None: ...
+    def deletion_begun(self, topics: TopicsImage) -> Deletion:
+        """Begin the deletion of a group without members."""
+        ...
 
     def tombstones(self) -> Iterable[CoordinatorRecord]:
         """The tombstones of the group itself: those of its offsets come first."""

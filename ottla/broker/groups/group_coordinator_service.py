@@ -21,7 +21,7 @@ from ottla.broker.groups import membership, offsets
 from ottla.broker.groups.consumer import consumer_heartbeat
 from ottla.broker.groups.group import GroupRecordCodec
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
-from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard, delete_groups
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_descriptions import Description
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
 from ottla.broker.groups.group_stories import GroupStories
@@ -35,7 +35,6 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -257,7 +256,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
     # ---- many groups at once
 
-    def _each(
+    def each(
         self,
         call: Callable[..., Answer[builtins.list[T]]],
         decide: Callable[..., object],
@@ -279,7 +278,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         def failed(error: KafkaError, group_id: str) -> DescribedGroup:
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
-        return self._each(self.runtime.read, describe.describe, group_ids, failed, error_since)
+        return self.each(self.runtime.read, describe.describe, group_ids, failed, error_since)
 
     def describe_modern(self, group_ids: Sequence[str], description: Description[G, T]) -> Answer[builtins.list[T]]:
         """Describe groups of a kind that has an API of its own."""
@@ -288,24 +287,8 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             return description.failed(error.code, error.own_words, group_id)
 
         invalid = [description.failed(ErrorCode.INVALID_GROUP_ID, None, name) for name in group_ids if not name]
-        described = self._each(self.runtime.read, description.of, filter(None, group_ids), failed)
+        described = self.each(self.runtime.read, description.of, filter(None, group_ids), failed)
         return then(described, lambda groups: invalid + groups)
-
-    def delete_groups(
-        self, group_ids: Sequence[str], asker: Asker = UNNAMED
-    ) -> Answer[builtins.list[DeletableGroupResult]]:
-        """Delete groups that have no states at share coordinators, or none any more."""
-
-        def failed(error: KafkaError, group_id: str) -> DeletableGroupResult:
-            return DeletableGroupResult(group_id, error.code)
-
-        def decide(
-            shard: GroupMetadataManager, now_ms: int, part: builtins.list[str]
-        ) -> Outcome[builtins.list[DeletableGroupResult]]:
-            shard.stories.begin(part[0], ("DeleteGroups", asker))
-            return delete_groups(shard, now_ms, part)
-
-        return self._each(self.runtime.write, decide, group_ids, failed)
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.

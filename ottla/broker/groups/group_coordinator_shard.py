@@ -1,5 +1,4 @@
-"""A shard at work, as the coordinator runtime uses it: what follows from loading and unloading, and how groups end: by expiry or
-by DeleteGroups.
+"""A shard at work, as the coordinator runtime uses it: what follows from loading and unloading, and how groups expire.
 
 Committed offsets expire, and groups that have none left (offsets.retention.minutes, KIP-211):
 
@@ -17,7 +16,7 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -30,13 +29,12 @@ from ottla.broker.groups.classic.classic_member import CAN_REBALANCE, DEAD
 from ottla.broker.groups.committed import NO_TIMESTAMP
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.migration import instead_of_removal
-from ottla.broker.groups.group import Group, GroupType, group_metadata_record, offset_commit_record
+from ottla.broker.groups.group import Group, GroupType, offset_commit_record
 from ottla.broker.groups.group_metadata_manager import GroupKinds, GroupMetadataManager
 from ottla.broker.groups.heartbeats import keep_alive
 from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -152,38 +150,3 @@ def _expire_offsets(shard: GroupMetadataManager, group: Group, now_ms: int, reco
             else:
                 all_expired = False
     return all_expired and not pending
-
-
-def delete_groups(
-    shard: GroupMetadataManager, now_ms: int, group_ids: Sequence[str]
-) -> Outcome[list[DeletableGroupResult]]:
-    """Write tombstones for the groups without members, and for their offsets: in as many batches as they need, a group's own last.
-
-    The response is a list of results. All of it is one turn, because a group that gets a member in between keeps its offsets.
-
-    A group with a record that could not be replayed is deleted in every state, because it serves no member.
-    """
-    records: list[CoordinatorRecord] = []
-    results = []
-    for group_id in group_ids:
-        result = DeletableGroupResult(group_id=group_id)
-        try:
-            unreadable = shard.unreadable.get(group_id, {})
-            group = shard.groups.get(group_id)
-            if group is None and not unreadable:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-            if group is not None and not unreadable:
-                group.validate_delete()
-            records.extend((key, None) for key in unreadable.values())
-            records.extend(offsets.tombstones(shard, group_id))
-            records.extend([group_metadata_record(group_id, None)] if group is None else group.tombstones())
-        except KafkaError as error:
-            result.error_code = error.code
-        results.append(result)
-
-    def deleted() -> Unasked:
-        names = ", ".join(result.group_id for result in results if result.error_code == ErrorCode.NONE)
-        log.info("The following groups were deleted: %s", names)
-        return Outcome()
-
-    return Outcome(records, results, then=deleted if records else None, atomic=False)

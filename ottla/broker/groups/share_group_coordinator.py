@@ -30,7 +30,6 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -42,8 +41,8 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.server.network.context import Answer, Reply, gather, then
-from ottla.server.story import UNNAMED, Asker, because
+from ottla.server.network.context import Answer, Reply, then
+from ottla.server.story import because
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +144,11 @@ class ShareGroupCoordinator:
         def begun(result: share_offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
             if result.error is not None:
                 return on_error(result.error)
-            calls = result.calls(group_id, self.persister, self._tenure(group_id))
+            holds = self._tenure(group_id)
+            calls = {
+                partition: self.persister.delete(SharePartitionKey(group_id, *partition), holds)
+                for partition in sorted(result.partitions)
+            }
             if not calls:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
             return self._write_outcomes(group_id, calls, share_offsets.deleted, on_error, result)
@@ -174,43 +177,6 @@ class ShareGroupCoordinator:
             lambda outcomes: self.groups.write(
                 group_id, PERSISTED, decide, on_error, group_id, first, errors_of(outcomes)
             )
-        )
-
-    # ---- DeleteGroups
-
-    def delete_groups(self, group_ids: Sequence[str], asker: Asker = UNNAMED) -> Answer[list[DeletableGroupResult]]:
-        """Groups of any kind end with their offsets. A share group is deleted after its states, because it alone knows of them."""
-
-        def begun(found: list[share_offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
-            calls = {
-                (group_id, *partition): call
-                for group_id, deleted in zip(group_ids, found, strict=True)
-                for partition, call in deleted.calls(group_id, self.persister, self._tenure(group_id)).items()
-            }
-            if not calls:
-                return self.groups.delete_groups(group_ids, asker)
-
-            def ended(
-                outcomes: Mapping[tuple[str, bytes, int], KafkaError | None],
-            ) -> Answer[list[DeletableGroupResult]]:
-                failed = {group_id: error for (group_id, _, _), error in errors_of(outcomes).items()}
-                others = [group_id for group_id in group_ids if group_id not in failed]
-                results = self.groups.delete_groups(others, asker)
-                kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
-                return then(results, lambda results: [*results, *kept])
-
-            return outcomes_of(calls).then(ended)
-
-        return then(gather([self._begin_deletion(group_id) for group_id in group_ids], lambda found: found), begun)
-
-    def _begin_deletion(self, group_id: str) -> Answer[share_offsets.Deleted]:
-        """Begin the deletion of the groups' share state. An error need not be kept, because the deletion finds it again."""
-        self.groups.stories.begin(group_id, because("DeleteGroups"))
-        return self.groups.runtime.write(
-            self.groups.partition_for(group_id),
-            share_offsets.begin_deletion,
-            lambda error: share_offsets.Deleted(error=error),
-            group_id,
         )
 
     # ---- describe

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group import GroupRecordCodec, GroupType
 from ottla.broker.groups.group_config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.share.share_state import NoPersister
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -23,6 +25,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, Offset
 from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.network.context import Reply
+from ottla.server.story import UNNAMED, Asker
 from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import cluster_of, topics_image
 
@@ -94,9 +97,9 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
     def shard(self) -> GroupMetadataManager:
         return self.coordinator.runtime.shard(0)
 
-    def delete_groups(self, group_ids: list[str]) -> Any:
+    def delete_groups(self, group_ids: list[str], asker: Asker = UNNAMED) -> Any:
         """DeleteGroups for groups that have no states at share coordinators."""
-        return self.coordinator.delete_groups(group_ids)
+        return GroupDeletion(self.coordinator, NoPersister(self.clock)).delete(group_ids, asker)
 
     def client(self, name: str, **settings: Any) -> GroupClient:
         return GroupClient(self, name, **settings)

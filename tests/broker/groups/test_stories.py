@@ -78,7 +78,7 @@ def test_a_deleted_group_says_who_deleted_it() -> None:
     stable(harness, a)
     a.commit(offsets={("t", 0): 3})
     a.leave()
-    harness.coordinator.delete_groups(["g"], Asker("ops", "/10.0.0.9"))
+    harness.delete_groups(["g"], Asker("ops", "/10.0.0.9"))
     assert story(harness)[-2:] == [
         "DeleteGroups ops: The committed offset of t-0 was removed",
         "DeleteGroups ops: The group was removed from the log",

@@ -27,7 +27,16 @@ from ottla.broker.groups.classic.classic_member import (
     ClassicGroupState,
     Protocols,
 )
-from ottla.broker.groups.group import Commit, GroupType, OffsetExpiration, commit_time, group_metadata_record
+from ottla.broker.groups.group import (
+    OWN_RECORDS,
+    Commit,
+    Deletion,
+    GroupType,
+    OffsetExpiration,
+    commit_time,
+    group_metadata_record,
+)
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 
@@ -288,6 +297,9 @@ class ClassicGroup:
     def validate_delete(self) -> None:
         if self.state is not EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def deletion_begun(self, topics: TopicsImage) -> Deletion:
+        return OWN_RECORDS
 
     def offset_expiration(self) -> OffsetExpiration:
         if self.protocol_type is None:

@@ -165,3 +165,7 @@ def assignment_bytes(assignment: Assignment, topics: TopicsImage, subscription_m
         ]
     )
     return version.to_bytes(2, "big") + encode(value, version)
+
+
+def pairs(assignment: Assignment) -> frozenset[tuple[bytes, int]]:
+    return frozenset((topic_id, partition) for topic_id, p in assignment.items() for partition in p)

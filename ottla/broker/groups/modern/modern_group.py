@@ -17,7 +17,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, Type
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.group import (
+    OWN_RECORDS,
     Commit,
+    Deletion,
     GroupType,
     OffsetExpiration,
     TopicPartition,
@@ -316,6 +318,9 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     def validate_delete(self) -> None:
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+    def deletion_begun(self, topics: TopicsImage) -> Deletion:
+        return OWN_RECORDS
 
     def offset_expiration(self) -> OffsetExpiration:
         return commit_time

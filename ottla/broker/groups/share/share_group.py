@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.group import Commit, GroupType
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of, union, without
+from ottla.broker.groups.group import Commit, Deletion, GroupType
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, pairs, structs_of, union, without
 from ottla.broker.groups.modern.modern_group import MemberProgress, ModernGroup, ModernGroupState, ModernRecords
 from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.controller.metadata.topics import TopicsImage
@@ -172,6 +172,21 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         """Several members may have one partition, so that none has to be free."""
 
     # ---- what follows
+
+    def deletion_begun(self, topics: TopicsImage) -> Deletion:
+        """The states of its share partitions go first, because the group alone knows of them."""
+        state = self.state_partitions
+        held = {**dict.fromkeys(state.deleting, frozenset[int]()), **union(state.initialized, state.initializing)}
+        for topic_id in held:
+            topic = topics.by_id(topic_id)
+            # The share coordinators delete the states of deleted topics by themselves.
+            if topic is None:
+                held[topic_id] = frozenset()
+            elif topic_id in state.deleting:
+                held[topic_id] = frozenset(topic.partitions)
+        is_begun = state.initialized or state.initializing
+        records = [state_partitions_record(self.group_id, state.deletion_begun(held))] if is_begun else []
+        return Deletion(records, pairs(held))
 
     @property
     def state(self) -> ModernGroupState:

@@ -3,12 +3,12 @@
     (none)       -> initializing  a member is subscribed to the topic: the record comes before the request to the persister
     initializing -> initialized   the persister has done it
     initializing -> (none)        the persister could not: a later heartbeat begins again
-    initialized  -> deleting      DeleteShareGroupOffsets, DeleteGroups
+    initialized  -> deleting      DeleteShareGroupOffsets, DeleteGroups (ShareGroup.deletion_begun)
     deleting     -> (none)        the persister has done it
 
 A new coordinator does not know whether the former one's requests arrived: it initializes again, at the group's present epoch.
 
-AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups are two decisions each: the first one writes down which share partitions
+AlterShareGroupOffsets and DeleteShareGroupOffsets are two decisions each, as DeleteGroups is (deletion.py): the first one writes down which share partitions
 the persister is asked about, the second what came of it. If the coordinator moves in between, the client asks again, and the first
 decision finds the partitions where they were left.
 """
@@ -21,9 +21,8 @@ from typing import NamedTuple, TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.assignment import Assignment, union, without_empty
+from ottla.broker.groups.modern.assignment import Assignment, pairs, without_empty
 from ottla.broker.groups.share.share_group import Attempt, ShareGroup, state_partitions_record
-from ottla.broker.share.share_state import Holds, Persister, SharePartitionKey
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -38,7 +37,6 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.schema import ZERO_UUID
-from ottla.server.network.context import Reply
 
 Partition: TypeAlias = tuple[bytes, int]
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -59,13 +57,6 @@ class Deleted(NamedTuple):
     rejected: Sequence[DeleteShareGroupOffsetsResponseTopic] = ()
     names: Mapping[bytes, str] = {}
     error: KafkaError | None = None
-
-    def calls(self, group_id: str, persister: Persister, holds: Holds) -> dict[Partition, Reply[None]]:
-        """Ask the persister to delete the states of the group."""
-        return {
-            partition: persister.delete(SharePartitionKey(group_id, *partition), holds)
-            for partition in sorted(self.partitions)
-        }
 
 
 class Initialized(NamedTuple):
@@ -140,7 +131,7 @@ def initialization_ended(
         return Outcome()
 
     state = group.state_partitions
-    wanted = _pairs(state.initializing) | _pairs(state.initialized)
+    wanted = pairs(state.initializing) | pairs(state.initialized)
     done = by_topic(p for p in initialized if p in wanted and shard.topic_exists(p[0]))
     following = state.ended(by_topic(initialized), by_topic(newest.intersection(failed)), done)
     return Outcome([state_partitions_record(group_id, following)], then=replayed)
@@ -164,7 +155,7 @@ def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterab
 
 def remember(group: ShareGroup, partitions: Assignment, now_ms: int) -> None:
     """Soft: the initialization for the group's present epoch was begun."""
-    group.attempts.update(dict.fromkeys(_pairs(partitions), Attempt(now_ms, group.epoch)))
+    group.attempts.update(dict.fromkeys(pairs(partitions), Attempt(now_ms, group.epoch)))
 
 
 # ---- alter
@@ -249,7 +240,7 @@ def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names:
             message = "There is no offset information to delete."
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         rejected.append(DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=error, error_message=message))
-    deleted = Deleted(_pairs(partitions), rejected, names)
+    deleted = Deleted(pairs(partitions), rejected, names)
     if not partitions:
         return Outcome(response=deleted)
     return Outcome([state_partitions_record(group_id, state.deletion_begun(partitions))], deleted)
@@ -275,25 +266,6 @@ def deleted(
     return Outcome([state_partitions_record(group_id, following)], response)
 
 
-def begin_deletion(shard: GroupMetadataManager, now_ms: int, group_id: str) -> Outcome[Deleted]:
-    """DeleteGroups: the states of an empty share group. Of any other group the deletion itself says what is wrong."""
-    group = shard.find(ShareGroup, group_id)
-    if group is None or group.members or group_id in shard.unreadable:
-        return Outcome(response=Deleted())
-    state = group.state_partitions
-    held = {**dict.fromkeys(state.deleting, frozenset[int]()), **union(state.initialized, state.initializing)}
-    for topic_id in held:
-        topic = shard.cluster.topics().by_id(topic_id)
-        # The share coordinators delete the states of deleted topics by themselves.
-        if topic is None:
-            held[topic_id] = frozenset()
-        elif topic_id in state.deleting:
-            held[topic_id] = frozenset(topic.partitions)
-    is_begun = state.initialized or state.initializing
-    records = [state_partitions_record(group_id, state.deletion_begun(held))] if is_begun else []
-    return Outcome(records, Deleted(_pairs(without_empty(held))))
-
-
 def initialized(shard: GroupMetadataManager, group_id: str) -> Initialized:
     """Return the initialized partitions; none for a group that is not there, as in Kafka."""
     group = shard.find(ShareGroup, group_id)
@@ -305,7 +277,3 @@ def by_topic(partitions: Iterable[Partition]) -> dict[bytes, frozenset[int]]:
     for topic_id, partition in partitions:
         found.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(its_partitions) for topic_id, its_partitions in found.items()}
-
-
-def _pairs(assignment: Mapping[bytes, frozenset[int]]) -> frozenset[Partition]:
-    return frozenset((topic_id, partition) for topic_id, p in assignment.items() for partition in p)

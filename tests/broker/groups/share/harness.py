@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_config import GroupCoordinatorConfig
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.share.share_group import ShareGroup
@@ -48,6 +49,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
         self.states.on_elected(0, self.epoch)
         persister = StatePersister(self.clock, self._coordinator_of, self._send, lambda: None)
         self.share = ShareGroupCoordinator(self.coordinator, persister, self.topics_image, self._end_offsets)
+        self.deletion = GroupDeletion(self.coordinator, persister)
 
     def _coordinator_of(self, key: SharePartitionKey) -> int:
         is_there = self.is_persisting and key.topic_id not in map(id_of, self.stalled)

@@ -112,7 +112,7 @@ def test_a_group_with_members_keeps_its_offsets(groups: ShareGroupHarness) -> No
     groups.join("m")
     assert alter(groups, {0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP
     assert delete(groups, "orders").error_code == ErrorCode.NON_EMPTY_GROUP
-    (result,) = groups.answered(groups.share.delete_groups(["g"]))
+    (result,) = groups.answered(groups.deletion.delete(["g"]))
     assert result.error_code == ErrorCode.NON_EMPTY_GROUP
     assert "g" in groups.shard.groups
 
@@ -175,7 +175,7 @@ def test_a_topic_is_in_use_by_a_share_group_as_long_as_a_member_is_subscribed_to
 def test_a_deleted_group_leaves_no_state_behind(empty: ShareGroupHarness) -> None:
     _, listed = empty.answered(empty.coordinator.list([], ["share"]))
     assert [(group.group_id, group.group_state) for group in listed] == [("g", "Empty")]
-    results = empty.answered(empty.share.delete_groups(["g", "no"]))
+    results = empty.answered(empty.deletion.delete(["g", "no"]))
     assert {result.group_id: result.error_code for result in results} == {
         "g": ErrorCode.NONE,
         "no": ErrorCode.GROUP_ID_NOT_FOUND,
