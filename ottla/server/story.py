@@ -245,15 +245,15 @@ class StoryLogger(NamedTuple, Generic[K]):
     cause: Cause | None = None
 
     def info(self, text: str, *facts: object) -> None:
-        self._tell(logging.INFO, text, facts)
+        self._log(logging.INFO, text, facts)
 
     def warning(self, text: str, *facts: object) -> None:
-        self._tell(logging.WARNING, text, facts)
+        self._log(logging.WARNING, text, facts)
 
     def error(self, text: str, *facts: object) -> None:
-        self._tell(logging.ERROR, text, facts)
+        self._log(logging.ERROR, text, facts)
 
-    def _tell(self, level: int, text: str, facts: tuple[object, ...]) -> None:
-        # The line of the log has the place of who tells it, two calls above.
+    def _log(self, level: int, text: str, facts: tuple[object, ...]) -> None:
+        # The line has the place of the code that logs it, two calls above.
         self.logger.log(level, text, *facts, stacklevel=3)
         self.stories.add(self.key, text, facts, self.cause)

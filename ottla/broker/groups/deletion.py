@@ -81,7 +81,7 @@ class GroupDeletion:
 
 
 def begin(shard: GroupMetadataManager, now_ms: int, group_id: str) -> Outcome[States]:
-    """Of a group that cannot be deleted the second decision says what is wrong."""
+    """Begin the deletion of a group. If it cannot be deleted, the second decision says what is wrong."""
     group = shard.groups.get(group_id)
     if group is None or group.members or group_id in shard.unreadable:
         return Outcome(response=frozenset())

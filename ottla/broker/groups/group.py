@@ -180,8 +180,8 @@ OffsetExpiration: TypeAlias = Callable[[CommittedOffset], int] | None
 
 
 class Deletion(NamedTuple):
-    """What has to be done before a group's tombstones: records that say so, and the partitions whose states the persister deletes, by
-    topic id and index."""
+    """The part of a group's deletion that comes before its tombstones: records that say so, and the partitions whose states the persister
+    deletes, by topic id and index."""
 
     records: Sequence[CoordinatorRecord] = ()
     states: frozenset[tuple[bytes, int]] = frozenset()

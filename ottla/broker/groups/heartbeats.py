@@ -1,5 +1,5 @@
-"""What heartbeats of consumer, share and streams groups have in common (KIP-848, KIP-932, KIP-1071): their checks, the group's target,
-the members' timers, and how members are removed.
+"""Heartbeats of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071), as far as they are the same: their checks, the group's
+target, the members' timers, and how members are removed.
 
 A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the target
 of that epoch; the member's next step; what a kind has besides. Each leaves a state that the next heartbeat can go on from. Most

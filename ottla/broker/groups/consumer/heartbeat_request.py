@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat says: which requests are valid, and what absent fields mean."""
+"""Requests of ConsumerGroupHeartbeat: which ones are valid, and what absent fields mean."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_heartbeat_is_read_in_four_files_of_which_the_page_names_each_step() -
     assert hops.missing(WALK, calls) is None
     named = {row.file for row in WALK}
     assert len(named) <= FILES_MAX
-    through = {file for file in hops.passed_through(hops.visits(calls, lambda file: file.startswith(LOOKED_UP)))}
+    through = hops.passed_through(hops.visits(calls, lambda file: file.startswith(LOOKED_UP)))
     assert {file for file in through if file.startswith("broker/groups/")} <= named
 
 
