@@ -46,7 +46,7 @@ class GroupDeletion:
                 for partition in sorted(states)
             }
             if not calls:
-                return self._end(group_ids, asker)
+                return self.end(group_ids, asker)
 
             def ended(
                 outcomes: Mapping[tuple[str, bytes, int], KafkaError | None],
@@ -54,7 +54,7 @@ class GroupDeletion:
                 failed = {group_id: error for (group_id, _, _), error in errors_of(outcomes).items()}
                 others = [group_id for group_id in group_ids if group_id not in failed]
                 kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
-                return then(self._end(others, asker), lambda results: [*results, *kept])
+                return then(self.end(others, asker), lambda results: [*results, *kept])
 
             return outcomes_of(calls).then(ended)
 
@@ -67,7 +67,7 @@ class GroupDeletion:
             self.groups.partition_for(group_id), begin, lambda error: frozenset(), group_id
         )
 
-    def _end(self, group_ids: Sequence[str], asker: Asker) -> Answer[list[DeletableGroupResult]]:
+    def end(self, group_ids: Sequence[str], asker: Asker) -> Answer[list[DeletableGroupResult]]:
         """Delete groups that have nothing elsewhere, or nothing any more."""
 
         def failed(error: KafkaError, group_id: str) -> DeletableGroupResult:

@@ -99,7 +99,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
 
     def delete_groups(self, group_ids: list[str], asker: Asker = UNNAMED) -> Any:
         """DeleteGroups for groups that have no states at share coordinators."""
-        return GroupDeletion(self.coordinator, NoPersister(self.clock)).delete(group_ids, asker)
+        return GroupDeletion(self.coordinator, NoPersister(self.clock)).end(group_ids, asker)
 
     def client(self, name: str, **settings: Any) -> GroupClient:
         return GroupClient(self, name, **settings)
