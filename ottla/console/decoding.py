@@ -16,6 +16,7 @@ from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 
 if TYPE_CHECKING:
+    from ottla.registry.client import RegistryClient
     from ottla.registry.decoder import Decoder
 
 log = logging.getLogger(__name__)
@@ -64,8 +65,8 @@ class RegistryValues:
         await self._decoder.close()
 
 
-def registry_values(url: str | None, config: str | None) -> RegistryValues | None:
-    """Return the decoder for the registry at a URL, None without one.
+def registry_client(url: str | None, config: str | None) -> RegistryClient | None:
+    """Return the client of the registry at a URL, None without one.
 
     Raises:
         Failure: the URL is none, or the file of its login cannot be read.
@@ -78,10 +79,15 @@ def registry_values(url: str | None, config: str | None) -> RegistryValues | Non
         raise Failure(f"--registry {url!r} is no URL", "for example http://localhost:8081", Kind.WRONG)
     # Late: HTTP and TLS, for a console with --registry only.
     from ottla.registry.client import RegistryClient
-    from ottla.registry.decoder import Decoder
 
     try:
-        client = RegistryClient.of(url, config)
-        return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))
+        return RegistryClient.of(url, config)
     except (OSError, ValueError) as fault:
         raise Failure(f"--registry-config: {fault}", None, Kind.WRONG) from None
+
+
+def registry_values(client: RegistryClient) -> RegistryValues:
+    """Return the decoder of a registry's values."""
+    from ottla.registry.decoder import Decoder
+
+    return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))

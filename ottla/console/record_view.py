@@ -105,8 +105,8 @@ def _utf8(data: bytes) -> str | None:
         return None
 
 
-def pretty_json(text: str) -> str | None:
-    """Return JSON with a line for each value, None if it is no object or list.
+def pretty_json(text: str, shown_max: int = SHOWN_BYTES_MAX) -> str | None:
+    """Return JSON with a line for each value, `shown_max` characters of it or some more; None if it is no object or list.
 
     Its tokens stay as they are: a number keeps its digits, and a name that is there twice stays twice.
     """
@@ -116,10 +116,10 @@ def pretty_json(text: str) -> str | None:
         json.loads(text, parse_int=len, parse_float=len)  # the digits of a number are not computed
     except (ValueError, RecursionError):
         return None
-    return _indented(text)
+    return _indented(text, shown_max)
 
 
-def _indented(text: str) -> str:
+def _indented(text: str, shown_max: int = SHOWN_BYTES_MAX) -> str:
     """Return a line for each value of JSON, as far as a page shows it: the whole text would have lines as long as it is deep."""
     parts: list[str] = []
     depth, before, size = 0, "", 0
@@ -132,7 +132,7 @@ def _indented(text: str) -> str:
             parts.append("\n" + INDENT * min(depth, INDENTED_MAX))
         parts.append(token)
         size += len(parts[-1]) + len(parts[-2] if len(parts) > 1 else "")
-        if size > SHOWN_BYTES_MAX:
+        if size > shown_max:
             break
         if token in ("{", "["):
             depth += 1

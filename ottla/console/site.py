@@ -16,12 +16,13 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.console import texts
 from ottla.console.access import ConsoleAccess
-from ottla.console.decoding import registry_values
+from ottla.console.decoding import registry_client, registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import ConsoleOptions
 from ottla.console.panels import LIMIT_S, Panels
 from ottla.console.problems import remedy_of
 from ottla.console.sampler import MoveRates, Sampler
+from ottla.console.schemas import SchemaBrowser
 from ottla.console.snapshot import ConsoleSnapshot
 
 Fields = Mapping[str, str]
@@ -37,6 +38,10 @@ FIELDS_MAX = 200
 STALE_INTERVALS = 4
 
 
+class WrongToken(Failure):
+    """A form without the token of its session."""
+
+
 class Site:
     """One console: its cluster, its sampler, its panels and its templates."""
 
@@ -46,7 +51,9 @@ class Site:
         self.sampler = sampler
         self.panels = Panels()
         self.move_rates = MoveRates()
-        self.decoder = registry_values(options.registry, options.registry_config)
+        client = registry_client(options.registry, options.registry_config)
+        self.decoder = None if client is None else registry_values(client)
+        self.schemas = None if client is None else SchemaBrowser(client)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -81,6 +88,7 @@ class Site:
 
     def problem(self, request: Request, fault: Failure, status: int = 422) -> Response:
         """Return the page of what did not work."""
+        status = 403 if isinstance(fault, WrongToken) else status
         return self.render(request, "problem.html", status, cause=fault.cause, hint=remedy_of(fault))
 
     async def snapshot_with(self, topic: str) -> ConsoleSnapshot | None:
@@ -91,6 +99,15 @@ class Site:
 
     def missing(self, request: Request, what: str) -> Response:
         return self.problem(request, Failure(f"there is no {what}", "it may have been deleted"), 404)
+
+    def check_token(self, request: Request, fields: Fields) -> None:
+        """Check that a form was made by a page of this session.
+
+        Raises:
+            WrongToken: it was not.
+        """
+        if not is_right_token(fields.get(FIELD, ""), request.scope):
+            raise WrongToken("this form is not of this console", "load the page again")
 
     async def change(
         self,
@@ -107,8 +124,7 @@ class Site:
             hint = "start it with --allow-changes to change something"
             return self.problem(request, Failure("this console only looks", hint), 403)
         fields = await form(request)
-        if not is_right_token(fields.get(FIELD, ""), request.scope):
-            return self.problem(request, Failure("this form is not of this console", "load the page again"), 403)
+        self.check_token(request, fields)
         wanted = names if isinstance(names, str) else names(fields)
         if not wanted or fields.get("confirm") != wanted:
             cause = f"the confirmation is not {wanted!r}: nothing was changed"

@@ -23,8 +23,12 @@ STOP_TIMEOUT_S = 5.0
 
 
 @contextmanager
-def running_console(nodes: Sequence[LocalNode], port: int, mode: str, files: SecureFiles | None) -> Iterator[str]:
+def running_console(
+    nodes: Sequence[LocalNode], port: int, mode: str, files: SecureFiles | None, registry: str | None = None
+) -> Iterator[str]:
     """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
+
+    It shows the schemas of the `registry`.
 
     Raises:
         Failure: its packages are not installed, or its port is in use. It has written why to standard error.
@@ -34,6 +38,10 @@ def running_console(nodes: Sequence[LocalNode], port: int, mode: str, files: Sec
         command += ["--admin", f"{node.id}@{HOST}:{node.admin_port}"]
     if mode == CHANGES:
         command.append("--allow-changes")
+    if registry is not None:
+        command += ["--registry", registry]
+        if files is not None:
+            command += ["--registry-config", files.registry_client()]
     if files is not None:
         # Its port is for each user and each process of the machine.
         command += ["--config", files.client_file(), "--token-file", files.console_token()]

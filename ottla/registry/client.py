@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.registry.recent import Recent
+from ottla.registry.timely_http import TimelyHttp, TimelyHttps
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+#: One answer, from the connection to its last byte.
 TIMEOUT_S = 10.0
 #: A registry's answer that is larger is not read: Kafka's records are smaller, and a schema is one record.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -96,7 +98,7 @@ class RegistryClient:
             ssl.create_default_context(cafile=ca_file) if any(u.startswith("https") for u in self.urls) else None
         )
         # A login goes to the address that it was given for, and to no other that this one names.
-        self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self._tls))
+        self._opener = urllib.request.build_opener(_NoRedirects, TimelyHttp, TimelyHttps(self._tls))
         self._timeout_s = timeout_s
         self._schemas: Recent[tuple[int, str], Schema] = Recent(CACHED_BYTES_MAX)
         self._lock = threading.Lock()
@@ -275,5 +277,5 @@ def _failure_of(fault: urllib.error.HTTPError) -> RegistryFailed:
     try:
         row = json.loads(fault.read(ANSWER_BYTES_MAX))
         return RegistryFailed(str(row["message"]), int(row["error_code"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, http.client.HTTPException):
         return RegistryFailed(f"the schema registry answers {fault.code} {fault.reason}", fault.code)

@@ -57,6 +57,7 @@ DECODERS = {
     "ottla/local/snapshots/rewinding.py": OWN,
     "ottla/console/pages/groups.py": JSON_OF_OTHERS,
     "ottla/console/record_view.py": JSON_OF_OTHERS,
+    "ottla/console/schema_texts.py": JSON_OF_OTHERS,
     "ottla/mirror/membership.py": JSON_OF_OTHERS,
     "ottla/mirror/opposite.py": JSON_OF_OTHERS,
     "ottla/mirror/positions.py": JSON_OF_OTHERS,

@@ -227,13 +227,14 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         if failure is not None:
             raise CommandFailed(failure)
         with ExitStack() as stack:
-            services = {}
-            if arguments.console:
-                port = arguments.base_port and arguments.base_port + PORT_OFFSET
-                services["console"] = stack.enter_context(running_console(nodes, port, arguments.console, files))
+            services: dict[str, str] = {}
             if arguments.registry:
                 port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
                 services["registry"] = stack.enter_context(running_registry(nodes, port, files))
+            if arguments.console:
+                port = arguments.base_port and arguments.base_port + PORT_OFFSET
+                console = running_console(nodes, port, arguments.console, files, services.get("registry"))
+                services["console"] = stack.enter_context(console)
             print_nodes(nodes, arguments.json, time.monotonic() - began, files, services)
             return watch(nodes)
     except Stopped:

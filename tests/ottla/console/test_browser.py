@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.local.console import CHANGES, running_console
+from ottla.local.console import CHANGES, running_console, running_registry
+from ottla.registry.client import RegistryClient, Schema
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
 from tests.needs import skip_because
@@ -26,9 +27,14 @@ except ImportError:
 PAGES = (
     "/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/orders/groups", "/groups",
     "/group?id=readers", "/transactions", "/reassignments", "/reassignments/plan?brokers=1,2", "/access", "/access/users", "/access/tokens",
-    "/quotas", "/timeline",
+    "/quotas", "/timeline", "/schemas", "/schema?subject=orders-value", "/schema/diff?subject=orders-value&old=1&new=2",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+#: Two versions, the second of which differs by a line.
+SCHEMAS = (
+    '{"title": "Order", "type": "object"}',
+    '{"title": "Order", "type": "object", "description": "<script>document.title=\'owned\'</script>"}',
+)
 #: Text and background of each element with text of its own, as the browser has computed them once transitions of colours are over.
 COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
     && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
@@ -79,7 +85,14 @@ def served() -> Iterator[Served]:
         consumer = cluster.consumer("orders", group_id="readers", enable_auto_commit=False)
         consumer.commit(message=consumer.consume(1, 30)[0], asynchronous=False)
         consumer.close()
-        with running_console(list(cluster.nodes.values()), 0, CHANGES, None) as url, sync_playwright() as playwright:
+        nodes = list(cluster.nodes.values())
+        with (
+            running_registry(nodes, 0, None) as registry,
+            running_console(nodes, 0, CHANGES, None, registry) as url,
+            sync_playwright() as playwright,
+        ):
+            for text in SCHEMAS:
+                RegistryClient(registry, timeout_s=60).register("orders-value", Schema(text, "JSON"))
             arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
             yield Served(cluster, url, chromium)
