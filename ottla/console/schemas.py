@@ -24,7 +24,8 @@ from ottla.console.schema_texts import (
     record_name,
     shown_text,
 )
-from ottla.registry.client import AVRO, RegistryClient, RegistryFailed, quote
+from ottla.registry.client import AVRO, RegistryClient, RegistryFailed, Schema, quote
+from ottla.registry.encoder import EncodeFailed, Encoder
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class SchemaBrowser:
     def __init__(self, client: RegistryClient) -> None:
         self.client = client
         self._turns = asyncio.Semaphore(QUESTIONS)
+        self._encoder = Encoder()
 
     async def subjects(self) -> list[str]:
         """Return the names of all subjects.
@@ -103,6 +105,22 @@ class SchemaBrowser:
     async def view(self, subject: str, version: int | None) -> SubjectView:
         """Return a subject with a version, the latest one for None."""
         return await self._ask(lambda: self._view(subject, version))
+
+    async def encode(self, subject: str, text: str, message: str = "") -> bytes:
+        """Return the bytes of a value that is given as JSON, by the latest schema of a subject."""
+
+        def ask() -> tuple[int, Schema]:
+            found = _version(self.client.version(subject))
+            return found.id, self.client.schema(found.id, subject)
+
+        schema_id, schema = await self._ask(ask)
+        try:
+            return await self._encoder.encode(schema_id, schema, text, message)
+        except EncodeFailed as fault:
+            raise Failure(f"by the schema of {subject}: {visible(str(fault))}", None, Kind.WRONG) from None
+
+    async def close(self) -> None:
+        await self._encoder.close()
 
     async def check(self, subject: str, kind: str, text: str, version: str) -> SchemaVerdict:
         """Return whether a new text is compatible with a version: a number, "latest", or "" for those that the level names."""

@@ -24,6 +24,7 @@ from ottla.console.pages import (
     credentials,
     groups,
     overview,
+    produce,
     reassignments,
     records,
     schemas,
@@ -71,6 +72,7 @@ async def application(options: ConsoleOptions) -> AsyncIterator[App]:
             routes=[
                 *overview.ROUTES,
                 *records.ROUTES,
+                *produce.ROUTES,
                 *topics.ROUTES,
                 *groups.ROUTES,
                 *schemas.ROUTES,
@@ -89,9 +91,7 @@ async def application(options: ConsoleOptions) -> AsyncIterator[App]:
         try:
             yield Guard(app, options)
         finally:
-            site.panels.close()
-            if site.decoder is not None:
-                await site.decoder.close()
+            await site.close()
             sampling.cancel()
             with suppress(asyncio.CancelledError):
                 await sampling

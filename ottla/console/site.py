@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -28,7 +28,10 @@ from ottla.console.snapshot import ConsoleSnapshot
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
 Name = str | Callable[[Fields], str]
-Make = Callable[[ClusterClient, Fields], Awaitable[str | Response]]
+#: What a change has done: a sentence, with the page that it leads to unless it is the usual one, or a page of its own.
+Make = Callable[[ClusterClient, Fields], Awaitable["str | Done | Response"]]
+#: The page that shows why a change failed, with the form as it was.
+Failed = Callable[[Fields, Failure], Awaitable[Response]]
 
 FOLDER = Path(__file__).parent
 #: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
@@ -36,6 +39,13 @@ FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
 #: A sample that is older is marked on each page.
 STALE_INTERVALS = 4
+
+
+class Done(NamedTuple):
+    """What a change has done, and the page that it leads to."""
+
+    text: str
+    back: str
 
 
 class WrongToken(Failure):
@@ -59,6 +69,12 @@ class Site:
         )
         self._templates.filters.update(texts.FILTERS)
         self._templates.globals.update(query=query)
+
+    async def close(self) -> None:
+        self.panels.close()
+        for each in (self.decoder, self.schemas):
+            if each is not None:
+                await each.close()
 
     def render(self, request: Request, template: str, status: int = 200, **context: Any) -> Response:
         """Return a page. A request of htmx gets the part of the page that changes by itself."""
@@ -110,34 +126,32 @@ class Site:
             raise WrongToken("this form is not of this console", "load the page again")
 
     async def change(
-        self,
-        request: Request,
-        names: Name,
-        make: Make,
-        back: str,
+        self, request: Request, names: Name | None, make: Make, back: str, failed: Failed | None = None
     ) -> Response:
-        """Make a change that a form has asked for and that the user has confirmed by typing `names`.
+        """Make a change that a form has asked for and that the user has confirmed by typing `names`; None for what needs no name.
 
-        `make` returns what it has done, for the page `back`, or a page of its own.
+        `back` is the page after it.
         """
         if not self.options.allow_changes:
             hint = "start it with --allow-changes to change something"
             return self.problem(request, Failure("this console only looks", hint), 403)
         fields = await form(request)
         self.check_token(request, fields)
-        wanted = names if isinstance(names, str) else names(fields)
-        if not wanted or fields.get("confirm") != wanted:
+        wanted = names if isinstance(names, str) or names is None else names(fields)
+        if wanted is not None and (not wanted or fields.get("confirm") != wanted):
             cause = f"the confirmation is not {wanted!r}: nothing was changed"
             return self.problem(request, Failure(cause, "go back, and type the name as it stands there"))
         try:
             async with self.access.change() as cluster:
                 done = await make(cluster, fields)
         except Failure as fault:
-            return self.problem(request, fault)
+            return self.problem(request, fault) if failed is None else await failed(fields, fault)
         self.panels.forget()
         if isinstance(done, Response):
             return done
-        return RedirectResponse(f"{back}{'&' if '?' in back else '?'}{urlencode({'done': done})}", 303)
+        if isinstance(done, str):
+            done = Done(done, back)
+        return RedirectResponse(f"{done.back}{'&' if '?' in done.back else '?'}{urlencode({'done': done.text})}", 303)
 
 
 async def form(request: Request) -> dict[str, str]:

@@ -128,7 +128,7 @@ class Answers:
                 yield GOOD
             except DecodeFailed as fault:
                 self._readers[int(schema_id)] = fault
-                yield BAD + _reason(fault)
+                yield BAD + reason_of(fault)
             yield None  # the next one may end the process
         for schema_id, size in asked["values"]:
             yield self._value(schema_id, payloads[at : at + size], asked["chars_max"], asked["cut"])
@@ -137,19 +137,20 @@ class Answers:
     def _value(self, schema_id: int, payload: bytes, chars_max: int, cut: bool) -> bytes:
         read = self._readers[schema_id]
         if isinstance(read, DecodeFailed):
-            return BAD + _reason(read)
+            return BAD + reason_of(read)
         try:
             text = json.dumps(read(payload), ensure_ascii=False, separators=(",", ":"))
         except DecodeFailed as fault:
-            return BAD + _reason(fault)
+            return BAD + reason_of(fault)
         except Exception as fault:  # of three libraries, each with its own
-            return BAD + b"the bytes are no value of schema %d: " % schema_id + _reason(fault)
+            return BAD + b"the bytes are no value of schema %d: " % schema_id + reason_of(fault)
         if len(text) > chars_max and not cut:
             return BAD + b"its JSON has %d characters, more than %d" % (len(text), chars_max)
         return GOOD + text[:chars_max].encode("utf-8", "surrogatepass")
 
 
-def _reason(fault: Exception) -> bytes:
+def reason_of(fault: Exception) -> bytes:
+    """Return the reason of a failure as an answer has it."""
     if isinstance(fault, MemoryError):
         return b"it takes too much memory"
     return (str(fault) or type(fault).__name__)[:REASON_CHARS_MAX].encode("utf-8", "backslashreplace")

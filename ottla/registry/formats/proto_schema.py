@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -76,6 +77,18 @@ class ProtobufSchema:
             elements = node.elements
             names.append(node.name)
         return ".".join(names)
+
+    def message_indexes(self, name: str) -> list[int] | None:
+        """Return the place of a message by its full name, of the first one for "": the inverse of `message_name`; None if there is none."""
+        prefix = f"{self.file.package}." if self.file.package else ""
+        waiting: deque[tuple[list[int], str, Any]] = deque([([], prefix, self.file.elements)])
+        while waiting:
+            place, scope, elements = waiting.popleft()
+            for index, node in enumerate(declared_messages(elements)):
+                if name in ("", scope + node.name):
+                    return [*place, index]
+                waiting.append(([*place, index], f"{scope}{node.name}.", node.elements))
+        return None
 
     def types(self) -> proto_compatibility.ProtoTypes:
         """Return the types that this file can name: its own, and those of all that it imports."""

@@ -27,7 +27,7 @@ except ImportError:
 PAGES = (
     "/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/orders/groups", "/groups",
     "/group?id=readers", "/transactions", "/reassignments", "/reassignments/plan?brokers=1,2", "/access", "/access/users", "/access/tokens",
-    "/quotas", "/timeline", "/schemas", "/schema?subject=orders-value", "/schema/diff?subject=orders-value&old=1&new=2",
+    "/quotas", "/timeline", "/topics/orders/produce", "/schemas", "/schema?subject=orders-value", "/schema/diff?subject=orders-value&old=1&new=2",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 #: Two versions, the second of which differs by a line.
