@@ -32,7 +32,7 @@ SOURCES = {
     7: "client metrics",
     8: "group",
 }
-DEFAULT_SOURCE = 5
+TOPIC_SOURCE, DEFAULT_SOURCE = 1, 5
 #: What only a restart changes.
 STATIC_SOURCES = frozenset({4, DEFAULT_SOURCE})
 SET = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +14,8 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
-from ottla.console.site import Site, number
+from ottla.console.setting_texts import COMMON, SettingRow, common, raw, read_lines, setting_rows
+from ottla.console.site import Done, Site, number
 from ottla.console.snapshot import ConsoleSnapshot, PartitionRow
 
 ROWS_A_PAGE = 100
@@ -169,29 +170,24 @@ async def topic_settings(request: Request) -> Response:
     site: Site = request.app.state.site
     name = request.path_params["name"]
 
-    async def load() -> list[dict[str, Any]]:
+    async def load() -> list[SettingRow]:
         return setting_rows(await configs.describe_configs(site.access.panels, "topic", name, None, documentation=True))
 
     shown = await site.panels.show(("settings", name), load)
     changed = bool(request.query_params.get("changed"))
-    return site.render(request, "topic_settings.html", name=name, tab="settings", shown=shown, changed=changed)
-
-
-def setting_rows(entries: list[Any]) -> list[dict[str, Any]]:
-    """Return a row for each setting: its value, its source, and what would be the value without it."""
-    return [
-        {
-            "name": entry.name,
-            "value": "(hidden)" if entry.is_sensitive else entry.value,
-            "source": configs.SOURCES.get(entry.config_source, "unknown"),
-            "is_default": entry.config_source == configs.DEFAULT_SOURCE,
-            "is_own": entry.config_source == 1,
-            "read_only": entry.read_only,
-            "below": [(configs.SOURCES.get(row.source, "unknown"), row.value) for row in entry.synonyms[1:]],
-            "documentation": entry.documentation or "",
-        }
-        for entry in entries
-    ]
+    rows = [row for row in shown.value or () if not (changed and row.is_default)]
+    return site.render(
+        request,
+        "topic_settings.html",
+        name=name,
+        tab="settings",
+        shown=shown,
+        changed=changed,
+        edit=request.query_params.get("edit", ""),
+        # One that is set has an effect, or is a mistake that has to be seen.
+        main=[row for row in rows if row.is_own or not row.is_tiered],
+        tiered=[row for row in rows if row.is_tiered and not row.is_own],
+    )
 
 
 # -- Changes -------------------------------------------------------------------------------------------------------------
@@ -205,7 +201,7 @@ async def set_setting(request: Request) -> Response:
         key = fields.get("key", "").strip()
         if not key:
             raise Failure("which setting? Its name is missing", None, Kind.WRONG)
-        value = None if fields.get("unset") else fields.get("value", "")
+        value = None if fields.get("unset") else raw(key, fields.get("value", ""))
         await configs.alter_configs(cluster, "topic", name, {key: value})
         return f"{key} of {name} is {'the default again' if value is None else value}"
 
@@ -214,10 +210,12 @@ async def set_setting(request: Request) -> Response:
 
 async def create_topic(request: Request) -> Response:
     site: Site = request.app.state.site
-    if request.method == "GET":
-        return site.render(request, "topic_create.html")
 
-    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+    async def page(fields: Mapping[str, str], fault: Failure | None = None) -> Response:
+        status = 200 if fault is None else 422
+        return site.render(request, "topic_create.html", status, fields=fields, fault=fault, common=common())
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> Done:
         name = fields.get("confirm", "")
         partitions = number_in(fields.get("partitions", "").strip() or "-1", -1, INT32_MAX)
         replicas = number_in(fields.get("replicas", "").strip() or "-1", -1, INT16_MAX)
@@ -225,10 +223,13 @@ async def create_topic(request: Request) -> Response:
             raise Failure(
                 "partitions and replicas are numbers", "leave them empty for the broker's defaults", Kind.WRONG
             )
-        await topics.create_topic(cluster, name, partitions, replicas, {})
-        return f"topic {name} was created"
+        given = {key: raw(key, text.strip()) for key in COMMON if (text := fields.get(f"setting.{key}", "")).strip()}
+        await topics.create_topic(cluster, name, partitions, replicas, given | read_lines(fields.get("settings", "")))
+        return Done(f"topic {name} was created", f"/topics/{name}")
 
-    return await site.change(request, lambda fields: fields.get("confirm", ""), make, "/topics")
+    if request.method == "GET":
+        return await page(request.query_params)
+    return await site.change(request, lambda fields: fields.get("confirm", ""), make, "/topics", page)
 
 
 async def delete_topic(request: Request) -> Response:

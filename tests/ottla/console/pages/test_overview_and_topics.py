@@ -44,18 +44,48 @@ async def test_a_topic_that_was_made_since_the_last_sample_is_found(open_console
     assert (await client.get(f"/topics/{second}")).status_code == 200
 
 
-async def test_settings_show_where_a_value_comes_from_and_can_be_changed(open_console: Open, cli: Cli) -> None:
+async def test_settings_show_where_a_value_comes_from_and_are_changed_in_their_row(
+    open_console: Open, cli: Cli
+) -> None:
     name = cli.topic()
     client = await open_console(allow_changes=True)
     page = f"/topics/{name}/settings"
-    fields = {"csrf": await csrf_of(client, page), "confirm": name, "key": "retention.ms"}
-    assert (await client.post(f"/topics/{name}/set", data=fields | {"value": "61000"})).status_code == 303
+    plain = (await client.get(page)).text
+    assert 'aria-label="Edit retention.ms"' in plain and "How long records are kept" in plain
+    assert "<b>7 days</b>" in plain and 'name="confirm"' not in plain
+    fold = plain.index("Tiered storage: ")
+    assert plain.index("min.insync.replicas") < fold < plain.index("remote.storage.enable")
+    editing = (await client.get(page, params={"edit": "retention.ms"})).text
+    assert 'name="key" value="retention.ms"' in editing and 'value="604800000"' in editing
+    fields = {"csrf": await csrf_of(client, f"{page}?edit=retention.ms"), "confirm": name, "key": "retention.ms"}
+    assert (await client.post(f"/topics/{name}/set", data=fields | {"value": "61 s"})).status_code == 303
     changed = (await client.get(page, params={"changed": "1"})).text
-    assert "61000" in changed and ">topic</span>" in changed
-    wrong = await client.post(f"/topics/{name}/set", data=fields | {"value": "soon"})
-    assert wrong.status_code == 422 and "retention.ms" in wrong.text
+    assert "61000" in changed and "1 minute 1 second" in changed and ">topic</span>" in changed
+    for value, problem in {"soon": "retention.ms", "7 GB": "is not given in"}.items():
+        wrong = await client.post(f"/topics/{name}/set", data=fields | {"value": value})
+        assert wrong.status_code == 422 and problem in wrong.text
     await client.post(f"/topics/{name}/set", data=fields | {"unset": "1"})
     assert "61000" not in (await client.get(page)).text
+
+
+async def test_a_topic_is_created_with_settings_in_units(open_console: Open, cli: Cli) -> None:
+    name = f"{cli.topic()}-made"
+    client = await open_console(allow_changes=True)
+    fields = {
+        "csrf": await csrf_of(client, "/topic-create"),
+        "confirm": name,
+        "partitions": "2",
+        "setting.cleanup.policy": "compact",
+        "setting.retention.ms": "3 days",
+        "settings": "segment.bytes=64 MB\nnone.such=1",
+    }
+    refused = await client.post("/topic-create", data=fields)
+    assert refused.status_code == 422 and "none.such" in refused.text
+    assert f'value="{name}"' in refused.text and 'value="3 days"' in refused.text, "the form is as it was"
+    done = await client.post("/topic-create", data=fields | {"settings": "segment.bytes=64 MB"})
+    assert done.status_code == 303 and done.headers["location"].startswith(f"/topics/{name}?")
+    settings = (await client.get(f"/topics/{name}/settings", params={"changed": "1"})).text
+    assert "3 days" in settings and "64 MB" in settings and "compact" in settings
 
 
 async def test_a_name_that_is_markup_stays_text(open_console: Open) -> None:
