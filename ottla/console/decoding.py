@@ -27,6 +27,7 @@ LIMIT_S = 3.0
 VALUE_S = 1.0
 #: What begins the wire format of registries: a magic byte, and the id or GUID of a schema.
 _MAGIC = (b"\x00", b"\x01")
+_ID_BYTES = 5
 
 
 class RegistryValues:
@@ -61,6 +62,16 @@ class RegistryValues:
             log.debug("not decoded: %s", fault)
         return found
 
+    async def decode_for_filter(self, records: Iterable[Record]) -> Decoded:
+        """Return as `decode` does, with a reason for each value that has the format and was not decoded in time."""
+        rows = list(records)
+        found = await self.decode(rows)
+        for record in rows:
+            for data in (record.key, record.value):
+                if data is not None and data[:1] == _MAGIC[0] and len(data) > _ID_BYTES and data not in found:
+                    found[data] = "not decoded", None
+        return found
+
     async def close(self) -> None:
         await self._decoder.close()
 
@@ -86,8 +97,8 @@ def registry_client(url: str | None, config: str | None) -> RegistryClient | Non
         raise Failure(f"--registry-config: {fault}", None, Kind.WRONG) from None
 
 
-def registry_values(client: RegistryClient) -> RegistryValues:
-    """Return the decoder of a registry's values."""
+def registry_values(client: RegistryClient, chars_max: int = DECODED_CHARS_MAX, *, cut: bool = True) -> RegistryValues:
+    """Return a decoder of a registry's values. A longer JSON is cut, or else not decoded."""
     from ottla.registry.decoder import Decoder
 
-    return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=DECODED_CHARS_MAX, cut=True))
+    return RegistryValues(Decoder(client, value_s=VALUE_S, chars_max=chars_max, cut=cut))

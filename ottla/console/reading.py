@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import ClusterError
-from ottla.client.consumer import PARTITION_BYTES_MAX, Consumed, Consumer
+from ottla.client.consumer import PARTITION_BYTES_MAX, Consumer
 from ottla.client.errors import Failure, Kind
 from ottla.client.fetched import recreated_texts
 from ottla.client.leaders import TopicPartition
 from ottla.client.values import INT64_MAX, number_in
+from ottla.console.matching import Decode, Found, Query, RecordFilter
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 
@@ -42,59 +43,6 @@ STARTS = ("newest", "oldest", "offset", "time", "live")
 TAIL_ROWS_MAX = 200
 #: Places that a link can have: partitions below 10^10 and offsets of int64.
 _CURSOR = re.compile(r"[0-9]{1,10}\.[0-9]{1,19}(-[0-9]{1,10}\.[0-9]{1,19})*")
-#: Records that are compared with a filter in one turn of the event loop.
-COMPARED_AT_ONCE = 5_000
-
-Matches = Callable[[Record], bool]
-
-
-class Found(NamedTuple):
-    """A record and its partition."""
-
-    partition: int
-    record: Record
-
-
-@dataclass(frozen=True)
-class Query:
-    """The records that a page asks for. `at` is the offset or time to start at, `after` and `before` a place for each partition."""
-
-    topic: str
-    partition: int | None = None
-    start: str = "newest"
-    at: str = ""
-    limit: int = 50
-    key: str = ""
-    exact_key: bool = False
-    value: str = ""
-    header: str = ""
-    after: Mapping[int, int] | None = None
-    before: Mapping[int, int] | None = None
-
-    @property
-    def is_filtered(self) -> bool:
-        return bool(self.key or self.value or self.header)
-
-    @property
-    def goes_back(self) -> bool:
-        return self.after is None and (self.before is not None or self.start == "newest")
-
-    def matches(self) -> Matches:
-        """Return whether a record has all that is wanted: texts that its key, value and a header's value contain."""
-        key, value = self.key.encode(), self.value.encode()
-        name, equals, wanted = self.header.partition("=")
-
-        def matches(record: Record) -> bool:
-            if key and (record.key is None or (record.key != key if self.exact_key else key not in record.key)):
-                return False
-            if value and (record.value is None or value not in record.value):
-                return False
-            return not name or any(
-                found == name and (not equals or (data is not None and wanted.encode() in data))
-                for found, data in record.headers
-            )
-
-        return matches
 
 
 class RecordScreen(NamedTuple):
@@ -112,6 +60,8 @@ class ReadProgress(NamedTuple):
     passed: int
     total: int
     matched: int
+    #: Records that the filter did not look into.
+    not_seen: int = 0
 
 
 async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], dict[int, int]]:
@@ -123,6 +73,8 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
     wanted = None if query.partition is None else [query.partition]
     ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
     first = await topics.list_offsets(cluster, query.topic, topics.EARLIEST, ends)
+    if query.until:
+        ends = await topics.offsets_at(cluster, query.topic, "the end", _time(query.until), first, ends)
     if query.before is not None:
         ends = {index: min(max(query.before.get(index, end), first[index]), end) for index, end in ends.items()}
     if query.after is not None:
@@ -131,11 +83,16 @@ async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], 
     if query.start in ("offset", "time"):
         if query.start == "offset" and number_in(query.at, 0, INT64_MAX) is None:
             raise Failure(f"{query.at[:80]!r} is no offset", "an offset is a number", Kind.WRONG)
-        at = f"{query.at}T00:00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", query.at) else query.at
-        if query.start == "time" and at.isdecimal():
-            at = f"@{at}"
+        at = _time(query.at) if query.start == "time" else query.at
         return await topics.offsets_at(cluster, query.topic, "the start", at, first, ends), ends
     return first, ends
+
+
+def _time(text: str) -> str:
+    """Return a time as the client library reads it: a day alone begins at midnight, and digits are milliseconds."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return f"{text}T00:00:00"
+    return f"@{text}" if text.isdecimal() else text
 
 
 async def screen(cluster: ClusterClient, query: Query) -> RecordScreen:
@@ -184,35 +141,47 @@ async def _read(
     return found, False
 
 
-async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | ReadProgress]:
+async def scan(
+    cluster: ClusterClient, query: Query, decode: Decode | None = None
+) -> AsyncIterator[list[Found] | ReadProgress]:
     """Go through the topic, from the newest record back or from a place on, and give out matches and the progress.
 
     It ends at the end, or when LIMIT_MAX records match. Of `goes_back` the matches of a window come newest first.
     """
-    begin, ends = await bounds(cluster, query)
-    matches, matched = query.matches(), 0
-    total = sum(ends[index] - begin[index] for index in ends)
-    for starts, stops in windows(begin, ends, query.goes_back):
-        kept: list[Found] = []
-        async for consumed in _consumer(cluster, query.topic, starts, stops).fetch():
-            hits = await _hits(consumed, matches)
-            if query.goes_back:
-                # The newest of a window are wanted, which come last.
-                kept = _last((kept + hits)[-LIMIT_MAX:])
-            elif hits:
-                yield hits[: LIMIT_MAX - matched]
-                matched += len(hits)
+    async with closing(RecordFilter(query, decode)) as wanted:
+        begin, ends = await bounds(cluster, query)
+        matched = 0
+        total = sum(ends[index] - begin[index] for index in ends)
+        for starts, stops in windows(begin, ends, query.goes_back):
+            kept: list[Found] = []
+            async for consumed in _consumer(cluster, query.topic, starts, stops).fetch():
+                hits = await wanted.hits(consumed)
+                if query.goes_back:
+                    # The newest of a window are wanted, which come last.
+                    kept = _last((kept + hits)[-LIMIT_MAX:])
+                elif hits:
+                    yield hits[: LIMIT_MAX - matched]
+                    matched += len(hits)
+                    if matched >= LIMIT_MAX:
+                        return
+                passed = _passed(begin, starts, stops, query.goes_back, ends)
+                yield ReadProgress(passed, total, matched + len(kept), wanted.not_seen)
+                await asyncio.sleep(0)
+            if kept:
+                kept.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
+                yield kept[: LIMIT_MAX - matched]
+                matched += len(kept)
                 if matched >= LIMIT_MAX:
                     return
-            yield ReadProgress(_passed(begin, starts, stops, query.goes_back, ends), total, matched + len(kept))
-            await asyncio.sleep(0)
-        if kept:
-            kept.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
-            yield kept[: LIMIT_MAX - matched]
-            matched += len(kept)
-            if matched >= LIMIT_MAX:
-                return
-    yield ReadProgress(total, total, matched)
+        yield ReadProgress(total, total, matched, wanted.not_seen)
+
+
+@asynccontextmanager
+async def closing(made: RecordFilter) -> AsyncIterator[RecordFilter]:
+    try:
+        yield made
+    finally:
+        await made.close()
 
 
 def windows(
@@ -233,52 +202,46 @@ def windows(
         size = min(2 * size, WINDOW_OFFSETS)
 
 
-async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | int | str]:
+async def tail(
+    cluster: ClusterClient, query: Query, decode: Decode | None = None
+) -> AsyncIterator[list[Found] | int | str]:
     """Give out new records that match as they come, newest first, for ever; a number is how many were left out, a text is to be shown."""
-    wanted = None if query.partition is None else [query.partition]
-    ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
-    matches = query.matches()
-    places: dict[TopicPartition, int] = {(query.topic, index): end for index, end in ends.items()}
-    consumer = _Reader(cluster, places, reset=topics.EARLIEST, batch_bytes_max=BATCH_BYTES_MAX)
-    while True:
-        kept: list[Found] = []
-        seen = 0
-        async for consumed in consumer.poll_each():
-            hits = await _hits(consumed, matches)
-            seen += len(hits)
-            kept = sorted(kept + hits, key=lambda each: (each.record.timestamp, each.record.offset))
-            kept = _last(kept[-TAIL_ROWS_MAX:])
-        for text in recreated_texts(consumer.recreated):
-            yield text
-        yield kept[::-1]
-        if seen > len(kept):
-            yield seen - len(kept)
+    partitions = None if query.partition is None else [query.partition]
+    async with closing(RecordFilter(query, decode)) as wanted:
+        ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, partitions)
+        places: dict[TopicPartition, int] = {(query.topic, index): end for index, end in ends.items()}
+        consumer = _Reader(cluster, places, reset=topics.EARLIEST, batch_bytes_max=BATCH_BYTES_MAX)
+        while True:
+            kept: list[Found] = []
+            seen = 0
+            async for consumed in consumer.poll_each():
+                hits = await wanted.hits(consumed)
+                seen += len(hits)
+                kept = sorted(kept + hits, key=lambda each: (each.record.timestamp, each.record.offset))
+                kept = _last(kept[-TAIL_ROWS_MAX:])
+            for text in recreated_texts(consumer.recreated):
+                yield text
+            yield kept[::-1]
+            if seen > len(kept):
+                yield seen - len(kept)
 
 
-async def export(cluster: ClusterClient, query: Query, records_max: int) -> AsyncIterator[Found]:
+async def export(
+    cluster: ClusterClient, query: Query, records_max: int, decode: Decode | None = None
+) -> AsyncIterator[Found]:
     """Give out the records from a place on that match, `records_max` at most."""
-    begin, ends = await bounds(cluster, query)
-    if query.goes_back:
-        share = -(-records_max // max(1, len(ends)))
-        begin = {index: max(first, ends[index] - share) for index, first in begin.items()}
-    matches, given = query.matches(), 0
-    async for consumed in _consumer(cluster, query.topic, begin, ends).fetch():
-        for record in consumed.records:
-            if matches(record):
-                yield Found(consumed.partition, record)
+    async with closing(RecordFilter(query, decode)) as wanted:
+        begin, ends = await bounds(cluster, query)
+        if query.goes_back:
+            share = -(-records_max // max(1, len(ends)))
+            begin = {index: max(first, ends[index] - share) for index, first in begin.items()}
+        given = 0
+        async for consumed in _consumer(cluster, query.topic, begin, ends).fetch():
+            for found in await wanted.hits(consumed):
+                yield found
                 given += 1
                 if given >= records_max:
                     return
-
-
-async def _hits(consumed: Consumed, matches: Matches) -> list[Found]:
-    hits = []
-    for number, record in enumerate(consumed.records, 1):
-        if matches(record):
-            hits.append(Found(consumed.partition, record))
-        if not number % COMPARED_AT_ONCE:
-            await asyncio.sleep(0)
-    return hits
 
 
 def _last(found: list[Found]) -> list[Found]:

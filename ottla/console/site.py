@@ -18,12 +18,14 @@ from ottla.console import texts
 from ottla.console.access import ConsoleAccess
 from ottla.console.decoding import registry_client, registry_values
 from ottla.console.guard import FIELD, is_right_token
+from ottla.console.matching import Decode
 from ottla.console.options import ConsoleOptions
 from ottla.console.panels import LIMIT_S, Panels
 from ottla.console.problems import remedy_of
 from ottla.console.sampler import MoveRates, Sampler
 from ottla.console.schemas import SchemaBrowser
 from ottla.console.snapshot import ConsoleSnapshot
+from ottla.console.value_filter import VALUE_BYTES_MAX
 
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
@@ -63,6 +65,8 @@ class Site:
         self.move_rates = MoveRates()
         client = registry_client(options.registry, options.registry_config)
         self.decoder = None if client is None else registry_values(client)
+        # A filter looks into whole values: the page's own are cut.
+        self._filtered = None if client is None else registry_values(client, VALUE_BYTES_MAX, cut=False)
         self.schemas = None if client is None else SchemaBrowser(client)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -70,9 +74,14 @@ class Site:
         self._templates.filters.update(texts.FILTERS)
         self._templates.globals.update(query=query)
 
+    @property
+    def decode(self) -> Decode | None:
+        """What decodes values for a filter, None without a registry."""
+        return None if self._filtered is None else self._filtered.decode_for_filter
+
     async def close(self) -> None:
         self.panels.close()
-        for each in (self.decoder, self.schemas):
+        for each in (self.decoder, self._filtered, self.schemas):
             if each is not None:
                 await each.close()
 

@@ -18,9 +18,10 @@ from starlette.types import Message, Receive, Scope, Send
 from ottla.client.errors import Failure
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
+from ottla.console.matching import CONTAINS, KEY_WAYS, VALUE_WAYS, Found, Query
 from ottla.console.panels import Shown
 from ottla.console.problems import remedy_of
-from ottla.console.reading import Found, Query, ReadProgress, RecordScreen
+from ottla.console.reading import ReadProgress, RecordScreen
 from ottla.console.record_view import CSV_COLUMNS, FORMS, RecordView, csv_line, json_line, view_of
 from ottla.console.site import Site, number
 
@@ -53,11 +54,14 @@ def query_of(request: Request) -> Query:
         number_in(partition, 0, INT32_MAX),
         start if start in reading.STARTS else "newest",
         fields.get("at", "").strip(),
+        fields.get("until", "").strip(),
         number(request, "limit", 50, 1, reading.LIMIT_MAX),
         fields.get("key", ""),
-        bool(fields.get("exact")),
+        way if (way := fields.get("key_by", "")) in KEY_WAYS else CONTAINS,
         fields.get("value", ""),
+        way if (way := fields.get("value_by", "")) in VALUE_WAYS else CONTAINS,
         fields.get("header", "").strip(),
+        fields.get("path", "").strip(),
         reading.read_cursor(fields.get("after", "")),
         reading.read_cursor(fields.get("before", "")),
     )
@@ -111,6 +115,7 @@ def _page(
         form=form,
         forms=FORMS,
         starts=reading.STARTS,
+        ways={"key": KEY_WAYS, "value": VALUE_WAYS},
         shown=shown,
         views=views,
         streamed=shown is None,
@@ -175,7 +180,7 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
     began = time.monotonic()
     progress, matched = ReadProgress(0, 0, 0), 0
     async with site.access.scan() as cluster:
-        async for each in reading.scan(cluster, query):
+        async for each in reading.scan(cluster, query, site.decode):
             if isinstance(each, ReadProgress):
                 progress = each
                 yield _event("state", _progress(progress, time.monotonic() - began))
@@ -186,7 +191,8 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
     if matched >= reading.LIMIT_MAX:
         yield _event("end", f"{matched} records match, more are not looked for: narrow the filter, or download them.")
     else:
-        yield _event("end", f"Done: {matched} of {progress.total:,} records match, looked at in {seconds:.1f} s.")
+        found = f"Done: {matched} of {progress.total:,} records match, looked at in {seconds:.1f} s."
+        yield _event("end", found + _not_seen(progress))
 
 
 async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
@@ -194,7 +200,7 @@ async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
     said = ""
     ends_s = time.monotonic() + 0.9 * STREAM_S_MAX
     async with site.access.scan() as cluster:
-        async for each in reading.tail(cluster, query):
+        async for each in reading.tail(cluster, query, site.decode):
             if isinstance(each, int):
                 left_out += each
             elif isinstance(each, str):
@@ -237,7 +243,14 @@ async def _rows(site: Site, query: Query, found: list[Found], form: str) -> str:
 def _progress(progress: ReadProgress, seconds: float) -> str:
     part = progress.passed * 100 // max(1, progress.total)
     rate = progress.passed / max(0.001, seconds)
-    return f"{part} %: {progress.matched:,} of {progress.passed:,} records match, {rate:,.0f} records/s."
+    found = f"{part} %: {progress.matched:,} of {progress.passed:,} records match, {rate:,.0f} records/s."
+    return found + _not_seen(progress)
+
+
+def _not_seen(progress: ReadProgress) -> str:
+    if not progress.not_seen:
+        return ""
+    return f" {progress.not_seen:,} were not looked into: they are too large, or their schema cannot be used."
 
 
 def _event(name: str, text: str) -> str:
@@ -267,7 +280,7 @@ async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncGen
     async with site.access.scan() as cluster:
         if as_csv:
             yield ",".join(CSV_COLUMNS) + "\r\n"
-        async for each in reading.export(cluster, query, limit):
+        async for each in reading.export(cluster, query, limit, site.decode):
             yield line(query.topic, each.partition, each.record)
 
 

@@ -12,7 +12,8 @@ import pytest
 from ottla.client import consumer
 from ottla.client.cluster_error import ClusterError
 from ottla.console import reading
-from ottla.console.reading import WINDOW_OFFSETS, Query, cursor, read_cursor, windows
+from ottla.console.matching import Query
+from ottla.console.reading import WINDOW_OFFSETS, cursor, read_cursor, windows
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import ZSTD
@@ -45,12 +46,12 @@ def test_a_filter_needs_all_that_is_asked_for() -> None:
     record = Record(0, 0, b"key-1", b"the value", (("source", b"web"), ("empty", None)))
 
     def fits(**wanted: object) -> bool:
-        return Query("t", **wanted).matches()(record)
+        return Query("t", **wanted).has_texts(record)
 
     assert fits() and fits(key="ey", value="val", header="source=we") and fits(header="empty")
-    assert not fits(key="ey", exact_key=True) and fits(key="key-1", exact_key=True)
+    assert not fits(key="ey", key_by="whole") and fits(key="key-1", key_by="whole")
     assert not fits(value="x") and not fits(header="empty=a") and not fits(header="other")
-    assert not Query("t", key="k").matches()(Record(0, 0, None, None))
+    assert not Query("t", key="k").has_texts(Record(0, 0, None, None))
 
 
 def written(*batches: list[bytes]) -> ModelCluster:

@@ -78,7 +78,7 @@ async def test_a_filter_looks_at_all_records_and_streams_what_matches(open_conso
     assert f"/topics/{name}/stream?value=" in page
     found = (await client.get(f"/topics/{name}/stream?value=%22n%22%3A+7")).text
     assert "Done: 11 of 300 records match" in found and found.count('class="record"') == 11
-    by_header = (await client.get(f"/topics/{name}/stream?key=k5&exact=1&header=half%3D1&from=oldest")).text
+    by_header = (await client.get(f"/topics/{name}/stream?key=k5&key_by=whole&header=half%3D1&from=oldest")).text
     assert "Done: 1 of 300" in by_header
 
 
@@ -142,3 +142,34 @@ async def test_numbers_without_a_bound_are_refused_or_as_if_they_were_not_there(
         assert (await client.get(f"/topics/{name}/records?{fields}")).status_code < 500, fields
         assert (await client.get(f"/topics/{name}/download?{fields}")).status_code < 500, fields
         assert "event: end" in (await client.get(f"/topics/{name}/stream?key=none&{fields}")).text, fields
+
+
+async def test_expressions_and_json_paths_look_into_values_and_times_bound_them(open_console: Open, cli: Cli) -> None:
+    name = filled(cli)
+    client = await opened(open_console, name)
+    for fields, found in {
+        "path=$.n = 7": 1,
+        "path=$.n >= 290": 10,
+        'value_by=regex&value=n": 29[0-4]': 5,
+        "key_by=regex&key=^k(1|2)$": 2,
+        "path=$.n < 100&key_by=regex&key=9$&header=half=1": 10,
+        "path=$.none": 0,
+        "path=$.n >= 0&until=1700000000010": 10,
+        "path=$.n >= 0&from=time&at=1700000000100&until=1700000000120": 20,
+    }.items():
+        text = (await client.get(f"/topics/{name}/stream?{fields}")).text
+        assert f"Done: {found} of" in text, (fields, text[-300:])
+        assert text.count("<details") == found
+    screen = (await client.get(f"/topics/{name}/records?until=1700000000010&limit=500")).text
+    assert offsets(screen) == list(range(9, -1, -1))
+    for fields, problem in {
+        "path=$.a ==": "Done: 0 of",
+        "path==": "is no JSON path",
+        "value_by=regex&value=(": "is no regular expression",
+        "value_by=regex&value=a)|(b": "is no regular expression",
+    }.items():
+        assert problem in (await client.get(f"/topics/{name}/stream?{fields}")).text, fields
+    page = (await client.get(f"/topics/{name}/records?path=$.n = 7&key_by=regex&key=k")).text
+    assert 'value="$.n = 7"' in page and '<option value="regex" selected>' in page, "a link has the filter"
+    lines = (await client.get(f"/topics/{name}/download?path=$.n >= 298&from=oldest")).text.splitlines()
+    assert len(lines) == 2
