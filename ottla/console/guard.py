@@ -16,6 +16,7 @@ from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from ottla.console.options import ConsoleOptions
+from ottla.console.roles import ConsoleUser, Role
 from ottla.web.rules import App, HttpRules, Receive, Scope, Send, headers_of
 
 #: Scripts, styles and pictures are files of the console; no page may frame it, and forms go nowhere else.
@@ -58,7 +59,9 @@ class Guard:
         cookie = self._session(headers.get("cookie", ""))
         scope["ottla.session"] = session = cookie or secrets.token_urlsafe(24)
         scope["ottla.csrf"] = self.token(session)
-        problem = await self._problem(scope, headers)
+        problem = self._rules.problem(scope["method"], headers)
+        if problem is None:
+            problem = await self._log_in(scope, headers.get("authorization"))
         added = list(HEADERS)
         if not scope["path"].startswith("/static/"):
             added.append((b"cache-control", b"no-store"))
@@ -87,27 +90,30 @@ class Guard:
                 return value[:128]
         return None
 
-    async def _problem(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        problem = self._rules.problem(scope["method"], headers)
-        if problem is not None:
-            return problem
-        if self._options.login.required and not self._is_logged_in(headers.get("authorization", "")):
-            if "authorization" in headers:
-                await asyncio.sleep(WRONG_LOGIN_S)
-            return 401, "log in: this console asks for a user and a password, or a token as the password"
-        return None
+    async def _log_in(self, scope: Scope, authorization: str | None) -> tuple[int, str] | None:
+        """Find the user of a request. Return the status and the reason if there has to be one and is none."""
+        if not self._options.login.required:
+            scope["ottla.user"] = ConsoleUser("", Role.ADMINISTRATOR)
+            return None
+        user = None if authorization is None else self._user_of(authorization)
+        if user is not None:
+            scope["ottla.user"] = user
+            return None
+        if authorization is not None:
+            await asyncio.sleep(WRONG_LOGIN_S)
+        return 401, "log in: this console asks for a user and a password, or a token as the password"
 
-    def _is_logged_in(self, authorization: str) -> bool:
+    def _user_of(self, authorization: str) -> ConsoleUser | None:
         scheme, _, rest = authorization.partition(" ")
         if scheme.lower() == "bearer":
-            return self._options.login.accepts_token(rest.strip())
+            return self._options.login.user_of_token(rest.strip())
         if scheme.lower() != "basic":
-            return False
+            return None
         try:
-            user, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
+            name, _, password = base64.b64decode(rest, validate=True).decode().partition(":")
         except ValueError:
-            return False
-        return self._options.login.accepts(user, password)
+            return None
+        return self._options.login.user_of(name, password)
 
 
 def is_right_token(given: str, scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""What a page of records asks for, and which records it means: texts are compared here, expressions and JSON paths in a process of their own.
+"""The query of a page of records, and the records that it means: texts are compared here, expressions and JSON paths in a process of their own.
 
 Values of a schema registry are decoded before expressions and paths look at them; a text is looked for in the bytes that were written.
 """

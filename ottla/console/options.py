@@ -4,42 +4,61 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ottla.client.errors import Failure, Kind
+from ottla.console.roles import ConsoleUser, Role, role_of
 from ottla.server.hosts import LOOPBACK, is_loopback
 
 HOST = "127.0.0.1"
 PORT = 9490
 LOGIN_FILE_BYTES_MAX = 64 * 1024
+NAME_CHARS_MAX = 100
+LINE = "USER:ROLE:PASSWORD, with the role viewer, operator or administrator"
+
+
+class UserLogin(NamedTuple):
+    """The password of a user, and what the user may do."""
+
+    password: str
+    role: Role
 
 
 @dataclass(frozen=True)
 class ConsoleLogin:
-    """Passwords by user, and tokens. A token is the password of any user, or stands in `Authorization: Bearer`."""
+    """Logins by user, and a token of an administrator: it is the password of any user, or stands in `Authorization: Bearer`."""
 
-    users: dict[str, str] = field(default_factory=dict)
+    users: dict[str, UserLogin] = field(default_factory=dict)
     token: str | None = None
 
     @property
     def required(self) -> bool:
         return bool(self.users) or self.token is not None
 
-    def accepts(self, user: str, password: str) -> bool:
-        """Compare in the time that a wrong password takes too."""
-        known = self.users.get(user, "")
-        by_password = hmac.compare_digest(known.encode(), password.encode()) and user in self.users
-        return by_password or self.accepts_token(password)
+    def user_of(self, name: str, password: str) -> ConsoleUser | None:
+        """Return the user of a login, None if it is wrong. A wrong password is compared in the same time."""
+        known = self.users.get(name)
+        expected = "" if known is None else known.password
+        if hmac.compare_digest(expected.encode(), password.encode()) and known is not None:
+            return ConsoleUser(name, known.role)
+        return self.user_of_token(password, name)
 
-    def accepts_token(self, token: str) -> bool:
-        return self.token is not None and hmac.compare_digest(self.token.encode(), token.encode())
+    def user_of_token(self, token: str, name: str = "") -> ConsoleUser | None:
+        """Return the user who has the token, None if it is another one. The name is the one that was typed: it proves nothing."""
+        if self.token is None or not hmac.compare_digest(self.token.encode(), token.encode()):
+            return None
+        return ConsoleUser(f"{name[:NAME_CHARS_MAX]} (token)".strip(), Role.ADMINISTRATOR)
 
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """The options of `ottla console`."""
+    """The options of `ottla console` for one cluster. Where there are several, they differ in what is the cluster's: its name, addresses and
+    registry."""
 
     bootstrap: str
+    #: The name of its context, in links where there are several clusters; empty for the only one.
+    name: str = ""
     properties: dict[str, str] = field(default_factory=dict)
     config: str | None = None
     host: str = HOST
@@ -110,22 +129,24 @@ def is_wildcard(host: str) -> bool:
 
 
 def read_login(login_file: str | None, token_file: str | None) -> ConsoleLogin:
-    """Return the logins of a file of lines USER:PASSWORD, and the token that is the first line of another file.
+    """Return the logins of a file of lines USER:ROLE:PASSWORD, and the token that is the first line of another file.
 
     Raises:
         Failure: a file cannot be read, is empty, or has a line that is no login.
     """
-    users: dict[str, str] = {}
+    users: dict[str, UserLogin] = {}
     for number, line in enumerate(_lines(login_file), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        user, colon, password = line.partition(":")
-        if not colon or not user or not password:
-            raise Failure(f"{login_file}:{number} is not USER:PASSWORD", None, Kind.WRONG)
-        users[user] = password
+        user, _, rest = line.partition(":")
+        word, _, password = rest.partition(":")
+        role = role_of(word)
+        if not user or role is None or not password:
+            raise Failure(f"{login_file}:{number} is not USER:ROLE:PASSWORD", f"a line is {LINE}", Kind.WRONG)
+        users[user] = UserLogin(password, role)
     token = next(iter(_lines(token_file)), "").strip() or None
     if login_file is not None and not users:
-        raise Failure(f"{login_file} has no user", "a line is USER:PASSWORD", Kind.WRONG)
+        raise Failure(f"{login_file} has no user", f"a line is {LINE}", Kind.WRONG)
     if token_file is not None and token is None:
         raise Failure(f"{token_file} has no token", "its first line is the token", Kind.WRONG)
     return ConsoleLogin(users, token)

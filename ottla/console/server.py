@@ -6,12 +6,13 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -32,6 +33,7 @@ from ottla.console.pages import (
     topics,
     transactions,
 )
+from ottla.console.roles import roles_of
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 from ottla.server.listening import bound_sockets, of_every_family
@@ -61,35 +63,63 @@ async def failed(request: Request, fault: Exception) -> Response:
     return site.problem(request, fault)
 
 
+def permitted(route: Route) -> Route:
+    """Return the route for those whose role is in its row of PERMISSIONS."""
+    roles = roles_of(route)
+
+    async def endpoint(request: Request) -> Any:
+        site: Site = request.app.state.site
+        needed = roles[request.method]
+        if site.user(request).role < needed:
+            return site.denied(request, needed)
+        return await route.endpoint(request)
+
+    return Route(route.path, endpoint, methods=list(roles))
+
+
+ROUTES: tuple[Route, ...] = (
+    *overview.ROUTES,
+    *records.ROUTES,
+    *produce.ROUTES,
+    *topics.ROUTES,
+    *groups.ROUTES,
+    *schemas.ROUTES,
+    *transactions.ROUTES,
+    *stories.ROUTES,
+    *access.ROUTES,
+    *credentials.ROUTES,
+    *reassignments.ROUTES,
+    Route("/healthz", health),
+)
+
+
 @asynccontextmanager
-async def application(options: ConsoleOptions) -> AsyncIterator[App]:
-    """The console's pages, with a sampler that runs while they are served."""
+async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
+    """The pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
+    static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
+    names = [each.name for each in clusters]
+    async with AsyncExitStack() as stack:
+        apps = [await stack.enter_async_context(_pages(each, names)) for each in clusters]
+        if len(apps) == 1:
+            yield Guard(Starlette(routes=[static, Mount("", apps[0])]), clusters[0])
+            return
+        mounted = [Mount(f"/c/{name}", app) for name, app in zip(names, apps, strict=True)]
+        first = Route("/", lambda request: RedirectResponse(f"/c/{names[0]}/"))
+        yield Guard(Starlette(routes=[static, Route("/healthz", health), first, *mounted]), clusters[0])
+
+
+@asynccontextmanager
+async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator[Starlette]:
+    """The pages of a cluster, with a sampler that runs while they are served."""
     async with ConsoleAccess(options) as clients:
         sampler = Sampler(clients.sampler, options.interval_s, options.admin, options.admin_port)
-        site = Site(options, clients, sampler)
+        site = Site(options, clients, sampler, names)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
-        app = Starlette(
-            routes=[
-                *overview.ROUTES,
-                *records.ROUTES,
-                *produce.ROUTES,
-                *topics.ROUTES,
-                *groups.ROUTES,
-                *schemas.ROUTES,
-                *transactions.ROUTES,
-                *stories.ROUTES,
-                *access.ROUTES,
-                *credentials.ROUTES,
-                *reassignments.ROUTES,
-                Route("/healthz", health),
-                Mount("/static", StaticFiles(directory=FOLDER / "static")),
-            ],
-            exception_handlers={404: not_found, Failure: failed},
-        )
+        app = Starlette(routes=list(map(permitted, ROUTES)), exception_handlers={404: not_found, Failure: failed})
         app.state.site = site
         await asyncio.wait([sampling], timeout=0.01)
         try:
-            yield Guard(app, options)
+            yield app
         finally:
             await site.close()
             sampling.cancel()
@@ -125,13 +155,14 @@ def http_server(app: App, options: ConsoleOptions) -> HttpServer:
         raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
 
 
-async def serve(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
+async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]) -> None:
+    """Serve the pages of these clusters until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
+    options = clusters[0]
     with ExitStack() as stack:
         sockets = [stack.enter_context(sock) for sock in listen(options)]
         host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
         url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
-        async with application(options) as app:
+        async with application(*clusters) as app:
             server = http_server(app, options)
             loop = asyncio.get_running_loop()
             serving = asyncio.create_task(server.serve(sockets))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -22,16 +24,21 @@ from ottla.console.matching import Decode
 from ottla.console.options import ConsoleOptions
 from ottla.console.panels import LIMIT_S, Panels
 from ottla.console.problems import remedy_of
+from ottla.console.record_view import visible
+from ottla.console.roles import PERMISSIONS, ConsoleUser, Role
 from ottla.console.sampler import MoveRates, Sampler
 from ottla.console.schemas import SchemaBrowser
 from ottla.console.snapshot import ConsoleSnapshot
 from ottla.console.value_filter import VALUE_BYTES_MAX
+from ottla.console.window import Event
+
+log = logging.getLogger(__name__)
 
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
 Name = str | Callable[[Fields], str]
 #: What a change has done: a sentence, with the page that it leads to unless it is the usual one, or a page of its own.
-Make = Callable[[ClusterClient, Fields], Awaitable["str | Done | Response"]]
+Make = Callable[[ClusterClient, Fields], Awaitable["str | ChangeDone | Response"]]
 #: The page that shows why a change failed, with the form as it was.
 Failed = Callable[[Fields, Failure], Awaitable[Response]]
 
@@ -43,8 +50,8 @@ FIELDS_MAX = 200
 STALE_INTERVALS = 4
 
 
-class Done(NamedTuple):
-    """What a change has done, and the page that it leads to."""
+class ChangeDone(NamedTuple):
+    """The sentence about a change, and the page that it leads to."""
 
     text: str
     back: str
@@ -57,7 +64,11 @@ class WrongToken(Failure):
 class Site:
     """One console: its cluster, its sampler, its panels and its templates."""
 
-    def __init__(self, options: ConsoleOptions, access: ConsoleAccess, sampler: Sampler) -> None:
+    def __init__(
+        self, options: ConsoleOptions, access: ConsoleAccess, sampler: Sampler, clusters: Sequence[str] = ()
+    ) -> None:
+        """Take the names of all clusters of the process, for the switch between them."""
+        self.clusters = tuple(clusters)
         self.options = options
         self.access = access
         self.sampler = sampler
@@ -72,11 +83,10 @@ class Site:
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         self._templates.filters.update(texts.FILTERS)
-        self._templates.globals.update(query=query)
 
     @property
     def decode(self) -> Decode | None:
-        """What decodes values for a filter, None without a registry."""
+        """Return what decodes values for a filter, None without a registry."""
         return None if self._filtered is None else self._filtered.decode_for_filter
 
     async def close(self) -> None:
@@ -87,12 +97,18 @@ class Site:
 
     def render(self, request: Request, template: str, status: int = 200, **context: Any) -> Response:
         """Return a page. A request of htmx gets the part of the page that changes by itself."""
+        root = root_of(request)
         text = self._templates.get_template(template).render(
+            root=root,
+            query=partial(rooted_query, root),
+            clusters=self.clusters,
             frame="fragment.html" if request.headers.get("hx-request") else "base.html",
             csrf=request.scope["ottla.csrf"],
-            path=request.url.path,
+            path=request.url.path.removeprefix(root),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             options=self.options,
+            user=(user := self.user(request)),
+            may=lambda path: user.role >= PERMISSIONS["POST", path],
             sampler=self.sampler,
             snapshot=self.sampler.snapshot,
             sample_age=self.sample_age(),
@@ -100,9 +116,10 @@ class Site:
         )
         return HTMLResponse(text, status)
 
-    def rows(self, template: str, **context: Any) -> str:
+    def rows(self, request: Request, template: str, **context: Any) -> str:
         """Return a part of a page that a stream sends."""
-        return str(self._templates.get_template(template).render(**context))
+        links = partial(rooted_query, root_of(request))
+        return str(self._templates.get_template(template).render(query=links, **context))
 
     def sample_age(self) -> float | None:
         """Return the seconds since the last sample if that is too long; None if the newest one is there."""
@@ -134,6 +151,28 @@ class Site:
         if not is_right_token(fields.get(FIELD, ""), request.scope):
             raise WrongToken("this form is not of this console", "load the page again")
 
+    def user(self, request: Request) -> ConsoleUser:
+        """Return who asks, with the role that the console allows: without --allow-changes all only look."""
+        user: ConsoleUser = request.scope["ottla.user"]
+        return user if self.options.allow_changes else user._replace(role=Role.VIEWER)
+
+    def denied(self, request: Request, needed: Role) -> Response:
+        """Return the page of what the user's role does not allow."""
+        if not self.options.allow_changes:
+            fault = Failure("this console only looks", "start it with --allow-changes to change something")
+        else:
+            user = self.user(request)
+            log.warning("%s (%s) may not %s %s", visible(user.shown), user.role.word, request.method, request.url.path)
+            cause = f"this takes the role {needed.word}, and {user.shown} is {user.role.word}"
+            fault = Failure(cause, "roles stand in the file of --login-file")
+        return self.problem(request, fault, 403)
+
+    def _note(self, request: Request, text: str) -> None:
+        """Log who has changed what, and show it in the timeline."""
+        user = self.user(request)
+        log.info("%s (%s): %s", visible(user.shown), user.role.word, visible(text))
+        self.sampler.window.record([Event(time.time_ns() // 1_000_000, "change", user.shown, text)])
+
     async def change(
         self, request: Request, names: Name | None, make: Make, back: str, failed: Failed | None = None
     ) -> Response:
@@ -141,9 +180,6 @@ class Site:
 
         `back` is the page after it.
         """
-        if not self.options.allow_changes:
-            hint = "start it with --allow-changes to change something"
-            return self.problem(request, Failure("this console only looks", hint), 403)
         fields = await form(request)
         self.check_token(request, fields)
         wanted = names if isinstance(names, str) or names is None else names(fields)
@@ -156,11 +192,14 @@ class Site:
         except Failure as fault:
             return self.problem(request, fault) if failed is None else await failed(fields, fault)
         self.panels.forget()
+        self._note(request, request.url.path if isinstance(done, Response) else str(getattr(done, "text", done)))
         if isinstance(done, Response):
             return done
         if isinstance(done, str):
-            done = Done(done, back)
-        return RedirectResponse(f"{done.back}{'&' if '?' in done.back else '?'}{urlencode({'done': done.text})}", 303)
+            done = ChangeDone(done, back)
+        return RedirectResponse(
+            f"{root_of(request)}{done.back}{'&' if '?' in done.back else '?'}{urlencode({'done': done.text})}", 303
+        )
 
 
 async def form(request: Request) -> dict[str, str]:
@@ -180,7 +219,16 @@ async def form(request: Request) -> dict[str, str]:
         raise Failure("this is no form of this console") from None
 
 
-def query(path: str, **fields: object) -> str:
+def root_of(request: Request) -> str:
+    """Return what comes before the paths of a cluster's pages: "/c/NAME", or nothing where there is one cluster."""
+    return str(request.scope.get("root_path", ""))
+
+
+def rooted_query(root: str, path: str, /, **fields: object) -> str:
+    return root + query(path, **fields)
+
+
+def query(path: str, /, **fields: object) -> str:
     """Return a link to a page with fields; those that are None or empty are left out."""
     pairs = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     return f"{path}?{urlencode(pairs)}" if pairs else path

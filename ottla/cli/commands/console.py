@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -10,10 +14,11 @@ from cyclopts import App, Parameter
 
 from ottla.cli import contexts
 from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, ConnectionOptions, run
-from ottla.cli.errors import need_extra
+from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.connection import read_client_properties
+from ottla.client.values import number_in
 from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
 
 app = App(
@@ -31,8 +36,15 @@ async def console(
     allow_changes: Annotated[
         bool, Parameter(negative="", help="Let pages change the cluster, each change after a confirmation.")
     ] = False,
-    login_file: Annotated[str | None, Parameter(help="A file of lines USER:PASSWORD: browsers ask for one.")] = None,
-    token_file: Annotated[str | None, Parameter(help="A file with a token, which is the password of any user.")] = None,
+    login_file: Annotated[
+        str | None,
+        Parameter(
+            help="A file of lines USER:ROLE:PASSWORD: browsers ask for one. Roles: viewer, operator, administrator."
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None, Parameter(help="A file with a token of an administrator: the password of any user.")
+    ] = None,
     no_login: Annotated[bool, Parameter(negative="", help="No login although --host is for other machines.")] = False,
     tls_cert: Annotated[str | None, Parameter(help="A PEM file: serve https.")] = None,
     tls_key: Annotated[str | None, Parameter(help="The PEM file of its key.")] = None,
@@ -47,12 +59,25 @@ async def console(
         Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
     ] = None,
     admin_port: Annotated[
-        int | None, Parameter(help="The port of all brokers' admin listeners at their hosts.")
+        list[str] | None, Parameter(negative="", help="The port of all brokers' admin listeners at their hosts.")
     ] = None,
-    registry: Annotated[str | None, Parameter(help="The URL of a schema registry: its values are decoded.")] = None,
+    registry: Annotated[
+        list[str] | None, Parameter(negative="", help="The URL of a schema registry: its schemas are shown and used.")
+    ] = None,
     registry_config: Annotated[
-        str | None,
-        Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE.",
+        ),
+    ] = None,
+    clusters: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry "
+            "and --registry-config are NAME=VALUE, for each of them.",
+        ),
     ] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
     connection: ConnectionOptions = CONNECTION,
@@ -62,17 +87,15 @@ async def console(
     # Imported late: these are the extra's packages.
     from ottla.console.server import serve
 
-    servers, path = connection.bootstrap, connection.config
-    if servers is None and path is None:
-        context = contexts.current(connection.context)
-        servers, path = context.bootstrap, context.config
-    properties = {} if path is None else read_client_properties(path)
-    servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
-    parse_bootstrap(servers)
-    options = ConsoleOptions(
-        bootstrap=servers,
-        properties=properties,
-        config=path,
+    names = list(dict.fromkeys(clusters or ()))
+    if not names:
+        reached = {"": _reached(connection.bootstrap, connection.config, connection.context)}
+    elif len(names) == 1:
+        reached = {"": _reached(None, None, names[0])}
+    else:
+        reached = {_checked(name): _reached(None, None, name) for name in names}
+    common = ConsoleOptions(
+        bootstrap="",
         host=host,
         port=port,
         allow_changes=allow_changes,
@@ -81,14 +104,84 @@ async def console(
         url=url,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        admin=dict(map(parse_admin, admin or ())),
-        admin_port=admin_port,
-        registry=registry,
-        registry_config=registry_config,
         interval_s=max(0.5, interval),
     )
-    options.check(no_login)
-    await serve(options, partial(_ready, servers, allow_changes))
+    admins, ports, urls, files = (
+        of_clusters(option, values, list(reached))
+        for option, values in (
+            ("--admin", admin),
+            ("--admin-port", admin_port),
+            ("--registry", registry),
+            ("--registry-config", registry_config),
+        )
+    )
+    options = [
+        replace(
+            common,
+            bootstrap=servers,
+            name=name,
+            properties=properties,
+            config=path,
+            admin=dict(map(parse_admin, admins[name])),
+            admin_port=_port(last(ports[name])),
+            registry=last(urls[name]),
+            registry_config=last(files[name]),
+        )
+        for name, (servers, properties, path) in reached.items()
+    ]
+    common.check(no_login)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s ottla console: %(message)s")
+    logging.getLogger("ottla.console").setLevel(logging.INFO)
+    await serve(options, partial(_ready, ", ".join(names) or options[0].bootstrap, allow_changes))
+
+
+def _reached(servers: str | None, path: str | None, context: str | None) -> tuple[str, dict[str, str], str | None]:
+    """Return the addresses, the properties and the file of a cluster: those that are given, or those of a context."""
+    if servers is None and path is None:
+        found = contexts.current(context)
+        servers, path = found.bootstrap, found.config
+    properties = {} if path is None else read_client_properties(path)
+    servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    parse_bootstrap(servers)
+    return servers, properties, path
+
+
+def _checked(name: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,60}", name):
+        cause = f"the context {name!r} cannot stand in a link"
+        raise CommandFailed(cause, "its name may have letters, digits, dots, underscores and dashes", USAGE)
+    return name
+
+
+def of_clusters(option: str, values: Sequence[str] | None, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of an option by cluster: as they are for one cluster, and NAME=VALUE for several.
+
+    Raises:
+        CommandFailed: a value names no cluster.
+    """
+    if len(names) == 1:
+        return {names[0]: list(values or ())}
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for text in values or ():
+        name, _, value = text.partition("=")
+        if name not in found or not value:
+            cause = f"{option} {text!r} names none of the clusters {', '.join(names)}"
+            raise CommandFailed(cause, f"for example {option} {names[0]}=VALUE", USAGE)
+        found[name].append(value)
+    return found
+
+
+def last(values: Sequence[str]) -> str | None:
+    return values[-1] if values else None
+
+
+def _port(text: str | None) -> int | None:
+    if text is None:
+        return None
+    number = number_in(text, 1, 65_535)
+    if number is None:
+        raise CommandFailed(f"--admin-port {text!r} is no port", None, USAGE)
+    return number
 
 
 def _ready(servers: str, allow_changes: bool, url: str) -> None:

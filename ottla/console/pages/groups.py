@@ -52,6 +52,11 @@ class DescribedGroupPage(NamedTuple):
     def lag(self) -> int:
         return sum(place.lag or 0 for place in self.places)
 
+    @property
+    def uncommitted(self) -> int:
+        """Return how many partitions have no committed offset: their records are in no lag, as in Kafka's tools."""
+        return sum(place.committed is None for place in self.places)
+
 
 async def group_list(request: Request) -> Response:
     site: Site = request.app.state.site

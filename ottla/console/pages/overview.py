@@ -15,7 +15,7 @@ from ottla.console.window import Chart
 
 EVENTS_SHOWN = 200
 SERIES_SHOWN_MAX = 12
-KINDS = ("election", "isr", "fencing", "controller", "broker", "topic", "setting")
+KINDS = ("election", "isr", "fencing", "controller", "broker", "topic", "setting", "change")
 
 
 async def overview(request: Request) -> Response:

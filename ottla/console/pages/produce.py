@@ -16,7 +16,7 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.producer import ClusterProducer, SentBatch
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console.schema_texts import is_of_topic
-from ottla.console.site import Done, Site, query
+from ottla.console.site import ChangeDone, Site, query
 from ottla.protocol.records.record import NewRecord, RecordHeaders
 
 #: The forms of a key and a value, in the order of the page.
@@ -40,10 +40,10 @@ async def produce(request: Request) -> Response:
     async def page(fields: Mapping[str, str], fault: Failure | None = None) -> Response:
         return await _page(request, name, fields, fault)
 
-    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> Done:
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> ChangeDone:
         partition, offset = await _write(site, cluster, name, fields)
         place = {"partition": partition, "from": "offset", "at": offset, "limit": 1}
-        return Done(
+        return ChangeDone(
             f"the record is in partition {partition} at offset {offset}", query(f"/topics/{name}/records", **place)
         )
 

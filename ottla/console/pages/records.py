@@ -122,7 +122,7 @@ def _page(
         took_s=took_s,
         partitions=partitions,
         cursor=reading.cursor,
-        fields={name: value for name, value in request.query_params.items() if name not in ("after", "before")},
+        fields={name: value for name, value in request.query_params.items() if name not in ("after", "before", "format")},
     )
 
 
@@ -149,9 +149,8 @@ async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> l
 
 async def stream(request: Request) -> RecordStream:
     """Server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
-    site: Site = request.app.state.site
     query, form = query_of(request), form_of(request)
-    events = _tail(site, query, form) if query.start == "live" else _scan(site, query, form)
+    events = _tail(request, query, form) if query.start == "live" else _scan(request, query, form)
     return RecordStream(_until_left(request, events), "text/event-stream")
 
 
@@ -176,7 +175,8 @@ class RecordStream:
             await self._pieces.aclose()
 
 
-async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
+async def _scan(request: Request, query: Query, form: str) -> AsyncGenerator[str, None]:
+    site: Site = request.app.state.site
     began = time.monotonic()
     progress, matched = ReadProgress(0, 0, 0), 0
     async with site.access.scan() as cluster:
@@ -186,7 +186,7 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
                 yield _event("state", _progress(progress, time.monotonic() - began))
             else:
                 matched += len(each)
-                yield _event("rows", await _rows(site, query, each, form))
+                yield _event("rows", await _rows(request, query, each, form))
     seconds = time.monotonic() - began
     if matched >= reading.LIMIT_MAX:
         yield _event("end", f"{matched} records match, more are not looked for: narrow the filter, or download them.")
@@ -195,7 +195,8 @@ async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
         yield _event("end", found + _not_seen(progress))
 
 
-async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
+async def _tail(request: Request, query: Query, form: str) -> AsyncGenerator[str, None]:
+    site: Site = request.app.state.site
     seen = left_out = 0
     said = ""
     ends_s = time.monotonic() + 0.9 * STREAM_S_MAX
@@ -208,7 +209,7 @@ async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None
             else:
                 seen += len(each)
                 if each:
-                    yield _event("rows", await _rows(site, query, each, form))
+                    yield _event("rows", await _rows(request, query, each, form))
             note = f", {left_out:,} too quick to show" if left_out else ""
             yield _event("state", f"Live: {seen:,} records{note}.{said}")
             if time.monotonic() > ends_s:
@@ -236,8 +237,9 @@ async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> As
         await events.aclose()
 
 
-async def _rows(site: Site, query: Query, found: list[Found], form: str) -> str:
-    return site.rows("record_rows.html", views=await viewed(site, query.topic, found, form))
+async def _rows(request: Request, query: Query, found: list[Found], form: str) -> str:
+    site: Site = request.app.state.site
+    return site.rows(request, "record_rows.html", views=await viewed(site, query.topic, found, form))
 
 
 def _progress(progress: ReadProgress, seconds: float) -> str:

@@ -15,7 +15,7 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.setting_texts import COMMON, SettingRow, common, raw, read_lines, setting_rows
-from ottla.console.site import Done, Site, number
+from ottla.console.site import ChangeDone, Site, number
 from ottla.console.snapshot import ConsoleSnapshot, PartitionRow
 
 ROWS_A_PAGE = 100
@@ -215,7 +215,7 @@ async def create_topic(request: Request) -> Response:
         status = 200 if fault is None else 422
         return site.render(request, "topic_create.html", status, fields=fields, fault=fault, common=common())
 
-    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> Done:
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> ChangeDone:
         name = fields.get("confirm", "")
         partitions = number_in(fields.get("partitions", "").strip() or "-1", -1, INT32_MAX)
         replicas = number_in(fields.get("replicas", "").strip() or "-1", -1, INT16_MAX)
@@ -225,7 +225,7 @@ async def create_topic(request: Request) -> Response:
             )
         given = {key: raw(key, text.strip()) for key in COMMON if (text := fields.get(f"setting.{key}", "")).strip()}
         await topics.create_topic(cluster, name, partitions, replicas, given | read_lines(fields.get("settings", "")))
-        return Done(f"topic {name} was created", f"/topics/{name}")
+        return ChangeDone(f"topic {name} was created", f"/topics/{name}")
 
     if request.method == "GET":
         return await page(request.query_params)

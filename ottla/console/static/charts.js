@@ -31,7 +31,7 @@ function short(value) {
 
 function clock(value, splits) {
   const exact = splits.length > 1 && splits[1] - splits[0] < 60;
-  return new Date(value * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: exact ? "2-digit" : undefined, hour12: false });
+  return new Date(value * 1000).toLocaleTimeString([], { timeZone: "UTC", hour: "2-digit", minute: "2-digit", second: exact ? "2-digit" : undefined, hour12: false });
 }
 
 class LiveChart extends HTMLElement {
@@ -70,7 +70,7 @@ class LiveChart extends HTMLElement {
     const fields = new URLSearchParams({ what: this.getAttribute("what"), of: this.getAttribute("of") || "" });
     let found;
     try {
-      const response = await fetch(`/chart?${fields}`, { headers: { "X-Chart": "1" } });
+      const response = await fetch(`${document.body.dataset.root}/chart?${fields}`, { headers: { "X-Chart": "1" } });
       found = response.ok ? await response.json() : null;
     } catch { return; }
     if (!found) return;
@@ -106,17 +106,18 @@ class LiveChart extends HTMLElement {
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { y: { range: (plot, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, space: 80, size: 30, values: (plot, splits) => splits.map((value) => clock(value, splits)) }, { ...axis, size: 56, values: (plot, splits) => splits.map((value) => this.text(value)) }],
-      series: [{ value: (plot, value) => (value ? new Date(value * 1000).toLocaleTimeString() : "–") }, ...series],
+      series: [{ value: (plot, value) => (value ? new Date(value * 1000).toLocaleTimeString([], { timeZone: "UTC" }) : "–") }, ...series],
     };
     this.plot = new uPlot(options, data, this.place);
     this.shown = shape;
+    const zone = Object.assign(document.createElement("span"), { className: "zone", textContent: "time in UTC" });
     this.names.replaceChildren(...(names.length > 1 ? names : []).map((label, index) => {
       const name = document.createElement("span");
       const swatch = document.createElement("i");
       swatch.style.background = colours[index % colours.length];
       name.append(swatch, label);
       return name;
-    }));
+    }), zone);
   }
 }
 customElements.define("live-chart", LiveChart);

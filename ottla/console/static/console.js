@@ -49,9 +49,31 @@ document.addEventListener("keydown", (event) => {
     going = Date.now();
   } else if (Date.now() - going < 1000) {
     const page = { o: "/", t: "/topics", g: "/groups", s: "/schemas", x: "/transactions", r: "/reassignments", a: "/access", q: "/quotas", l: "/timeline" }[event.key];
-    if (page) location.assign(page);
+    if (page) location.assign(document.body.dataset.root + page);
   }
 });
+
+// -- Lists are filtered while one types; the address keeps the filter ------------------------------------------------------------
+const TYPED_MS = 250;
+let typed = 0;
+async function filterList(form) {
+  const asked = ++typed;
+  const url = new URL(form.action);
+  for (const [name, value] of new FormData(form)) if (value) url.searchParams.set(name, value);
+  const response = await fetch(url, { headers: { "HX-Request": "true" } }).catch(() => null);
+  if (!response?.ok || asked !== typed) return;
+  const found = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("live");
+  if (!found || asked !== typed) return;
+  const live = document.getElementById("live");
+  const polling = live.parentElement;
+  live.replaceWith(document.adoptNode(found));
+  history.replaceState(null, "", url);
+  if (polling.hasAttribute("hx-get")) { polling.setAttribute("hx-get", url.pathname + url.search); htmx.process(polling); }
+}
+for (const input of document.querySelectorAll("form[data-live] input")) {
+  let waiting = 0;
+  input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => filterList(input.form), TYPED_MS); });
+}
 
 // -- Streams of records: a scan or a live tail, which ends when it is stopped or the page is left ----------------------------
 const ROWS_MAX = 1000;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -32,9 +32,11 @@ async def open_console(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(access, "PANEL_TIMEOUT_MS", int(PATIENCE_S * 1000))
     async with AsyncExitStack() as stack:
 
-        async def start(*, base: str = BASE, wait: bool = True, **options: object) -> httpx.AsyncClient:
+        async def start(
+            *, base: str = BASE, wait: bool = True, names: Sequence[str] = ("",), **options: object
+        ) -> httpx.AsyncClient:
             chosen = replace(ConsoleOptions(cli.bootstrap, interval_s=0.5), **options)
-            app = await stack.enter_async_context(application(chosen))
+            app = await stack.enter_async_context(application(*(replace(chosen, name=name) for name in names)))
             transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
             client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base, timeout=60))
             if wait:

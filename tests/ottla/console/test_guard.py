@@ -10,7 +10,8 @@ import pytest
 
 from ottla.client.errors import Failure
 from ottla.console.guard import POLICY
-from ottla.console.options import ConsoleLogin, ConsoleOptions, read_login
+from ottla.console.options import ConsoleLogin, ConsoleOptions, UserLogin, read_login
+from ottla.console.roles import Role
 from ottla.console.site import FORM_BYTES_MAX
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
@@ -58,7 +59,9 @@ async def test_other_sites_may_link_to_a_page_and_nothing_else(open_console: Ope
 
 
 async def test_a_login_is_asked_for_and_a_token_is_one(open_console: Open) -> None:
-    client = await open_console(login=ConsoleLogin({"ann": "secret"}, token="t0ken"), wait=False)
+    client = await open_console(
+        login=ConsoleLogin({"ann": UserLogin("secret", Role.VIEWER)}, token="t0ken"), wait=False
+    )
     refused = await client.get("/")
     assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith("Basic")
     assert (await client.get("/static/console.css")).status_code == 401
@@ -97,11 +100,12 @@ def test_other_machines_need_a_login_unless_a_proxy_asks_for_one() -> None:
 
 def test_a_file_of_logins_is_read_and_a_wrong_line_is_named(tmp_path: Path) -> None:
     users, token = tmp_path / "users", tmp_path / "token"
-    users.write_text("# who\nann:s:ecret\n")
+    users.write_text("# who\nann:Operator:s:ecret\n")
     token.write_text("abc\n")
-    assert read_login(str(users), str(token)) == ConsoleLogin({"ann": "s:ecret"}, "abc")
-    users.write_text("ann\n")
-    with pytest.raises(Failure, match=":1 is not USER:PASSWORD"):
-        read_login(str(users), None)
+    assert read_login(str(users), str(token)) == ConsoleLogin({"ann": UserLogin("s:ecret", Role.OPERATOR)}, "abc")
+    for wrong in ("ann", "ann:secret", "ann:root:secret", "ann:viewer:", ":viewer:secret"):
+        users.write_text(f"{wrong}\n")
+        with pytest.raises(Failure, match=":1 is not USER:ROLE:PASSWORD"):
+            read_login(str(users), None)
     with pytest.raises(Failure, match="cannot be read"):
         read_login(None, str(tmp_path / "none"))
