@@ -17,7 +17,6 @@ from ottla.console.record_view import visible
 from ottla.console.schema_texts import (
     KINDS,
     LEVELS,
-    TEXT_CHARS_MAX,
     DiffLine,
     SchemaVersion,
     difference,
@@ -31,6 +30,7 @@ T = TypeVar("T")
 
 QUESTIONS = 4
 NAME_CHARS_MAX = 1_000
+MESSAGE_CHARS_MAX = 10_000
 #: The newest versions of a subject that a page knows.
 VERSIONS_MAX = 1_000
 #: Rows of references and of messages, and of the versions of one schema.
@@ -78,7 +78,11 @@ class SchemaBrowser:
             Failure: the registry does not answer, or not as a registry does. So does each question here.
         """
         return await self._ask(
-            lambda: sorted(row for row in _rows(self.client.get("/subjects")) if isinstance(row, str))
+            lambda: sorted(
+                row
+                for row in _rows(self.client.get("/subjects"))
+                if isinstance(row, str) and len(row) <= NAME_CHARS_MAX
+            )
         )
 
     async def latest(self, subjects: Sequence[str]) -> dict[str, SchemaVersion]:
@@ -131,7 +135,7 @@ class SchemaBrowser:
             row = self.client.request("POST", path, _body(kind, text))
             if not isinstance(row, dict) or not isinstance(row.get("is_compatible"), bool):
                 raise _unexpected("no verdict")
-            messages = [str(each)[:TEXT_CHARS_MAX] for each in _rows(row.get("messages") or [])[:ROWS_MAX]]
+            messages = [visible(str(each)[:MESSAGE_CHARS_MAX]) for each in _rows(row.get("messages") or [])[:ROWS_MAX]]
             return SchemaVerdict(row["is_compatible"], messages)
 
         return await self._ask(ask)
@@ -223,7 +227,7 @@ def _rows(answer: Any) -> list[Any]:
 
 def _name(row: Any, name: str) -> str:
     found = row.get(name) if isinstance(row, dict) else None
-    if not isinstance(found, str):
+    if not isinstance(found, str) or len(found) > NAME_CHARS_MAX:
         raise _unexpected(f"no {name}")
     return found
 

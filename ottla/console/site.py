@@ -46,6 +46,8 @@ FOLDER = Path(__file__).parent
 #: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
 FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
+#: So much of what a change has done is logged, and kept for the timeline.
+NOTE_CHARS_MAX = 500
 #: A sample that is older is marked on each page.
 STALE_INTERVALS = 4
 
@@ -82,7 +84,7 @@ class Site:
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        self._templates.filters.update(texts.FILTERS)
+        self._templates.filters.update(texts.FILTERS, visible=visible)
 
     @property
     def decode(self) -> Decode | None:
@@ -169,8 +171,8 @@ class Site:
 
     def _note(self, request: Request, text: str) -> None:
         """Log who has changed what, and show it in the timeline."""
-        user = self.user(request)
-        log.info("%s (%s): %s", visible(user.shown), user.role.word, visible(text))
+        user, text = self.user(request), visible(text[:NOTE_CHARS_MAX])
+        log.info("%s (%s): %s", visible(user.shown), user.role.word, text)
         self.sampler.window.record([Event(time.time_ns() // 1_000_000, "change", user.shown, text)])
 
     async def change(

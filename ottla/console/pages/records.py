@@ -122,7 +122,9 @@ def _page(
         took_s=took_s,
         partitions=partitions,
         cursor=reading.cursor,
-        fields={name: value for name, value in request.query_params.items() if name not in ("after", "before", "format")},
+        fields={
+            name: value for name, value in request.query_params.items() if name not in ("after", "before", "format")
+        },
     )
 
 

@@ -27,7 +27,7 @@ def row_of(subject: str, version: int = 1, text: str = AVRO, **more: Any) -> dic
 
 async def test_a_version_is_shown_with_its_level_and_with_what_needs_it() -> None:
     rows = {
-        "/subjects": ["orders-value", "a"],
+        "/subjects": ["orders-value", "a", "x" * 1_001, 7],
         "/subjects/orders-value/versions": [1, 2],
         "/subjects/orders-value/versions/latest": row_of("orders-value", 2),
         "/subjects/orders-value/versions/2/referencedby": [9],
