@@ -1,6 +1,8 @@
-"""Makes the pictures of docs/CONSOLE.md: a cluster of three under a small load, of which partitions move and then a broker is killed.
+"""Makes the pictures of docs/CONSOLE.md: a cluster of three under a small load, of which partitions move and then a broker is killed; and a
+cluster of one with a schema registry.
 
-python -m tools.console_pictures      # Chromium and Playwright; two minutes
+python -m tools.console_pictures            # Chromium and Playwright; two minutes
+python -m tools.console_pictures schemas    # those of the registry alone; some seconds
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from ottla.local.console import CHANGES, LOOK, running_console
+from ottla.local.console import CHANGES, LOOK, running_console, running_registry
+from ottla.registry.client import RegistryClient, Schema
 from ottla.testing import Cluster
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
@@ -81,14 +85,50 @@ def take(page: Page, name: str, *, height: int | None = None) -> None:
     page.screenshot(path=TARGET / f"console-{name}.png")
 
 
+def schema(*fields: str) -> Schema:
+    """A version of the orders' schema."""
+    rows: list[dict[str, Any]] = [{"name": "order", "type": "long"}, {"name": "item", "type": "string"}]
+    rows += ({"name": name, "type": ["null", "string"], "default": None} for name in fields)
+    return Schema(json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": rows}))
+
+
+def take_schemas(browser: Browser) -> None:
+    """Take the pages of a registry, of a record that is produced, and of settings."""
+    with Cluster(1) as cluster:
+        cluster.topic("orders", partitions=3)
+        nodes = list(cluster.nodes.values())
+        with running_registry(nodes, 0, None) as registry, running_console(nodes, 0, CHANGES, None, registry) as url:
+            client = RegistryClient(registry, timeout_s=60)
+            for fields in ((), ("customer",), ("customer", "note")):
+                client.register("orders-value", schema(*fields))
+            page = browser.new_page(viewport=WIDE, color_scheme="light")
+            page.goto(f"{url}schema/diff?subject=orders-value&old=1&new=3")
+            page.set_viewport_size({"width": WIDE["width"], "height": 460})
+            page.screenshot(path=TARGET / "console-schema.png")
+            page.goto(f"{url}topics/orders/produce?key=c-17&value=%7B%22order%22%3A+7%2C+%22item%22%3A+%22figs%22%7D")
+            page.set_viewport_size({"width": WIDE["width"], "height": 760})
+            page.screenshot(path=TARGET / "console-produce.png")
+            page.goto(f"{url}topics/orders/settings?edit=retention.ms#min.insync.replicas")
+            page.set_viewport_size({"width": WIDE["width"], "height": 620})
+            page.screenshot(path=TARGET / "console-settings.png")
+
+
 def main() -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        take_schemas(browser)
+        if "schemas" not in sys.argv[1:]:
+            take_cluster(browser)
+        browser.close()
+
+
+def take_cluster(browser: Browser) -> None:
     over = threading.Event()
-    with Cluster(3) as cluster, sync_playwright() as playwright:
+    with Cluster(3) as cluster:
         member = fill(cluster)
         threading.Thread(target=load, args=(cluster, over), daemon=True).start()
         nodes = list(cluster.nodes.values())
         time.sleep(10)  # the load is even after some seconds
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with running_console(nodes, 0, CHANGES, None) as url:
             page = browser.new_page(viewport=WIDE, color_scheme="light")
             page.goto(url)
@@ -113,7 +153,6 @@ def main() -> None:
             take(phone, "phone")
         over.set()
         member.close()
-        browser.close()
 
 
 if __name__ == "__main__":

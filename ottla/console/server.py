@@ -91,21 +91,21 @@ ROUTES: tuple[Route, ...] = (
     *reassignments.ROUTES,
     Route("/healthz", health),
 )
+STATIC = Mount("/static", StaticFiles(directory=FOLDER / "static"))
 
 
 @asynccontextmanager
 async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
     """The pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
-    static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     names = [each.name for each in clusters]
     async with AsyncExitStack() as stack:
         apps = [await stack.enter_async_context(_pages(each, names)) for each in clusters]
         if len(apps) == 1:
-            yield Guard(Starlette(routes=[static, Mount("", apps[0])]), clusters[0])
+            yield Guard(apps[0], clusters[0])
             return
         mounted = [Mount(f"/c/{name}", app) for name, app in zip(names, apps, strict=True)]
         first = Route("/", lambda request: RedirectResponse(f"/c/{names[0]}/"))
-        yield Guard(Starlette(routes=[static, Route("/healthz", health), first, *mounted]), clusters[0])
+        yield Guard(Starlette(routes=[STATIC, Route("/healthz", health), first, *mounted]), clusters[0])
 
 
 @asynccontextmanager
@@ -115,7 +115,7 @@ async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator
         sampler = Sampler(clients.sampler, options.interval_s, options.admin, options.admin_port)
         site = Site(options, clients, sampler, names)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
-        app = Starlette(routes=list(map(permitted, ROUTES)), exception_handlers={404: not_found, Failure: failed})
+        app = Starlette(routes=[*map(permitted, ROUTES), STATIC], exception_handlers={404: not_found, Failure: failed})
         app.state.site = site
         await asyncio.wait([sampling], timeout=0.01)
         try:

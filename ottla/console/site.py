@@ -109,7 +109,7 @@ class Site:
             path=request.url.path.removeprefix(root),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             options=self.options,
-            user=(user := self.user(request)),
+            console_user=(user := self.user(request)),
             may=lambda path: user.role >= PERMISSIONS["POST", path],
             sampler=self.sampler,
             snapshot=self.sampler.snapshot,
@@ -164,7 +164,8 @@ class Site:
             fault = Failure("this console only looks", "start it with --allow-changes to change something")
         else:
             user = self.user(request)
-            log.warning("%s (%s) may not %s %s", visible(user.shown), user.role.word, request.method, request.url.path)
+            path = in_one_line(request.url.path[:NOTE_CHARS_MAX])
+            log.warning("%s (%s) may not %s %s", in_one_line(user.shown), user.role.word, request.method, path)
             cause = f"this takes the role {needed.word}, and {user.shown} is {user.role.word}"
             fault = Failure(cause, "roles stand in the file of --login-file")
         return self.problem(request, fault, 403)
@@ -172,7 +173,7 @@ class Site:
     def _note(self, request: Request, text: str) -> None:
         """Log who has changed what, and show it in the timeline."""
         user, text = self.user(request), visible(text[:NOTE_CHARS_MAX])
-        log.info("%s (%s): %s", visible(user.shown), user.role.word, text)
+        log.info("%s (%s): %s", in_one_line(user.shown), user.role.word, in_one_line(text))
         self.sampler.window.record([Event(time.time_ns() // 1_000_000, "change", user.shown, text)])
 
     async def change(
@@ -219,6 +220,11 @@ async def form(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
     except ValueError:
         raise Failure("this is no form of this console") from None
+
+
+def in_one_line(text: str) -> str:
+    """Return a text for the log, in which a name cannot begin a line of its own."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def root_of(request: Request) -> str:

@@ -17,6 +17,15 @@ const lost = document.getElementById("lost");
 for (const name of ["htmx:sendError", "htmx:timeout"]) document.body.addEventListener(name, () => { lost.hidden = false; });
 document.body.addEventListener("htmx:afterRequest", (event) => { if (event.detail.xhr.status > 0) lost.hidden = true; });
 
+// -- What is wider than the page is scrolled by keys, too: it takes the focus -----------------------------------------------------
+function markScrolled() {
+  for (const place of document.querySelectorAll(".scroll"))
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; else place.removeAttribute("tabindex");
+}
+addEventListener("resize", markScrolled);
+document.body.addEventListener("htmx:afterSettle", markScrolled);
+markScrolled();
+
 // -- Confirmations: the button wakes up when the name has been typed --------------------------------------------------------
 function checkConfirmations() {
   for (const input of document.querySelectorAll("input[data-confirm]"))

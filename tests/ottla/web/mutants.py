@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "the console does not ask the rules",
         CONSOLE,
-        "        if problem is not None:\n            return problem\n",
-        "",
+        '        problem = self._rules.problem(scope["method"], headers)\n',
+        "        problem = None\n",
         OTHER_SITES + OF_CONSOLE,
     ),
     Mutant(
