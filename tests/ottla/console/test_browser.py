@@ -128,17 +128,30 @@ def test_each_page_fits_a_phone_can_be_read_and_runs_no_markup(served: Served) -
 
 
 def test_records_are_opened_by_keyboard_filtered_and_followed(served: Served) -> None:
-    with browser(served) as looked:
-        page = looked.at("/topics")
-        page.wait_for_selector("text=orders")
+    with browser(served, permissions=["clipboard-read", "clipboard-write"]) as looked:
+        page = looked.at("/topics?internal=1")
+        page.wait_for_selector("tr:has-text('_schemas')")
         page.keyboard.press("/")
         page.keyboard.type("ord")
+        page.wait_for_selector("tr:has-text('_schemas')", state="detached")
+        assert page.url.endswith("/topics?q=ord&internal=1"), "the list follows what is typed, and its link too"
         page.keyboard.press("Enter")
         page.click("th a:has-text('orders')")
         page.click("nav.tabs >> text=Records")
         page.focus("details.record >> nth=0 >> summary")
         page.keyboard.press("Enter")
         page.wait_for_selector("details.record[open] pre")
+        looked.at("/topics/orders/records?path=$.n = 7")
+        page.wait_for_selector("text=Done: 1 of 101 records match")
+        page.focus("details.record >> summary")
+        page.keyboard.press("Enter")
+        page.focus("details.record[open] .fold")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".fold[aria-expanded=false]")
+        assert page.locator("pre .line:visible").count() == 2, "the beginning and the end of the object"
+        page.click("button.copy")
+        page.wait_for_selector("text=Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == '{\n  "n": 7\n}'
         looked.at('/topics/orders/records?value="n": 7')
         page.wait_for_selector("text=Done: 11 of 101 records match")
         assert page.locator("details.record").count() == 11

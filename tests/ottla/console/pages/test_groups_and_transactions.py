@@ -7,6 +7,8 @@ import html
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.client.groups import GroupDescription
+from ottla.console.pages.groups import DescribedGroupPage, OffsetPlace
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of, eventually
 
@@ -47,6 +49,13 @@ async def test_a_group_shows_its_lag_and_a_reset_sets_what_its_preview_has_shown
         )
     assert (await client.post("/group/delete", params={"id": group}, data=fields)).status_code == 303
     assert "GROUP_ID_NOT_FOUND" in (await client.get("/group", params={"id": group})).text
+
+
+def test_partitions_without_a_commit_are_counted_beside_the_lag() -> None:
+    """Their records are in no lag, as in Kafka's tools; the page says how many partitions there are of them."""
+    places = [OffsetPlace("t", 0, 4, 10, 6, None), OffsetPlace("t", 1, None, 10_000, None, "member")]
+    described = DescribedGroupPage(GroupDescription("g", "Stable", "classic", "range"), places)
+    assert (described.lag, described.uncommitted) == (6, 1)
 
 
 async def test_an_open_transaction_is_shown_and_aborted(open_console: Open, cli: Cli) -> None:

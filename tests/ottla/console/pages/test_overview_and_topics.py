@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from jinja2 import Environment, FileSystemLoader
+
+from ottla.console.site import FOLDER
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
 
@@ -9,10 +12,17 @@ from tests.ottla.console.conftest import Open, csrf_of
 async def test_the_overview_says_what_serves_and_what_is_wrong(open_console: Open) -> None:
     client = await open_console()
     page = (await client.get("/")).text
+    assert "<small>node</small> 1</b><span>is the active controller" in page
     assert "Nothing is wrong" in page and "Metadata quorum" in page
     assert "known to brokers' admin listeners only" in page
     part = (await client.get("/", headers={"hx-request": "true"})).text
     assert "<html" not in part and 'id="live"' in part
+
+
+def test_commands_in_advice_are_markup_and_no_backticks() -> None:
+    templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True)
+    marked = templates.get_template("parts.html").module.marked  # type: ignore[attr-defined]
+    assert marked("run `ottla <x>` now") == 'run <span class="mono">ottla &lt;x&gt;</span> now'
 
 
 async def test_a_cluster_that_does_not_answer_leaves_a_page_that_says_so(open_console: Open) -> None:
