@@ -5,6 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, FileSystemLoader
 
 from ottla.console.site import FOLDER
+from ottla.console.texts import FILTERS
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
 
@@ -21,6 +22,7 @@ async def test_the_overview_says_what_serves_and_what_is_wrong(open_console: Ope
 
 def test_commands_in_advice_are_markup_and_no_backticks() -> None:
     templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True)
+    templates.filters.update(FILTERS)
     marked = templates.get_template("parts.html").module.marked  # type: ignore[attr-defined]
     assert marked("run `ottla <x>` now") == 'run <span class="mono">ottla &lt;x&gt;</span> now'
 
