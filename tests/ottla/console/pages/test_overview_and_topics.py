@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jinja2 import Environment, FileSystemLoader
 
 from ottla.console.site import FOLDER
@@ -23,8 +25,8 @@ async def test_the_overview_says_what_serves_and_what_is_wrong(open_console: Ope
 def test_commands_in_advice_are_markup_and_no_backticks() -> None:
     templates = Environment(loader=FileSystemLoader(FOLDER / "templates"), autoescape=True)
     templates.filters.update(FILTERS)
-    marked = templates.get_template("parts.html").module.marked  # type: ignore[attr-defined]
-    assert marked("run `ottla <x>` now") == 'run <span class="mono">ottla &lt;x&gt;</span> now'
+    parts: Any = templates.get_template("parts.html").module
+    assert parts.marked("run `ottla <x>` now") == 'run <span class="mono">ottla &lt;x&gt;</span> now'
 
 
 async def test_a_cluster_that_does_not_answer_leaves_a_page_that_says_so(open_console: Open) -> None:
