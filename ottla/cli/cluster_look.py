@@ -13,6 +13,7 @@ from ottla.client.cluster_state import describe_log_dirs
 from ottla.client.errors import Failure
 from ottla.client.groups import OFFSET_FETCH_VERSION
 from ottla.client.leaders import NO_LEADER, TopicPartition
+from ottla.client.reassignments import adding_replicas
 from ottla.client.topics import LATEST
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -22,6 +23,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.replica_sets import missing_replicas
 
 #: Groups whose offsets one request asks for.
 GROUPS_AT_ONCE = 100
@@ -47,6 +49,7 @@ async def look_at(cluster: ClusterClient, admin: Admin) -> TopLook:
                 look.nodes.setdefault(node, NodeLook()).replicas += 1
             if part.leader_id in look.nodes:
                 look.nodes[part.leader_id].leaders += 1
+    adding = await adding_replicas(cluster, topics)
     ends, sizes, scrapes = await asyncio.gather(
         _ends(cluster, topics),
         _directories(cluster, look),
@@ -60,7 +63,10 @@ async def look_at(cluster: ClusterClient, admin: Admin) -> TopLook:
         look.topics[name] = TopicLook(
             partitions=len(places),
             behind=sum(
-                len(part.isr_nodes) < len(part.replica_nodes) or part.leader_id == NO_LEADER
+                part.leader_id == NO_LEADER
+                or bool(
+                    missing_replicas(part.replica_nodes, adding.get((name, part.partition_index), ()), part.isr_nodes)
+                )
                 for part in topic.partitions
             ),
             end=sum(ends.get(place, 0) for place in places),

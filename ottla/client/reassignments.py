@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import check
+from ottla.client.cluster import BrokerTooOld, ClusterClient
+from ottla.client.cluster_error import ClusterError, check
 from ottla.client.leaders import TopicPartition
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -19,7 +20,9 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
 )
+from ottla.protocol.messages.metadata import MetadataResponseTopic
 from ottla.protocol.messages.shared_structs import TopicNamePartitions, TopicPartitionIndexes
+from ottla.protocol.replica_sets import original_replicas
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -61,6 +64,38 @@ async def list_reassignments(
     response: ListPartitionReassignmentsResponse = await cluster.request(request)
     check("moves of partitions", response.error_code, response.error_message)
     return {(topic.name, part.partition_index): part for topic in response.topics for part in topic.partitions}
+
+
+async def ongoing_reassignments(cluster: ClusterClient) -> dict[TopicPartition, OngoingPartitionReassignment]:
+    """Return all moves that go on; none where this user may not ask, or the broker is older than KIP-455, as Kafka's tools do."""
+    try:
+        return await list_reassignments(cluster)
+    except BrokerTooOld:
+        return {}
+    except ClusterError as fault:
+        if fault.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return {}
+
+
+async def adding_replicas(
+    cluster: ClusterClient, topics: Iterable[MetadataResponseTopic]
+) -> dict[TopicPartition, Collection[int]]:
+    """Return the replicas that moves are adding to partitions. The cluster is asked only if a replica of `topics` is out of sync."""
+    if all(len(part.isr_nodes) >= len(part.replica_nodes) for topic in topics for part in topic.partitions):
+        return {}
+    return {place: row.adding_replicas for place, row in (await ongoing_reassignments(cluster)).items()}
+
+
+def replication_factor(topic: MetadataResponseTopic, adding: Mapping[TopicPartition, Collection[int]]) -> int:
+    """Return the largest replication factor of a topic's partitions; 0 if it has none."""
+    return max(
+        (
+            len(original_replicas(part.replica_nodes, adding.get((topic.name or "", part.partition_index), ())))
+            for part in topic.partitions
+        ),
+        default=0,
+    )
 
 
 async def elect_leaders(

@@ -68,7 +68,7 @@ def _partitions(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
             offline.append(f"{name}-{index}")
         elif part.is_under_replicated:
             under.append(f"{name}-{index}")
-        if len(part.replicas) == 1 and len(snapshot.brokers) > 1:
+        if len(part.original_replicas) == 1 and len(snapshot.brokers) > 1:
             bare.append(name)
     if offline:
         yield Finding(

@@ -18,6 +18,7 @@ from ottla.client.cluster_state import describe_cluster, describe_log_dirs, desc
 from ottla.client.errors import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.leaders import TopicPartition
+from ottla.client.reassignments import adding_replicas
 from ottla.client.topics import LATEST
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of
@@ -113,11 +114,12 @@ class Sampler:
         self._begun += 1
         described = await describe_cluster(cluster)
         metadata = await cluster.metadata(None)
+        adding = await adding_replicas(cluster, metadata.topics)
         try:
             quorum = await describe_quorum(cluster)
         except Failure:  # no permission, or there is no quorum: the rest is shown
             quorum = None
-        snapshot = snapshot_of(now_ms, metadata, described, quorum)
+        snapshot = snapshot_of(now_ms, metadata, adding, described, quorum)
         if self.snapshot is not None:
             self.window.record(changes(self.snapshot, snapshot))
         self.snapshot, self.problem, self.sampled_s = snapshot, None, time.monotonic()

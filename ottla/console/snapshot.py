@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from ottla.console.window import Event
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponse
+from ottla.protocol.replica_sets import missing_replicas, original_replicas
 
 #: More events of one kind than this are one line: when a broker dies, each of its partitions changes.
 SINGLE_EVENTS_MAX = 8
@@ -23,10 +24,16 @@ class PartitionRow(NamedTuple):
     epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    #: The replicas that a reassignment is adding: they have yet to copy the records.
+    adding: tuple[int, ...] = ()
+
+    @property
+    def original_replicas(self) -> tuple[int, ...]:
+        return original_replicas(self.replicas, self.adding)
 
     @property
     def is_under_replicated(self) -> bool:
-        return len(self.isr) < len(self.replicas)
+        return bool(missing_replicas(self.replicas, self.adding, self.isr))
 
     @property
     def is_offline(self) -> bool:
@@ -92,14 +99,24 @@ class ConsoleSnapshot:
 
 
 def snapshot_of(
-    at_ms: int, metadata: MetadataResponse, described: DescribeClusterResponse, quorum: PartitionDataResponse | None
+    at_ms: int,
+    metadata: MetadataResponse,
+    adding: Mapping[TopicPartition, Collection[int]],
+    described: DescribeClusterResponse,
+    quorum: PartitionDataResponse | None,
 ) -> ConsoleSnapshot:
-    """Join what three requests have answered."""
+    """Join what four requests have answered."""
     topics = {}
     for topic in metadata.topics:
         rows = sorted(topic.partitions, key=lambda row: row.partition_index)
         topics[str(topic.name)] = tuple(
-            PartitionRow(row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(sorted(row.isr_nodes)))
+            PartitionRow(
+                row.leader_id,
+                row.leader_epoch,
+                tuple(row.replica_nodes),
+                tuple(sorted(row.isr_nodes)),
+                tuple(adding.get((str(topic.name), row.partition_index), ())),
+            )
             for row in rows
         )
     brokers = {

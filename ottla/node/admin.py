@@ -17,6 +17,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.node.story_page import NodeStories, StoryPage
+from ottla.protocol.replica_sets import original_replicas
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics
 from ottla.server.config.key import ConfigError
@@ -71,9 +72,8 @@ def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
         partition is not None
         and local.log is not None
         and partition.leader != NO_LEADER
-        and node_id in partition.replicas
+        and node_id in original_replicas(partition.replicas, partition.adding_replicas)
         and node_id not in partition.isr
-        and node_id not in partition.adding_replicas
     )
 
 

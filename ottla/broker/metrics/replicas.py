@@ -15,6 +15,7 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.loader import new_turn
 from ottla.controller.metadata.topics import NO_LEADER
+from ottla.protocol.replica_sets import missing_replicas, original_replicas
 from ottla.protocol.work import Work
 from ottla.server.client_bounds import bound_metrics
 from ottla.server.clock import Clock
@@ -27,11 +28,20 @@ from ottla.storage.log.log import Log
 PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
     ("partitioncount", "Partitions with a replica here", lambda p: True),
     ("leadercount", "Partitions led here", lambda p: p.is_leader),
-    ("underreplicatedpartitions", "Led here, with replicas out of sync", lambda p: p.is_leader and len(p.isr.members) < len(p.replicas)),
+    ("underreplicatedpartitions", "Led here, with replicas out of sync", lambda p: p.is_leader and bool(_missing(p))),
     ("underminisrpartitioncount", "Led here, with fewer in sync than required", lambda p: p.is_leader and p.isr.is_under_min),
     ("atminisrpartitioncount", "Led here, with just as many in sync as required", lambda p: p.is_leader and len(p.isr.members) == p.isr.min_size),
+    ("reassigningpartitions", "Led here, with replicas that a reassignment adds or removes", lambda p: p.is_leader and _is_moving(p)),
     ("offlinereplicacount", "Replicas whose log directory failed", lambda p: p.offline),
 )  # fmt: skip
+
+
+def _missing(partition: Partition) -> tuple[int, ...]:
+    return missing_replicas(partition.replicas, partition.adding_replicas, partition.isr.members)
+
+
+def _is_moving(partition: Partition) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
@@ -147,13 +157,13 @@ LEADER_GAUGES = (
     ("kafka_topic_partition_in_sync_replica", "Replicas in sync"),
     ("kafka_topic_partition_leader", "The leader's node id"),
     ("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads"),
-    ("kafka_topic_partition_replicas", "Replicas"),
+    ("kafka_topic_partition_replicas", "Replicas, without those that a reassignment is adding"),
     ("kafka_topic_partition_under_replicated_partition", "1 if replicas are out of sync"),
     ("kafka_cluster_partition_underreplicated", "1 if replicas are out of sync"),
     ("kafka_cluster_partition_underminisr", "1 if fewer replicas are in sync than required"),
     ("kafka_cluster_partition_atminisr", "1 if just as many replicas are in sync as required"),
     ("kafka_cluster_partition_insyncreplicascount", "Replicas in sync"),
-    ("kafka_cluster_partition_replicascount", "Replicas"),
+    ("kafka_cluster_partition_replicascount", "Replicas, without those that a reassignment is adding"),
 )
 
 
@@ -187,8 +197,8 @@ def _of(partitions: list[Partition]) -> Iterator[Family]:
 
 
 def _values(partition: Partition, log: Log) -> tuple[int, ...]:
-    in_sync, replicas = len(partition.isr.members), len(partition.replicas)
-    behind = int(in_sync < replicas)
+    in_sync, behind = len(partition.isr.members), int(bool(_missing(partition)))
+    replicas = len(original_replicas(partition.replicas, partition.adding_replicas))
     return (
         log.high_watermark,
         log.log_start_offset,

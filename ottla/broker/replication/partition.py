@@ -37,6 +37,7 @@ from ottla.storage.log_config import NEVER
 from ottla.storage.producers.producer_snapshots import Decoded
 
 NO_LEADER = -1
+NO_REPLICAS: tuple[int, ...] = ()
 #: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1
 
@@ -45,10 +46,10 @@ class Partition:
     """One replica of a partition."""
 
     __slots__ = (
-        "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "alone", "appends", "bytes_in", "bytes_out",
-        "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
+        "_acknowledged_end", "_committing", "_flushing", "_group_flush", "_wakeups", "adding_replicas", "alone", "appends", "bytes_in",
+        "bytes_out", "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
         "index", "is_batched", "isr", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log", "messages_in", "node_id",
-        "offline", "reads", "replicas", "replication_bytes_out", "stories", "topic", "topic_id", "watchers",
+        "offline", "reads", "removing_replicas", "replicas", "replication_bytes_out", "stories", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +73,7 @@ class Partition:
         self.leader_epoch = self.epoch_start_offset = -1
         #: What a follower acknowledges to the leader of this epoch, once that has found the log to agree.
         self._acknowledged_end = 0
-        self.replicas: tuple[int, ...] = ()
+        self.replicas = self.adding_replicas = self.removing_replicas = NO_REPLICAS
         self.isr = InSyncReplicas(self, lag_time_ms_max, isr_proposals)
         #: The followers in the ISR, so that each fetch takes one look.
         self.followers = self.isr.followers
@@ -89,8 +90,7 @@ class Partition:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
-        self._committing = OffsetWaits(batching)
-        self._flushing = OffsetWaits(batching)
+        self._committing, self._flushing = OffsetWaits(batching), OffsetWaits(batching)
         self._wakeups, self._group_flush = wakeups, group_flush
         # Counted in plain ints, read at a scrape.
         self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0

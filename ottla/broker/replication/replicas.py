@@ -219,6 +219,8 @@ class Replicas:
         if not self.moves.expects(partition, registered):
             self.assignments.report(topic_id, index, self.logs.open.directory_of(local_log), registered)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
+        partition.adding_replicas = registration.adding_replicas
+        partition.removing_replicas = registration.removing_replicas
         if registration.leader == self.node_id:
             self.fetchers.unfollow(partition)
             local_log.producers.bound = self.producer_ids

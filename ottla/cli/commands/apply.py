@@ -20,6 +20,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import Failure
 from ottla.client.logins import describe_quotas, describe_scram_users
+from ottla.client.reassignments import adding_replicas, replication_factor
 
 app = App(
     name="apply",
@@ -74,9 +75,10 @@ async def _present(cluster: ClusterClient, wanted: DeclaredCluster) -> Present:
     """Read what the cluster has of what is declared; other sections need no permission."""
     present = Present()
     if wanted.topics:
-        for topic in (await cluster.metadata(None)).topics:
-            replicas = max((len(part.replica_nodes) for part in topic.partitions), default=0)
-            present.topics[topic.name or ""] = Shape(len(topic.partitions), replicas)
+        topics = (await cluster.metadata(None)).topics
+        adding = await adding_replicas(cluster, topics)
+        for topic in topics:
+            present.topics[topic.name or ""] = Shape(len(topic.partitions), replication_factor(topic, adding))
     resources = {
         ("topic", name): topic.config
         for name, topic in wanted.topics.items()

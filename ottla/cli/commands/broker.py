@@ -27,7 +27,8 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.client.cluster_error import code_of
 from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
 from ottla.client.leaders import TopicPartition
-from ottla.client.reassignments import alter_reassignments, list_reassignments
+from ottla.client.reassignments import adding_replicas, alter_reassignments, list_reassignments
+from ottla.protocol.replica_sets import original_replicas
 
 app = App(name="broker", version_flags=[], help="Brokers: list, log directories, drain, remove.")
 
@@ -47,10 +48,17 @@ async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOpti
     async with connect(connection) as cluster:
         described = await describe_cluster(cluster)
         topics = (await cluster.metadata(None)).topics
+        adding = await adding_replicas(cluster, topics)
     parts = [part for topic in topics for part in topic.partitions]
     leaders = Counter(part.leader_id for part in parts)
     replicas = Counter(node for part in parts for node in part.replica_nodes)
-    missing = Counter(node for part in parts for node in set(part.replica_nodes) - set(part.isr_nodes))
+    missing = Counter(
+        node
+        for topic in topics
+        for part in topic.partitions
+        for node in original_replicas(part.replica_nodes, adding.get((topic.name or "", part.partition_index), ()))
+        if node not in part.isr_nodes
+    )
     rows = [
         {
             "broker": row.broker_id,

@@ -15,8 +15,9 @@ from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_state import StopEffects, describe_quorum, effects_of_stop
+from ottla.client.cluster_state import describe_quorum
 from ottla.client.connection import read_client_properties
+from ottla.client.health import Problem, StopEffects, effects_of_stop, find_problems
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
@@ -55,9 +56,9 @@ async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptio
 async def show_health(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> int:
     """Check the cluster; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
-        problems = await cluster_state.find_problems(cluster)
+        problems = await find_problems(cluster)
     if problems:
-        print_rows([problem._asdict() for problem in problems], cluster_state.Problem._fields, listing.output)
+        print_rows([problem._asdict() for problem in problems], Problem._fields, listing.output)
         return UNHEALTHY
     note("healthy")
     return OK
@@ -89,7 +90,7 @@ async def may_stop(
     for problem in stop.always:
         note(f"{problem.place} will be unavailable meanwhile: {problem.problem}")
     if stop.now:
-        print_rows([problem._asdict() for problem in stop.now], cluster_state.Problem._fields, output)
+        print_rows([problem._asdict() for problem in stop.now], Problem._fields, output)
         return UNHEALTHY
     note(f"node {node_id} may stop")
     return OK
@@ -100,7 +101,7 @@ async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:
-        return StopEffects([cluster_state.Problem("cluster", fault.cause)], [])
+        return StopEffects([Problem("cluster", fault.cause)], [])
 
 
 def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:

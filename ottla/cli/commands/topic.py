@@ -32,6 +32,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import failure
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import Failure, did_you_mean
+from ottla.client.reassignments import adding_replicas, replication_factor
 from ottla.client.stories import story_of_partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
@@ -69,11 +70,12 @@ async def list_topics(
     async with connect(connection) as cluster:
         cluster.doing = "listing topics"
         found = (await cluster.metadata(None)).topics
+        adding = await adding_replicas(cluster, found)
     rows = [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
-            "replication_factor": max((len(part.replica_nodes) for part in topic.partitions), default=0),
+            "replication_factor": replication_factor(topic, adding),
             "topic_id": uuid_to_str(topic.topic_id),
             "internal": topic.is_internal,
         }
@@ -193,9 +195,9 @@ async def diff(one: str, other: str, /, *, output: Output = "table", connection:
     shapes, entries = [], []
     async with connect(connection) as cluster:
         for name in (one, other):
-            parts = (await cluster.topic(name)).partitions
-            replicas = max((len(part.replica_nodes) for part in parts), default=0)
-            shapes.append({"partitions": str(len(parts)), "replication_factor": str(replicas)})
+            topic = await cluster.topic(name)
+            factor = replication_factor(topic, await adding_replicas(cluster, [topic]))
+            shapes.append({"partitions": str(len(topic.partitions)), "replication_factor": str(factor)})
             entries.append(await describe_configs(cluster, "topic", name, None))
     rows: list[Row] = [
         {"name": name, one: value, other: shapes[1][name]}

@@ -6,7 +6,7 @@ The judgements are functions of what was read; `check_cluster` reads. What this 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ottla.cli.doctor.findings import DoctorFinding
@@ -15,9 +15,6 @@ from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_error import failure
 from ottla.client.cluster_state import (
     FULL_BYTES,
-    MIN_ISR,
-    NO_LEADER,
-    VOTER_SILENT_MS_MAX,
     FeatureLevels,
     describe_cluster,
     describe_features,
@@ -26,13 +23,16 @@ from ottla.client.cluster_state import (
 )
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import Failure
+from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
+from ottla.client.leaders import NO_LEADER, TopicPartition
 from ottla.client.moves import throttled_topics
-from ottla.client.reassignments import list_reassignments
+from ottla.client.reassignments import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponseTopic
+from ottla.protocol.replica_sets import missing_replicas, original_replicas
 
 UNCLEAN = "unclean.leader.election.enable"
 #: A disk with a smaller share of free bytes is nearly full.
@@ -87,7 +87,8 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         # A topic that was deleted meanwhile is in no danger: that of the doctor's own record often is one.
         readable = [topic for topic in topics if topic.name in min_isr]
         numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
-        return judge_partitions(readable, numbers, {name for name, value in unclean.items() if value == "true"})
+        adding = await adding_replicas(cluster, readable)
+        return judge_partitions(readable, numbers, {name for name, value in unclean.items() if value == "true"}, adding)
 
     async def disks() -> list[DoctorFinding]:
         directories: dict[int, Sequence[DescribeLogDirsResult]] = {}
@@ -176,16 +177,23 @@ def judge_quorum(quorum: PartitionDataResponse) -> list[DoctorFinding]:
 
 
 def judge_partitions(
-    topics: Sequence[MetadataResponseTopic], min_isr: Mapping[str, int], unclean: set[str]
+    topics: Sequence[MetadataResponseTopic],
+    min_isr: Mapping[str, int],
+    unclean: set[str],
+    adding: Mapping[TopicPartition, Collection[int]],
 ) -> list[DoctorFinding]:
-    """Judge where replicas are, which of them are in sync, and the settings that lose records."""
+    """Judge where replicas are, which of them are in sync, and the settings that lose records. Replicas that a move is adding do not count."""
     places: dict[str, list[str]] = {}
     names: dict[str, list[str]] = {}
     led, led_by_another = 0, []
     for topic in topics:
         name = topic.name or ""
         least = min_isr.get(name, 1)
-        replicas = min((len(part.replica_nodes) for part in topic.partitions), default=0)
+        original = {
+            part.partition_index: original_replicas(part.replica_nodes, adding.get((name, part.partition_index), ()))
+            for part in topic.partitions
+        }
+        replicas = min(map(len, original.values()), default=0)
         for part in topic.partitions:
             place = f"{name}-{part.partition_index}"
             if part.leader_id == NO_LEADER:
@@ -194,9 +202,9 @@ def judge_partitions(
             led += 1
             if part.replica_nodes[:1] != [part.leader_id]:
                 led_by_another.append(place)
-            if len(part.isr_nodes) < min(least, len(part.replica_nodes)):
+            if len(part.isr_nodes) < min(least, len(original[part.partition_index])):
                 places.setdefault("under-min-isr", []).append(place)
-            elif len(part.isr_nodes) < len(part.replica_nodes):
+            elif missing_replicas(original[part.partition_index], (), part.isr_nodes):
                 places.setdefault("under-replicated", []).append(place)
         if replicas == 1:
             names.setdefault("one-replica", []).append(name)

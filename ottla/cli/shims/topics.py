@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
@@ -13,6 +14,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import check
 from ottla.client.configs import describe_configs
 from ottla.client.errors import Failure
+from ottla.client.reassignments import ongoing_reassignments
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -20,8 +22,10 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.replica_sets import missing_replicas, original_replicas
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 ONE_ACTION = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
@@ -125,12 +129,21 @@ async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    for topic in await _matching(cluster, options):
-        await _describe_one(cluster, topic, options)
+    topics = await _matching(cluster, options)
+    moves = await ongoing_reassignments(cluster) if topics else {}
+    for topic in topics:
+        name = topic.name or ""
+        await _describe_one(cluster, topic, options, {index: row for (of, index), row in moves.items() if of == name})
     return 0
 
 
-async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, options: argparse.Namespace) -> None:
+async def _describe_one(
+    cluster: ClusterClient,
+    topic: MetadataResponseTopic,
+    options: argparse.Namespace,
+    moves: Mapping[int, OngoingPartitionReassignment],
+) -> None:
+    """Print a topic, with the moves of its partitions."""
     configs = await describe_configs(cluster, "topic", topic.name or "", None)
     overrides = sorted(f"{entry.name}={entry.value}" for entry in configs if entry.config_source in SHOWN_SOURCES)
     if options.topics_with_overrides and not overrides:
@@ -139,7 +152,8 @@ async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, op
     partitions = sorted(topic.partitions, key=lambda part: part.partition_index)
     filtered = any(getattr(options, name.replace("-", "_")) for name in FILTERS)
     if not filtered:
-        copies = len(partitions[0].replica_nodes) if partitions else 0
+        first = partitions[:1]
+        copies = sum(len(original_replicas(part.replica_nodes, _adding(moves, part))) for part in first)
         print(
             f"Topic: {topic.name}\tTopicId: {uuid_to_str(topic.topic_id)}\tPartitionCount: {len(partitions)}"
             f"\tReplicationFactor: {copies}\tConfigs: {','.join(overrides)}"
@@ -147,21 +161,31 @@ async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, op
     if options.topics_with_overrides:
         return
     for part in partitions:
-        if filtered and not _passes(part, min_isr, options):
+        if filtered and not _passes(part, _adding(moves, part), min_isr, options):
             continue
         leader = part.leader_id if part.leader_id >= 0 else "none"
+        moving = ""
+        if (move := moves.get(part.partition_index)) is not None:
+            moving = (
+                f"\tAdding Replicas: {_ids(move.adding_replicas)}\tRemoving Replicas: {_ids(move.removing_replicas)}"
+            )
         print(
             f"\tTopic: {topic.name}\tPartition: {part.partition_index}\tLeader: {leader}"
-            f"\tReplicas: {_ids(part.replica_nodes)}\tIsr: {_ids(part.isr_nodes)}\tElr: \tLastKnownElr: "
+            f"\tReplicas: {_ids(part.replica_nodes)}\tIsr: {_ids(part.isr_nodes)}{moving}\tElr: \tLastKnownElr: "
         )
 
 
-def _passes(part: MetadataResponsePartition, min_isr: int, options: argparse.Namespace) -> bool:
+def _adding(moves: Mapping[int, OngoingPartitionReassignment], part: MetadataResponsePartition) -> list[int]:
+    move = moves.get(part.partition_index)
+    return [] if move is None else move.adding_replicas
+
+
+def _passes(part: MetadataResponsePartition, adding: list[int], min_isr: int, options: argparse.Namespace) -> bool:
     in_sync = len(part.isr_nodes)
     return bool(
-        (options.under_replicated_partitions and in_sync < len(part.replica_nodes))
+        (options.under_replicated_partitions and missing_replicas(part.replica_nodes, adding, part.isr_nodes))
         or (options.unavailable_partitions and part.leader_id < 0)
-        or (options.under_min_isr_partitions and in_sync < min_isr)
+        or (options.under_min_isr_partitions and (part.leader_id < 0 or in_sync < min_isr))
         or (options.at_min_isr_partitions and in_sync == min_isr)
     )
 

@@ -89,7 +89,7 @@ def broker_rows(sampler: Sampler) -> list[dict[str, Any]]:
         for node in part.replicas:
             if node in has:
                 has[node] += 1
-                lacks[node] += node not in part.isr
+                lacks[node] += node in part.original_replicas and node not in part.isr
     sizes: dict[int, int] = {}
     for (node, _, _), size in sampler.sizes.items():
         sizes[node] = sizes.get(node, 0) + size

@@ -90,7 +90,7 @@ def rows_of(sampler: Sampler, snapshot: ConsoleSnapshot) -> list[TopicRow]:
         TopicRow(
             name,
             len(parts),
-            max((len(part.replicas) for part in parts), default=0),
+            max((len(part.original_replicas) for part in parts), default=0),
             records[name],
             sizes[name],
             sampler.window.latest(f"topic/{name}/records") or 0.0,
@@ -103,7 +103,7 @@ def rows_of(sampler: Sampler, snapshot: ConsoleSnapshot) -> list[TopicRow]:
 
 
 class Cell(NamedTuple):
-    """A partition's replica on a broker: leader, in-sync, behind or offline; its bytes, None if they are not known."""
+    """A partition's replica on a broker: leader, in-sync, behind, adding (a reassignment copies it) or offline; its bytes, None if they are not known."""
 
     state: str
     bytes: int | None
@@ -161,7 +161,7 @@ def cells_of(
         elif node == part.leader:
             state = "leader"
         else:
-            state = "in-sync" if node in part.isr else "behind"
+            state = "in-sync" if node in part.isr else "behind" if node in part.original_replicas else "adding"
         found[node] = Cell(state, sampler.sizes.get((node, name, index)))
     return found
 

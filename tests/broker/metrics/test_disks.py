@@ -49,7 +49,9 @@ def test_partitions_above_the_bound_have_no_series_and_are_counted() -> None:
     log = SimpleNamespace(high_watermark=1, log_start_offset=0, segments=SimpleNamespace(size=10), log_end_offset=1)
     isr = SimpleNamespace(members={1}, min_size=1)
     partitions = [
-        SimpleNamespace(topic="orders", index=index, log=log, is_leader=True, isr=isr, replicas=[1], leader_id=1)
+        SimpleNamespace(
+            topic="orders", index=index, log=log, is_leader=True, isr=isr, replicas=[1], adding_replicas=(), leader_id=1
+        )
         for index in range(250)
     ]
     for bound, shown in ((1_000, 250), (150, 150), (0, 0)):

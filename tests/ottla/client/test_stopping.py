@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import ClusterError
-from ottla.client.cluster_state import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
+from ottla.client.health import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -41,9 +41,26 @@ def topic(replicas: list[int], isr: list[int]) -> MetadataResponseTopic:
     ],
 )
 def test_a_stop_of_node_3(replicas: list[int], isr: list[int], min_isr: int, now: bool, always: bool) -> None:
-    found = of_partitions([topic(replicas, isr)], {"orders": min_isr}, 3)
+    found = of_partitions([topic(replicas, isr)], {"orders": min_isr}, 3, {})
     assert (bool(found.now), bool(found.always)) == (now, always)
     assert all(each.place == "orders-0" for each in found.now + found.always)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "adding", "always"),
+    [
+        ([3, 1], [3], [1], True),  # the only replica until the move is over, as without a move
+        ([1, 3], [1], [3], False),  # it is only being copied to node 3
+        ([1, 2, 3], [1], [3], False),  # node 2 is missing, and the copy at node 3 is no reason to wait for it
+    ],
+)
+def test_a_planned_move_is_no_reason_to_wait_before_node_3_stops(
+    replicas: list[int], isr: list[int], adding: list[int], always: bool
+) -> None:
+    found = of_partitions(
+        [topic(replicas, isr)], {"orders": 2 if len(replicas) == 3 else 1}, 3, {("orders", 0): adding}
+    )
+    assert (found.now, bool(found.always)) == ([], always)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -15,6 +16,7 @@ from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
 from ottla.client.moves import LEADERS, RATES
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
+from tests.ottla.cli.shims.recorded import run_ours
 from tests.ottla.conftest import Cli, command
 
 MB = 1_000_000
@@ -27,7 +29,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         yield Cli(given)
         return
     with Cluster(3, **STEADY) as cluster:
-        yield Cli(cluster.bootstrap)
+        yield Cli(cluster.bootstrap, cluster.nodes[1].admin_port)
 
 
 def topic_of_one(cli: Cli, partitions: int = 1) -> str:
@@ -88,6 +90,7 @@ def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli
         assert "ottla reassign cancel" in running.stderr.read().splitlines()[-1]
     (row,) = three.rows("reassign", "list")
     assert (row["topic"], row["adding"], int(str(row["bytes"])) > 5 * MB) == (topic, [two], True)
+    check_that_nothing_is_wrong(three, topic, one, two)
     assert three("rebalance").code == FAILED
     assert "would cancel" in three("reassign", "cancel", "--dry-run").err
     three.ok("reassign", "cancel", topic)
@@ -95,6 +98,30 @@ def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli
     assert throttles(three, topic) <= {None, "", str(2**63 - 1)}
     assert three("reassign", "cancel").code == FAILED
     assert "no broker is throttled" in three("reassign", "unthrottle").err
+
+
+def check_that_nothing_is_wrong(three: Cli, topic: str, source: int, target: int) -> None:
+    """The only replica of a topic is being copied to another broker: a planned move is no alarm (KIP-455)."""
+    assert three("cluster", "health").err == "healthy\n"
+    assert [row["out_of_sync"] for row in three.rows("broker", "list")] == [0, 0, 0]
+    (shape,) = three.rows("topic", "list", topic)
+    assert shape["replication_factor"] == 1
+    target_stops, source_stops = (three("cluster", "may-stop", str(node)) for node in (target, source))
+    assert (target_stops.code, f"{topic}-0" in target_stops.err) == (0, False), target_stops.err
+    assert (source_stops.code, f"{topic}-0 will be unavailable meanwhile" in source_stops.err) == (0, True)
+    describe = ("kafka-topics", ["--bootstrap-server", three.bootstrap, "--describe", "--topic", topic])
+    head, partition = run_ours(*describe, "").out.splitlines()
+    assert "\tReplicationFactor: 1\t" in head
+    assert f"\tIsr: {source}\tAdding Replicas: {target}\tRemoving Replicas: {source}\tElr: " in partition
+    assert run_ours(describe[0], [*describe[1], "--under-replicated-partitions"], "").out == ""
+    if three.admin_port:
+        with urlopen(f"http://127.0.0.1:{three.admin_port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        labels = f'{{partition="0",topic="{topic}"}}'
+        for name, value in (("underreplicated", 0), ("replicascount", 1), ("insyncreplicascount", 1)):
+            assert f"kafka_cluster_partition_{name}{labels} {value}.0" in lines
+        assert "kafka_server_replicamanager_underreplicatedpartitions 0.0" in lines
+        assert "kafka_server_replicamanager_reassigningpartitions 1.0" in lines
 
 
 def test_an_uneven_cluster_is_planned_evened_and_drained(three: Cli) -> None:

@@ -68,13 +68,25 @@ def topic(name: str, *parts: tuple[int, list[int], list[int]]) -> MetadataRespon
 def test_a_partition_is_judged_by_its_replicas(
     part: tuple[int, list[int], list[int]], min_isr: int, found: list[str]
 ) -> None:
-    assert kinds(cluster.judge_partitions([topic("t", part)], {"t": min_isr}, set())) == found
+    assert kinds(cluster.judge_partitions([topic("t", part)], {"t": min_isr}, set(), {})) == found
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ((1, [1, 2, 3, 4], [1, 2, 3]), []),
+        ((1, [1, 2, 3, 4], [1, 2]), ["under-replicated"]),
+        ((1, [1, 2, 3, 4], [1, 2, 4]), []),  # three in sync: broker 3 is made up for
+    ],
+)
+def test_a_replica_that_is_being_added_is_not_missed(part: tuple[int, list[int], list[int]], found: list[str]) -> None:
+    assert kinds(cluster.judge_partitions([topic("t", part)], {"t": 2}, set(), {("t", 0): [4]})) == found
 
 
 def test_a_setting_that_loses_records_is_named_with_its_topics() -> None:
     topics = [topic(f"t{number}", (1, [1, 2, 3], [1, 2, 3])) for number in range(5)]
     (found,) = cluster.judge_partitions(
-        topics, {f"t{number}": 2 for number in range(5)}, {f"t{number}" for number in range(5)}
+        topics, {f"t{number}": 2 for number in range(5)}, {f"t{number}" for number in range(5)}, {}
     )
     assert found == DoctorFinding("unclean-election", "t0, t1, t2 and 2 more", "5 in all")
 

@@ -78,6 +78,9 @@ async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_cons
     page = await eventually(client, PAGE, f'aria-label="{name}-0"')
     assert f"broker {source} to 9.8 KB a second" in page and "4.8 MB" in page
     assert "partitions are moving" in (await client.get(PLAN, params=link)).text
+    assert "adding" in await eventually(client, f"/topics/{name}", f"broker {target}: adding")
+    overview = (await client.get("/")).text
+    assert "missing replicas:" not in overview and "behind)" not in overview, "a planned move is no alarm"
     cancel = {"topic": name, "partition": "0"}
     assert f'action="{PAGE}/cancel?topic={name}' in (await client.get(PAGE, params=cancel)).text
     for wrong in ({"partition": "x"}, {"partition": "1"}, {"topic": f"{name}-none"}):
