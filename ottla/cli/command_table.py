@@ -53,6 +53,7 @@ COMMANDS = {
     ),
     "registry": Command("ottla.cli.commands.registry", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
+    "format": Command("ottla.cli.commands.format", "format the directories of a node, once, before its first start"),
     "apply": Command(
         "ottla.cli.commands.apply", "bring topics, settings, users, ACLs and quotas to what a file declares"
     ),

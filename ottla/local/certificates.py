@@ -124,6 +124,16 @@ def key_pem(key: PrivateKey, password: str | None = None) -> str:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
 
 
+def names_of(chain_pem: bytes) -> tuple[x509.Name, list[str]]:
+    """Return the subject and the alternative names of the first certificate of a file. ValueError if there is none."""
+    certificate = x509.load_pem_x509_certificates(chain_pem)[0]
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return certificate.subject, []
+    return certificate.subject, [str(each.value) for each in names]
+
+
 def _alternative(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))

@@ -24,8 +24,8 @@ from ottla.protocol.primitives import new_uuid, uuid_to_str
 #: A quorum of three goes on without one of them. More voters make each change of the metadata slower.
 VOTERS_MAX = 3
 NODES_MAX = 100
+USERS = "users"
 PORT, CONTROLLER_PORT, ADMIN_PORT = 9092, 9093, 9644
-FORMAT = "python -m ottla.cli.shims kafka-storage format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class PlannedCluster:
 
     nodes: tuple[PlannedNode, ...]
     cluster_id: str
-    #: The controllers as `kafka-storage format --initial-controllers` takes them.
+    #: The controllers as `ottla format --initial-controllers` takes them.
     initial_controllers: str
     #: The log directory on each machine, and the directory of its settings and keys.
     data: str
@@ -59,12 +59,9 @@ class PlannedCluster:
         return ",".join(f"{node.host}:{PORT}" for node in self.nodes)
 
     def format_command(self, *, users: bool) -> str:
-        """Return the command that formats any of the controllers. `users`: the lines of the file `users` become its arguments."""
-        command = (
-            f"{FORMAT} -t {self.cluster_id} -c {self.installed}/server.properties"
-            f" --initial-controllers {self.initial_controllers}"
-        )
-        return f"sed 's/^/--add-scram=/' users | xargs {command}" if users else command
+        """Return the command that formats any of the controllers; `users`: with the file of the first users."""
+        command = f"ottla format {self.installed}/server.properties --initial-controllers {self.initial_controllers}"
+        return f"{command} --users {USERS}" if users else command
 
     def properties_of(self, node: PlannedNode, protocol: str) -> dict[str, str]:
         listeners = {protocol: PORT} | ({"CONTROLLER": CONTROLLER_PORT} if node.is_controller else {})

@@ -178,18 +178,62 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
         Failure: there is no authority, the node has a certificate already, or its name has invalid characters.
     """
     _check_name(name)
-    from ottla.local.certificates import Authority
-
     store = os.path.join(directory, "nodes", f"{name}.pem")
     if os.path.exists(store):
-        raise Failure(f"{store} is there already", "move it away first, if the node needs a new one", Kind.WRONG)
+        raise Failure(f"{store} is there already", f"`ottla secure renew {directory} {name}` replaces it", Kind.WRONG)
+    issued = _authority_in(directory).issue(name, hosts)
+    try:
+        write_new(store, issued.key_pem + issued.chain_pem)
+    except OSError as failure:
+        raise Failure(f"{failure.filename} cannot be written: {failure.strerror}") from None
+    return store
+
+
+def renew(directory: str, store: str) -> None:
+    """Replace a node's key and certificate by new ones with the same names, signed by the authority that `make` left in the directory.
+
+    The new file is renamed over the old one, whose owner, group and mode it has, so that a running node can read it at once.
+
+    Raises:
+        Failure: the authority or the old certificate cannot be read, or the file cannot be replaced. The old one is still there.
+    """
+    from ottla.local.certificates import names_of
+
+    new = f"{store}.new"
+    try:
+        with open(store, "rb") as file:
+            was, data = os.fstat(file.fileno()), file.read()
+        issued = _authority_in(directory).issue(*names_of(data))
+        with suppress(FileNotFoundError):
+            os.remove(new)  # what an earlier attempt left
+        write_new(new, issued.key_pem + issued.chain_pem)
+        if (was.st_uid, was.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(new, was.st_uid, was.st_gid)
+        os.chmod(new, was.st_mode & 0o7777)
+        os.rename(new, store)
+    except OSError as failure:
+        with suppress(OSError):
+            os.remove(new)
+        raise Failure(
+            f"{failure.filename}: {failure.strerror}; {store} is as it was",
+            "run it as the owner of the file, or as root, where there is room",
+        ) from None
+    except ValueError as failure:
+        raise Failure(
+            f"{store} cannot be renewed: {failure}", "name a key store of `ottla secure issue`", Kind.WRONG
+        ) from None
+
+
+def _authority_in(directory: str) -> Authority:
+    """Read the authority that `make` has left in the directory. Raises Failure."""
+    from ottla.local.certificates import Authority
+
     try:
         parts = []
         for file in ("ca.pem", "ca-key.pem"):
             with open(os.path.join(directory, file), "rb") as opened_file:
                 parts.append(opened_file.read())
-        issued = Authority.read(*parts).issue(name, hosts)
-        write_new(store, issued.key_pem + issued.chain_pem)
+        return Authority.read(*parts)
     except OSError as failure:
         raise Failure(
             f"{failure.filename}: {failure.strerror}",
@@ -197,7 +241,6 @@ def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
         ) from None
     except ValueError as failure:
         raise Failure(f"the authority in {directory} cannot be read: {failure}") from None
-    return store
 
 
 def opened(directory: str) -> SecureFiles | None:

@@ -78,14 +78,19 @@ def format_directories(
         kind = _kind(voters, node_id) if is_metadata else "data"
         name = metadata_version_name(levels[METADATA_VERSION])
         lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.")
-        files.make_dirs(path)
-        if is_metadata and config is not None and config.is_controller:
-            write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
-            if voters is not None:
-                write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
-        # Last: a directory is formatted once this file is there.
-        identity = directory_id if is_metadata else new_directory_id(rng)
-        write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
+        try:
+            files.make_dirs(path)
+            if is_metadata and config is not None and config.is_controller:
+                write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
+                if voters is not None:
+                    write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
+            # Last: a directory is formatted once this file is there.
+            identity = directory_id if is_metadata else new_directory_id(rng)
+            write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
+        except OSError as failure:
+            raise CannotFormat(
+                f"{failure.filename or path}: {failure.strerror}; {path} is not formatted. The user that runs the node needs to write there"
+            ) from None
     return lines
 
 

@@ -8,7 +8,7 @@ Kafka wants `kafka-storage format` first. Here a node formats its empty director
 
 A voter of several that came back with an empty disk would vote as if it had never acknowledged anything: two of three such votes
 elect a leader without the committed metadata. Nothing on an empty disk says whether it is the first start or a disk that was not
-mounted, so a person says it: `kafka-storage format`, or ottla.format.empty.directories=true where disks cannot be missing.
+mounted, so a person says it: `ottla format`, or ottla.format.empty.directories=true where disks cannot be missing.
 """
 
 from __future__ import annotations
@@ -159,25 +159,29 @@ def _check_is_first_start(files: Files, metadata: str, found: Mapping[str, MetaP
             )
         raise NotFormatted(
             f"{metadata}, where the metadata log of this node is to be, is empty, and {path} is formatted already: is a disk not "
-            f"mounted? If it is lost: kafka-storage format --ignore-formatted -t {meta.cluster_id}"
+            f"mounted? If it is lost: ottla format FILE --cluster-id {meta.cluster_id} --no-initial-controllers"
         )
 
 
 def _not_formatted(config: NodeConfig, cluster_id: str | None, rng: Random) -> NotFormatted:
-    command = f"python -m ottla.cli.shims kafka-storage format -t {cluster_id or '{}'} -c FILE"
     metadata = config.metadata_log_directory
     if not config.is_controller:
         return NotFormatted(
-            f"{metadata} is not formatted, and this broker does not know the id of its cluster: set cluster.id in its file, or format it: "
-            f"{command.format('ID')}. The id is cluster.id in meta.properties of a controller's directory"
+            f"{metadata} is not formatted, and this broker does not know the id of its cluster: set cluster.id in its file, or format "
+            "it: ottla format FILE --cluster-id ID. The id is cluster.id in meta.properties of a controller's directory"
         )
-    voters = (
-        "" if config.voters else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,... (`ottla init` makes the list)"
-    )
-    nodes = "every node of the cluster" if config["cluster.id"] is None else "this node"
+    named = "" if config["cluster.id"] is not None else f" --cluster-id {cluster_id or uuid_to_str(new_uuid(rng))}"
+    command = f"ottla format FILE{named}"
+    if config.voters:
+        return NotFormatted(
+            f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted, and this is the first start "
+            f"of a new cluster, format each of its controllers: {command}"
+        )
     return NotFormatted(
-        f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is the first start, "
-        f"format {nodes}: {command.format(uuid_to_str(new_uuid(rng)))}{voters}"
+        f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted: each controller of a new cluster "
+        f"is formatted before its first start, {command} --initial-controllers ID@HOST:PORT:DIRECTORY-ID,... (`ottla init` prints the "
+        f"list). A node that has lost its disk, and comes back to its cluster, is formatted as one that joins, {command} "
+        "--no-initial-controllers: with the list it would vote without what it had acknowledged"
     )
 
 

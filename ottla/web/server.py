@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from ottla.server.loop_watch import watched
+from ottla.web.certificate import ServedCertificate
 from ottla.web.connections import HEAD_BYTES_MAX, HttpConnections
 
 #: uvicorn calls `on_tick` ten times a second.
@@ -35,11 +35,10 @@ class HttpServer(uvicorn.Server):
         Raises:
             OSError: they cannot be read, or do not belong together.
         """
-        tls = None
-        if certificate is not None:
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            tls.load_cert_chain(certificate, key)
-        self.connections = HttpConnections(connections_max, tls)
+        self._certificate = None if certificate is None else ServedCertificate(certificate, key)
+        self.connections = HttpConnections(
+            connections_max, None if self._certificate is None else self._certificate.context
+        )
         super().__init__(
             uvicorn.Config(
                 application,
@@ -64,5 +63,9 @@ class HttpServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % LOOK_TICKS == 0:
-            self.connections.look(time.monotonic())
+            now_s = time.monotonic()
+            self.connections.look(now_s)
+            if self._certificate is not None:
+                self._certificate.look(now_s)
+                self.connections.tls = self._certificate.context
         return bool(await super().on_tick(counter))

@@ -86,6 +86,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/options.py",
             "ottla/console/site.py",
             "ottla/registry/",
+            "ottla/web/certificate.py",
         ),
     ),
     "tasks": (

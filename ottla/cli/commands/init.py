@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from random import SystemRandom
 from typing import Annotated
@@ -12,6 +13,7 @@ from ottla.cli.application import run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.local import cluster_files
+from ottla.local.bundles import write_bundles
 from ottla.local.cluster_files import PlannedCluster
 from ottla.local.secure_files import ADMIN, SecureFiles
 
@@ -35,7 +37,7 @@ def init(
     data: Annotated[str, Parameter(name="--data", help="The log directory on each machine.")] = "/var/lib/ottla/data",
     etc: Annotated[str, Parameter(name="--etc", help="Where each machine has its settings and keys.")] = "/etc/ottla",
 ) -> None:
-    """Write a server.properties for each node of a new cluster, and say what is to be done on the machines.
+    """Write a server.properties and a bundle for each node of a new cluster, and say what is to be done on the machines.
 
     The first three nodes are brokers and controllers, further ones are brokers.
     """
@@ -43,6 +45,10 @@ def init(
         raise CommandFailed("--user needs --secure: without logins there are no users", None, USAGE)
     cluster = cluster_files.plan(cluster_files.read_hosts(nodes), SystemRandom(), data, etc.rstrip("/"))
     files = cluster_files.make(directory, cluster, secure=secure, users=user or [])
+    try:
+        write_bundles(cluster, directory, secure=secure, now_s=time.time())
+    except OSError as failure:
+        raise CommandFailed(f"{failure.filename} cannot be written: {failure.strerror}") from None
     for line in _steps(directory, cluster, files):
         print(line)
     if not secure:
@@ -50,17 +56,17 @@ def init(
 
 
 def _steps(directory: str, cluster: PlannedCluster, files: SecureFiles | None) -> list[str]:
-    lines = ["copy to each machine:"]
-    keys = "" if files is None else f"; nodes/HOST.pem and ca.pem to {cluster.installed}/"
-    for node in cluster.nodes:
-        own = keys.replace("HOST", node.name)
-        lines.append(
-            f"  {node.host}: {directory}/nodes/{node.name}.properties to {cluster.installed}/server.properties{own}"
-        )
-    controllers = ", ".join(node.host for node in cluster.controllers)
+    secure = files is not None
+    lines = [
+        "copy the bundle of each machine to it, and install it there as root (after the steps of docs/OPERATIONS.md, Install):"
+    ]
+    lines += [f"  {node.host}: {directory}/nodes/{node.name}.tar" for node in cluster.nodes]
     lines += [
-        f"format once on each of {controllers}, as the user that runs the node" + ("" if files is None else f" (users: {directory}/users)") + ":",
-        f"  {cluster.format_command(users=files is not None)}",
+        "  tar -xf NAME.tar && sh NAME/install",
+        f"or do by hand what it does: nodes/NAME.properties is {cluster.installed}/server.properties"
+        + (", nodes/NAME.pem and ca.pem are beside it, all of root and of the node's group, mode 640" if secure else "") + "; format once on each of "
+        + ", ".join(node.host for node in cluster.controllers) + ", as the user that runs the node:",
+        f"  {cluster.format_command(users=secure)}",
         "start on each machine (docs/OPERATIONS.md has it as a service):",
         f"  ottla start {cluster.installed}/server.properties",
         "look at it:",

@@ -1,13 +1,16 @@
-"""The command `ottla secure`: init, issue."""
+"""The command `ottla secure`: init, issue, renew."""
 
 from __future__ import annotations
 
+import glob
+import os
 from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from ottla.cli.application import run
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.local import secure_files
 from ottla.local.secure_files import ADMIN
@@ -62,6 +65,41 @@ def issue(directory: str, node: str, /) -> None:
     name, _, hosts = node.partition("=")
     store = secure_files.issue(directory, name, [*LOCAL_HOSTS, *(_hosts(hosts) or [name])])
     note(f"{store} is for ssl.keystore.location of {name}")
+
+
+@app.command
+def renew(
+    directory: str,
+    nodes: Annotated[
+        list[str] | None,
+        Parameter(
+            consume_multiple=True, help="Names of nodes, or paths of their key stores; default: all in DIRECTORY."
+        ),
+    ] = None,
+    /,
+) -> None:
+    """Replace keys and certificates before they expire, by the CA that `init` left in DIRECTORY.
+
+    Names, owner, group and mode stay, so that a running node takes the new file by itself. A path renews the file of a node on
+    this machine in its place; a name renews DIRECTORY/nodes/NAME.pem, which is then to be copied, and says how.
+    """
+    stores = [_store(directory, node) for node in nodes or []] or sorted(
+        glob.glob(os.path.join(glob.escape(directory), "nodes", "*.pem"))
+    )
+    if not stores:
+        raise CommandFailed(
+            f"{directory}/nodes has no certificates", "DIRECTORY is that of `ottla init --secure`", USAGE
+        )
+    for store in stores:
+        secure_files.renew(directory, store)
+        note(f"{store} is renewed")
+        if os.path.dirname(store) == os.path.join(directory, "nodes"):
+            name = os.path.basename(store)
+            print(f"on its machine, as root: install -o root -g ottla -m 640 {name} /etc/ottla/{name}")
+
+
+def _store(directory: str, node: str) -> str:
+    return node if os.sep in node else os.path.join(directory, "nodes", f"{node}.pem")
 
 
 def _hosts(text: str) -> list[str]:

@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.shims import storage
 from ottla.client.errors import Failure
 from ottla.local.cluster_files import plan, read_hosts
 from ottla.node.formatting import prepare
@@ -32,14 +31,14 @@ def test_three_machines_are_a_quorum_whose_nodes_the_printed_command_formats(
     assert main(["init", str(tmp_path / "c"), "--nodes", "a.example,b.example,c.example", "--data", "DATA"]) == 0
     printed = capsys.readouterr()
     assert "--secure" in printed.err, "everybody may do everything"
-    [command] = [line for line in printed.out.splitlines() if "kafka-storage format" in line]
+    [command] = [line for line in printed.out.splitlines() if "ottla format" in line]
     identities = []
     for number, name in enumerate(("a", "b", "c"), 1):
         file = tmp_path / "c" / "nodes" / f"{name}.example.properties"
         moved = tmp_path / f"{name}.properties"  # with a directory of its own on this one machine
         moved.write_text(file.read_text().replace("DATA", str(tmp_path / name)))
         words = shlex.split(command.replace(f"{ETC}/server.properties", str(moved)))
-        assert storage.main(words[words.index("format") :]) == 0
+        assert main(words[words.index("format") :]) == 0
         config = config_of(moved)
         assert config.node_id == number and len(config.bootstrap_servers) == 3
         prepare(OsFiles(), config, Random(1), 0)  # is formatted, and asks for nothing more
@@ -54,7 +53,7 @@ def test_with_security_the_files_name_keys_where_they_will_lie_on_the_machine(
 ) -> None:
     assert main(["init", str(tmp_path / "c"), "--nodes", "4", "--secure", "--user", "alice"]) == 0
     printed = capsys.readouterr().out
-    assert "sed 's/^/--add-scram=/' users | xargs" in printed
+    assert "--users users" in printed
     password = re.search(r"name=alice,password=(.+)\]", (tmp_path / "c" / "users").read_text())
     assert password is not None and password[1] not in printed
     for name in ("node-1", "node-4"):

@@ -28,6 +28,7 @@ OF_THREE = {
     "controller.quorum.bootstrap.servers": "",
     "controller.quorum.voters": "1@localhost:9093,2@b:9093,3@c:9093",
 }
+DYNAMIC = {**STOCK, "controller.quorum.bootstrap.servers": "localhost:9093,b:9093,c:9093"}
 BROKER = {
     "process.roles": "broker",
     "node.id": "4",
@@ -72,18 +73,21 @@ def test_who_is_a_quorum_by_itself(quorum: dict[str, str], alone: bool) -> None:
 
 
 def test_a_voter_of_three_formats_nothing_and_names_the_command_with_an_id(tmp_path: Path) -> None:
-    with pytest.raises(NotFormatted, match=r"kafka-storage format -t [\w-]{22} -c FILE") as refused:
+    with pytest.raises(
+        NotFormatted, match=r"format each of its controllers: ottla format FILE --cluster-id [\w-]{22}$"
+    ):
         start(OF_THREE, tmp_path)
-    assert "format every node of the cluster" in str(refused.value)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(NotFormatted, match=f"format this node: .* -t {CLUSTER} -c FILE"):
-        start(OF_THREE, tmp_path, cluster_id=CLUSTER)
+    with pytest.raises(NotFormatted) as refused:
+        start(DYNAMIC, tmp_path, cluster_id=CLUSTER)
+    new, back = "ottla format FILE --initial-controllers", "ottla format FILE --no-initial-controllers"
+    assert new in str(refused.value) and back in str(refused.value), "both cases of an empty disk"
     assert start(OF_THREE, tmp_path, cluster_id=CLUSTER, ottla_format_empty_directories="true") == CLUSTER
 
 
 def test_a_broker_needs_the_clusters_id(tmp_path: Path) -> None:
     with pytest.raises(
-        NotFormatted, match=r"kafka-storage format -t ID -c FILE\. The id is cluster\.id in meta\.properties"
+        NotFormatted, match=r"ottla format FILE --cluster-id ID\. The id is cluster\.id in meta\.properties"
     ):
         start(BROKER, tmp_path)
     assert not list(tmp_path.iterdir())

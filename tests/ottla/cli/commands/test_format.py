@@ -1,0 +1,68 @@
+"""`ottla format`: what `kafka-storage format` does, with the id of the file, and sentences that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.__main__ import main
+from ottla.cli.errors import OK, USAGE
+from ottla.storage.directories.log_dirs import read_meta_properties
+from ottla.storage.files import OsFiles
+
+CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+
+
+def node(folder: Path, **more: str) -> str:
+    properties = {
+        "process.roles": "broker,controller", "node.id": "1", "cluster.id": CLUSTER, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "controller.listener.names": "CONTROLLER", "controller.quorum.bootstrap.servers": "a:9093,b:9093,c:9093", "log.dirs": str(folder / "data"),
+    } | {name.replace("_", "."): value for name, value in more.items()}  # fmt: skip
+    file = folder / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items() if value))
+    return str(file)
+
+
+def test_a_directory_is_formatted_once_for_the_cluster_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = node(tmp_path)
+    assert main(["format", file, "--no-initial-controllers"]) == OK
+    assert "Formatting" in capsys.readouterr().err
+    meta = read_meta_properties(OsFiles(), str(tmp_path / "data"))
+    assert meta is not None and (meta.cluster_id, meta.node_id) == (CLUSTER, 1)
+    assert main(["format", file, "--no-initial-controllers"]) == OK
+    assert "already formatted" in capsys.readouterr().err
+    assert read_meta_properties(OsFiles(), str(tmp_path / "data")) == meta, "it stays as it is"
+    assert main(["format", node(tmp_path, cluster_id="AAAAAAAAT-eMCtK--X86sw"), "--no-initial-controllers"]) == USAGE
+    assert f"but read {CLUSTER}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "says"),
+    [
+        ({}, (), "--no-initial-controllers"),  # a controller of a dynamic quorum: a person says which of the two it is
+        ({"cluster_id": ""}, ("--standalone",), "has no cluster.id"),
+        ({}, ("--standalone", "--no-initial-controllers"), "exclude each other"),
+        ({}, ("--standalone", "--users", "/no/such/file"), "cannot be read"),
+        ({"node_id": ""}, ("--standalone",), "node.id"),
+        ({}, ("--initial-controllers", "1@a"), "id@host:port:directory-id"),
+        ({"log_dirs": "/proc/nowhere"}, ("--standalone",), "/proc/nowhere"),
+    ],
+)
+def test_what_cannot_be_formatted_says_why_and_leaves_nothing(
+    more: dict[str, str], options: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["format", node(tmp_path, **more), *options]) == USAGE
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_of_a_newer_version_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data").mkdir()
+    newer = f"version=2\ncluster.id={CLUSTER}\nnode.id=1\n"
+    (tmp_path / "data" / "meta.properties").write_text(newer)
+    assert main(["format", node(tmp_path), "--standalone"]) == USAGE
+    assert "version" in capsys.readouterr().err
+    assert (tmp_path / "data" / "meta.properties").read_text() == newer
