@@ -17,6 +17,7 @@ from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import CLIENT_ID, ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.local.running import admin_listeners
 
 BOOTSTRAP = "bootstrap.servers"
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -83,14 +84,18 @@ class Admin:
         Parameter(env_var="OTTLA_ADMIN_PORT", help="The port of all brokers' admin listeners at their hosts."),
     ] = None
 
-    def addresses(self, brokers: Mapping[int, tuple[str, int]]) -> dict[int, str]:
-        """Return the address of each broker's admin listener that is known."""
+    def addresses(self, cluster: ClusterClient) -> dict[int, str]:
+        """Return the address of each broker's admin listener that is known. `cluster` has its metadata.
+
+        An `ottla dev` of this user has written its own down.
+        """
+        here = {node: address for node, address in admin_listeners(cluster.id).items() if node in cluster.brokers}
         everywhere = (
             {}
             if self.admin_port is None
-            else {node: f"{host}:{self.admin_port}" for node, (host, _) in brokers.items()}
+            else {node: f"{host}:{self.admin_port}" for node, (host, _) in cluster.brokers.items()}
         )
-        return everywhere | dict(map(parse_admin, self.admin or ()))
+        return here | everywhere | dict(map(parse_admin, self.admin or ()))
 
 
 ADMIN = Admin()

@@ -41,7 +41,7 @@ async def look_at(cluster: ClusterClient, admin: Admin) -> TopLook:
     """
     topics = [topic for topic in (await cluster.metadata(None)).topics if not topic.error_code]
     look = TopLook(cluster.world.clock.mono_ms())
-    listeners = admin.addresses(cluster.brokers)
+    listeners = admin.addresses(cluster)
     look.nodes = {node: NodeLook() for node in cluster.brokers}
     for topic in topics:
         for part in topic.partitions:

@@ -29,7 +29,7 @@ async def listeners_of(cluster: ClusterClient, admin: Admin) -> dict[int, str]:
         CommandFailed: none is known.
     """
     await cluster.metadata([])
-    found = admin.addresses(cluster.brokers)
+    found = admin.addresses(cluster)
     if not found:
         raise CommandFailed(
             "no admin listener is known, and only these have stories",

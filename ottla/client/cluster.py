@@ -83,6 +83,7 @@ class ClusterClient:
         self.bootstrap = list(bootstrap)
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
+        self.id: str | None = None
         self._channels: dict[Address, Channel] = {}
         self._answered: set[Address] = set()
         # The step in progress, for the message of a timeout.
@@ -124,7 +125,7 @@ class ClusterClient:
     async def metadata(
         self, topics: Sequence[str] | None, node: int | None = None, *, create: bool = False
     ) -> MetadataResponse:
-        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers.
+        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers, and the cluster's id.
 
         `create`: topics that do not exist are created if the broker has auto.create.topics.enable.
         """
@@ -136,6 +137,7 @@ class ClusterClient:
         attempt_ms = None if is_alone else min(self.timeout_ms, ATTEMPT_MS_MAX)
         response: MetadataResponse = await self.request(request, node, timeout_ms=attempt_ms)
         self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self.id = response.cluster_id
         return response
 
     async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:

@@ -36,6 +36,8 @@ class Cli:
     bootstrap: str
     #: The port of the node's admin listener; 0 of a cluster that was given.
     admin_port: int = 0
+    #: The value of XDG_STATE_HOME with which `ottla dev` was started.
+    state: str = ""
     names: Iterator[int] = field(default_factory=itertools.count)
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> Finished:
@@ -108,13 +110,15 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     short_sessions = ("--override", "group.min.session.timeout.ms=1000")
     options = ("--json", *without_retention, *short_sessions)
     arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(folder), *options)
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT) as node:
+    state = str(folder / "state")
+    environment = {**os.environ, "XDG_STATE_HOME": state}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as node:
         assert node.stdout is not None
         line = node.stdout.readline()
         assert line, f"ottla dev ended with {node.wait()}"
         try:
             status = json.loads(line)
-            yield Cli(status["bootstrap"], status["nodes"][0]["admin"])
+            yield Cli(status["bootstrap"], status["nodes"][0]["admin"], state)
         finally:
             node.send_signal(signal.SIGINT)
             assert node.wait(STOP_SECONDS_MAX) == 0

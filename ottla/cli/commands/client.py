@@ -38,7 +38,7 @@ async def list_(
     if not asked:
         async with connect(connection) as cluster:
             await cluster.metadata([])
-            asked = list(admin.addresses(cluster.brokers).values())
+            asked = list(admin.addresses(cluster).values())
         if not asked:
             raise CommandFailed("no admin listener is known", "--admin-port PORT, or --admin ID@HOST:PORT", USAGE)
     texts = await asyncio.gather(*(asyncio.to_thread(read_admin, each, "/metrics", TIMEOUT_S) for each in asked))

@@ -21,6 +21,7 @@ from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
 from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
 from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, LocalNode
+from ottla.local.running import written_down
 from ottla.processes.children import fork
 from ottla.processes.start import imported, overrides
 
@@ -220,6 +221,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         ways = former_addresses.detours(directory, local_nodes.addresses(nodes))
         own = {"cluster.id": kept.cluster_id} | local_nodes.detours_property(ways)
         properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
+        admin = {node: each["ottla.admin.listener"] for node, each in properties.items()}
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
             local_nodes.start(node, properties[node.id], partial(fork, imported))
@@ -227,6 +229,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         if failure is not None:
             raise CommandFailed(failure)
         with ExitStack() as stack:
+            stack.enter_context(written_down(kept.cluster_id, admin))
             services: dict[str, str] = {}
             if arguments.registry:
                 port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)

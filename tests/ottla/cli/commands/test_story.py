@@ -74,6 +74,16 @@ def test_without_an_admin_listener_one_sentence_says_how_to_get_one(cli: Cli) ->
     assert done.code == USAGE and "ottla.admin.listener" in done.err and "--admin-port" in done.err
 
 
+def test_the_listeners_of_a_local_cluster_need_not_be_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", cli.state)
+    topic = cli.topic()
+    (led,) = cli.rows("topic", "describe", topic, "--story", "--partition", "0")
+    assert str(led["decision"]).startswith(f"Leader {topic}-0 starts")
+    assert cli.ok("client", "list").startswith("BROKER")
+    with listener(403, b"the one that is named") as address:
+        assert "the one that is named" in cli("group", "describe", "g", "--story", "--admin", address).err
+
+
 def test_a_listener_that_refuses_says_why(cli: Cli) -> None:
     with listener(403, b"stories are switched off: ottla.admin.story=local\nmore") as address:
         done = cli("group", "describe", "g", "--story", "--admin", address)
