@@ -7,53 +7,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from struct import Struct
 
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes, decode_key, decode_value
 from ottla.protocol.json_form import to_json
-from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_batch
+from ottla.protocol.records.batch import BatchView, check_batch
 from ottla.protocol.records.compression import CODECS
 from ottla.protocol.records.control import control_type
 from ottla.protocol.records.record import Record
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
+from ottla.storage.log_files import aborted_txns, base_offset, is_space_ahead, mapped_file, offset_entries, time_entries
 from ottla.storage.producers import producer_snapshots
-from ottla.storage.segment.txn_index import TransactionIndex
 
 Row = dict[str, object]
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
 _TEXT_BYTES_MAX = 80
 HIDDEN = "[hidden]"
-
-
-@contextmanager
-def mapped_file(files: Files, path: str) -> Iterator[memoryview]:
-    """Give the bytes of a file, which may be large, without reading all of it."""
-    size = files.size(path) or 0
-    if not size:
-        yield memoryview(b"")
-        return
-    mapped = files.map(path, size, writable=False)
-    try:
-        with memoryview(mapped.buffer) as view, view[:size] as there:
-            yield there
-    finally:
-        mapped.close()
 
 
 def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
     """Batches, or their records, in order; the first thing that is no batch ends it with a problem row."""
     with mapped_file(files, path) as view:
         yield from _dump_batches(view, path, records)
-
-
-def is_space_ahead(view: memoryview, pos: int) -> bool:
-    """Return whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
-    return len(view) - pos > LOG_OVERHEAD_BYTES and not any(view[pos : pos + 4096])
 
 
 def _dump_batches(view: memoryview, path: str, records: bool) -> Iterator[Row]:
@@ -207,26 +183,18 @@ def _secrets(kind: str, shown: dict[str, object]) -> Iterable[str]:
 
 
 def dump_offset_index(files: Files, path: str) -> Iterator[Row]:
-    base = _base_offset(path)
-    data = files.read(path) or b""
-    for relative, position in _OFFSET_ENTRY.iter_unpack(data[: len(data) // 8 * 8]):
-        if not relative and not position:
-            return  # space ahead
-        yield {"offset": base + relative, "position": position}
+    for offset, position in offset_entries(files.read(path) or b"", base_offset(path) or 0):
+        yield {"offset": offset, "position": position}
 
 
 def dump_time_index(files: Files, path: str) -> Iterator[Row]:
-    base = _base_offset(path)
-    data = files.read(path) or b""
-    for timestamp, relative in _TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]):
-        if not timestamp and not relative:
-            return
-        yield {"timestamp": timestamp, "offset": base + relative}
+    for timestamp, offset in time_entries(files.read(path) or b"", base_offset(path) or 0):
+        yield {"timestamp": timestamp, "offset": offset}
 
 
 def dump_txn_index(files: Files, path: str) -> Iterator[Row]:
     try:
-        for entry in TransactionIndex(path).entries(files):
+        for entry in aborted_txns(path, files.read(path) or b""):
             yield entry._asdict()
     except CorruptFile as fault:
         yield {"problem": str(fault)}
@@ -250,16 +218,9 @@ def dump_producer_snapshot(files: Files, path: str) -> Iterator[Row]:
         }
 
 
-def _base_offset(path: str) -> int:
-    stem = os.path.basename(path).partition(".")[0]
-    return int(stem) if stem.isdecimal() else 0
-
-
 DUMPS: dict[str, Callable[[Files, str], Iterator[Row]]] = {
     ".index": dump_offset_index,
     ".timeindex": dump_time_index,
     ".txnindex": dump_txn_index,
     ".snapshot": dump_producer_snapshot,
 }
-# Metadata snapshots hold batches too.
-LOG_SUFFIXES = (".log", ".checkpoint")

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.cli.dump import is_space_ahead, mapped_file
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import WITHOUT_STATE, MetadataDelta, MetadataImage
 from ottla.controller.metadata.topics import RECOVERED
 from ottla.protocol.features import METADATA_VERSION, metadata_version_name
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
-from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.protocol.records.batch import BatchView
 from ottla.storage.files import Files
+from ottla.storage.log_files import mapped_file, spans
 
 if TYPE_CHECKING:
     from ottla.controller.metadata.cluster import (
@@ -54,10 +54,8 @@ def read_image(files: Files, path: str) -> tuple[MetadataImage, int]:
     """
     delta, offset, epoch, time_ms = MetadataDelta(MetadataImage()), -1, -1, NO_TIME
     with mapped_file(files, path) as view:
-        pos = 0
-        while not is_space_ahead(view, pos) and (size := batch_size(view, pos, len(view))) is not None:
-            batch = BatchView(view, pos)
-            pos += size
+        for position, _ in spans(view):
+            batch = BatchView(view, position)
             if batch.is_control:
                 continue
             offset, epoch, time_ms = batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp

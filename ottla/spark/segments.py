@@ -10,24 +10,23 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str
-from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.protocol.records.batch import BatchView
 from ottla.spark.client.batches import Aborted, BatchFilter
 from ottla.spark.client.fetch import data_loss, topic_replaced
 from ottla.spark.client.offsets import READ_COMMITTED
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Offsets, Range
+from ottla.storage.errors import CorruptFile
+from ottla.storage.log_files import ABORTED_ENTRY, aborted_txns, offset_entries, spans
 
 METADATA = "partition.metadata"
 HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
-#: An entry of .index: offset minus the segment's base, and the position of its batch.
-_INDEX_ENTRY = Struct(">ii")
-#: An entry of .txnindex: version, producer id, first and last offset, last stable offset.
-_ABORTED_ENTRY = Struct(">hqqqq")
 
 
 def partitions_in(directory: str) -> Offsets:
@@ -121,34 +120,35 @@ class SegmentReader:
 
 def _written(mapped: memoryview, start: int) -> int:
     """Return the end of what is written: an active segment may be preallocated with zeros behind it."""
-    position, end = start, len(mapped)
-    while end - position > _INDEX_ENTRY.size and mapped[position + 8 : position + 12] != bytes(4):
-        size = batch_size(mapped, position, end)
-        if size is None:
-            return position
-        position += size
-    return position
+    end = start
+    with suppress(KafkaError):  # the filter says where the damage is
+        for span in spans(mapped, start):
+            end = span[1]
+        return end
+    return len(mapped)
 
 
 def _position_of(file: Path, offset: int) -> int:
     """Return the position of a batch at or before the offset, by the sparse index; 0 if there is no index."""
     index = file.with_suffix(".index")
-    if not index.exists():
-        return 0
-    wanted, found = offset - int(file.stem), 0
-    for relative, position in _INDEX_ENTRY.iter_unpack(_whole(index.read_bytes(), _INDEX_ENTRY.size)):
-        if relative > wanted or (relative == 0 and position == 0 and found):
-            break
-        found = position
+    found = 0
+    if index.exists():
+        for entry, position in offset_entries(index.read_bytes(), int(file.stem)):
+            if entry > offset:
+                break
+            found = position
     return found
 
 
 def _aborted(file: Path) -> Iterator[Aborted]:
     index = file.with_suffix(".txnindex")
     if index.exists():
-        for _, producer, first, _, _ in _ABORTED_ENTRY.iter_unpack(_whole(index.read_bytes(), _ABORTED_ENTRY.size)):
-            yield producer, first
-
-
-def _whole(data: bytes, size: int) -> bytes:
-    return data[: len(data) // size * size]
+        data = index.read_bytes()
+        # A node that runs may be in the middle of writing an entry.
+        whole = data[: len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
+        try:
+            entries = aborted_txns(str(index), whole)
+        except CorruptFile as fault:
+            raise ConnectorError(f"{fault}", "read another replica") from None
+        for txn in entries:
+            yield txn.producer_id, txn.first_offset

@@ -42,10 +42,11 @@ from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory
 from ottla.storage.log.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
+from ottla.storage.log_files import AbortedTxn
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.segment import index as index_files
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from ottla.storage.segment.txn_index import AbortedTxn, TransactionIndex
+from ottla.storage.segment.txn_index import TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.broker.share.in_flight import Run
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
-from ottla.storage.segment.txn_index import AbortedTxn
+from ottla.storage.log_files import AbortedTxn
 
 
 class Limits(NamedTuple):

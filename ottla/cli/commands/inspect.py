@@ -11,10 +11,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
-from ottla.cli.dump import DUMPS, LOG_SUFFIXES, Row, dump_log
+from ottla.cli.dump import DUMPS, Row, dump_log
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_json, print_rows
 from ottla.storage.files import Files, OsFiles
+from ottla.storage.log_files import BATCH_SUFFIXES
 
 app = App(name="inspect", version_flags=[], help="Print what is in the files of a log directory, without a broker.")
 
@@ -53,7 +54,7 @@ def inspect(
     problems = 0
     for path in chain.from_iterable(map(_expand, paths)):
         rows = _rows(files, path, records)
-        is_log = path.endswith(LOG_SUFFIXES)
+        is_log = path.endswith(BATCH_SUFFIXES)
         lines = output == "json" or (records and is_log)
         shown: list[Row] = []
         for row in rows:
@@ -71,11 +72,11 @@ def inspect(
 
 
 def _rows(files: Files, path: str, records: bool) -> Iterator[Row]:
-    if path.endswith(LOG_SUFFIXES):
+    if path.endswith(BATCH_SUFFIXES):
         return dump_log(files, path, records=records)
     suffix = os.path.splitext(path)[1]
     if suffix not in DUMPS:
-        known = ", ".join((*LOG_SUFFIXES, *DUMPS))
+        known = ", ".join((*BATCH_SUFFIXES, *DUMPS))
         raise CommandFailed(f"{path} is not a file of a log", f"known are {known}; others are plain text", USAGE)
     return DUMPS[suffix](files, path)
 
@@ -85,7 +86,7 @@ def _expand(path: str) -> list[str]:
         raise CommandFailed(f"there is no {path}", "name a segment file or a partition's directory", USAGE)
     if not os.path.isdir(path):
         return [path]
-    segments = sorted(name for name in os.listdir(path) if name.endswith(LOG_SUFFIXES))
+    segments = sorted(name for name in os.listdir(path) if name.endswith(BATCH_SUFFIXES))
     if not segments:
         parts = sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
         hint = f"did you mean one of its directories, such as {parts[0]}?" if parts else None

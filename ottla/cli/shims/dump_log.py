@@ -9,18 +9,18 @@ import argparse
 import os
 import sys
 
-from ottla.cli.dump import codec_name, is_space_ahead, mapped_file
-from ottla.cli.shims.dump_log_indexes import DUMPS, Mismatches, base_offset
+from ottla.cli.dump import codec_name
+from ottla.cli.shims.dump_log_indexes import DUMPS, Mismatches, offset_in_name
 from ottla.cli.shims.dump_log_records import DECODERS, Contents, Decode, control_text, decoder_of_classes
 from ottla.cli.shims.tool import ToolParser, Unusable, given, int64
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, batch_size, crc32c
+from ottla.protocol.records.batch import ATTRIBUTES_AT, LOG_APPEND_TIME, BatchView, crc32c
 from ottla.protocol.records.record import Record
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles
+from ottla.storage.log_files import BATCH_SUFFIXES, is_space_ahead, mapped_file, spans
 
 UNLIMITED = 2**31 - 1
-LOG_SUFFIXES = (".log", ".checkpoint")
 BOOTSTRAP = "bootstrap.checkpoint"
 FIXED_DECODERS = ("key-decoder-class", "value-decoder-class")
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 def _dump(path: str, options: argparse.Namespace, wrong: Mismatches) -> None:
     suffix = os.path.splitext(os.path.basename(path))[1]
-    if suffix in LOG_SUFFIXES:
+    if suffix in BATCH_SUFFIXES:
         _dump_log(path, options, wrong)
     elif suffix in DUMPS:
         DUMPS[suffix](OsFiles(), path, options, wrong)
@@ -79,7 +79,7 @@ def _dump_log(path: str, options: argparse.Namespace, wrong: Mismatches) -> None
     contents = any(given(options, name) for name in ("print-data-log", *DECODERS, *FIXED_DECODERS))
     name = os.path.basename(path)
     if name.endswith(".log"):
-        print(f"Log starting offset: {base_offset(path)}")
+        print(f"Log starting offset: {offset_in_name(path)}")
     elif name == BOOTSTRAP:
         print("KRaft bootstrap snapshot")
     else:
@@ -88,8 +88,9 @@ def _dump_log(path: str, options: argparse.Namespace, wrong: Mismatches) -> None
     if not os.path.exists(path):
         raise Unusable(f"java.nio.file.NoSuchFileException: {path}")
     with mapped_file(OsFiles(), path) as view:
-        pos, end, last_offset = 0, min(len(view), options.max_bytes), -1
-        while not is_space_ahead(view, pos) and (size := batch_size(view, pos, end)) is not None:
+        stop, last_offset = 0, -1
+        for pos, end in spans(view, end=min(len(view), options.max_bytes)):
+            stop = end
             batch = BatchView(view, pos)
             print(_batch_text(batch, pos))
             if options.deep_iteration or contents:
@@ -98,9 +99,8 @@ def _dump_log(path: str, options: argparse.Namespace, wrong: Mismatches) -> None
                         wrong.gaps.setdefault(os.path.abspath(path), {})[last_offset] = record.offset
                     last_offset = record.offset
                     print(_record_text(batch, record, decode if contents else None, options.skip_record_metadata))
-            pos += size
-        if pos < len(view) and options.max_bytes == UNLIMITED and not is_space_ahead(view, pos):
-            print(f"Found {len(view) - pos} invalid bytes at the end of {name}")
+        if stop < len(view) and options.max_bytes == UNLIMITED and not is_space_ahead(view, stop):
+            print(f"Found {len(view) - stop} invalid bytes at the end of {name}")
 
 
 def _flag(value: bool) -> str:

@@ -9,16 +9,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ottla.cli.dump import dump_offset_index, dump_time_index, dump_txn_index, is_space_ahead, mapped_file
 from ottla.cli.shims.tool import Unusable
-from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.protocol.records.batch import BatchView
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
+from ottla.storage.log_files import (
+    ABORTED_VERSION,
+    aborted_txns,
+    base_offset,
+    mapped_file,
+    offset_entries,
+    spans,
+    time_entries,
+)
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_states import NO_OFFSET
+from ottla.storage.segment.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
 NOTHING = -1
 
 Pairs = list[tuple[int, int]]
@@ -53,32 +60,31 @@ def _show(head: str, found: dict[str, Pairs], line: str) -> None:
             print(line.format(*pair), file=sys.stderr)
 
 
-def base_offset(path: str) -> int:
+def offset_in_name(path: str) -> int:
     """Return the offset that a file is named after.
 
     Raises:
         Unusable: it is not named after one.
     """
-    stem = os.path.basename(path).partition(".")[0]
-    if not stem.isdecimal():
+    if (found := base_offset(path)) is None:
+        stem = os.path.basename(path).partition(".")[0]
         raise Unusable(f'java.lang.NumberFormatException: For input string: "{stem}"')
-    return int(stem)
+    return found
 
 
 def _beside(path: str, suffix: str) -> str:
     return os.path.join(os.path.dirname(os.path.abspath(path)), os.path.basename(path).partition(".")[0] + suffix)
 
 
-def _batches(view: memoryview, pos: int) -> Iterator[BatchView]:
-    while not is_space_ahead(view, pos) and (size := batch_size(view, pos, len(view))) is not None:
-        yield BatchView(view, pos)
-        pos += size
+def _batches(view: memoryview, position: int) -> Iterator[BatchView]:
+    return (BatchView(view, start) for start, _ in spans(view, position))
 
 
 def _offset_entries(files: Files, path: str) -> list[tuple[int, int]]:
     """Offsets and positions. An index of space ahead alone has, for Kafka's tool, one entry, its base offset."""
-    found = [(int(str(row["offset"])), int(str(row["position"]))) for row in dump_offset_index(files, path)]
-    return found or ([(base_offset(path), 0)] if (files.size(path) or 0) >= OFFSET_ENTRY_BYTES else [])
+    data = files.read(path) or b""
+    found = list(offset_entries(data, base_offset(path) or 0))
+    return found or ([(offset_in_name(path), 0)] if len(data) >= OFFSET_ENTRY_BYTES else [])
 
 
 def _dump_offset_index(files: Files, path: str, options: argparse.Namespace, wrong: Mismatches) -> None:
@@ -112,9 +118,10 @@ def _check_size(files: Files, path: str, entry_bytes: int) -> None:
 
 
 def _dump_time_index(files: Files, path: str, options: argparse.Namespace, wrong: Mismatches) -> None:
-    rows = [(int(str(row["timestamp"])), int(str(row["offset"]))) for row in dump_time_index(files, path)]
-    if not rows and (files.size(path) or 0) >= TIME_ENTRY_BYTES:
-        rows = [(0, base_offset(path))]
+    data = files.read(path) or b""
+    rows = list(time_entries(data, base_offset(path) or 0))
+    if not rows and len(data) >= TIME_ENTRY_BYTES:
+        rows = [(0, offset_in_name(path))]
     if options.index_sanity_check:
         _check_size(files, path, TIME_ENTRY_BYTES)
         _check_order(files, path, rows)
@@ -174,12 +181,10 @@ def _dump_producers(files: Files, path: str, options: argparse.Namespace, wrong:
 
 
 def _dump_aborted(files: Files, path: str, options: argparse.Namespace, wrong: Mismatches) -> None:
-    for row in dump_txn_index(files, path):
-        if problem := row.get("problem"):
-            raise Unusable(str(problem))
+    for txn in aborted_txns(path, files.read(path) or b""):
         print(
-            "version: 0 producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset}"
-            " lastStableOffset: {last_stable_offset}".format_map(row)
+            f"version: {ABORTED_VERSION} producerId: {txn.producer_id} firstOffset: {txn.first_offset}"
+            f" lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
         )
 
 

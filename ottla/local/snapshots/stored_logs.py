@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.local.snapshots.copying import BATCH_START, LOG, SEGMENT_FILE
+from ottla.local.snapshots.copying import LOG, SEGMENT_FILE
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes, UnknownRecord, decode_key, decode_value
-from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH, LOG_OVERHEAD_BYTES, BatchView, Header
+from ottla.protocol.records.batch import HEADER, BatchView, Header
 from ottla.storage.checkpoint import read_offsets
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import partition_of, read_topic_id
+from ottla.storage.log_files import spans
 
 Partition = tuple[str, int]
 
@@ -66,11 +68,10 @@ def entries(path: str, end: int, types: RecordTypes) -> Iterator[tuple[object, o
     """Return key and value of the records of a coordinator below an offset; records of a newer version are left out."""
     for segment in _segments(path):
         for view, position in _batches(segment):
-            header = HEADER.unpack_from(view, position)
             batch = BatchView(view, position)
             if batch.base_offset >= end:
                 return
-            if batch.is_control or header[LENGTH] <= 0:
+            if batch.is_control:
                 continue
             for record in batch.iter_records():
                 try:
@@ -106,15 +107,10 @@ def _segments(path: str) -> list[str]:
 
 def _batches(segment: str) -> Iterator[tuple[memoryview, int]]:
     """Return where each whole batch of a file begins."""
-    size = os.path.getsize(segment)
-    if not size:
+    if not os.path.getsize(segment):
         return
     with open(segment, "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # gone with its last view
-    position = 0
-    while position + HEADER_BYTES <= size:
-        length = BATCH_START.unpack_from(view, position)[1]
-        if length <= 0 or position + LOG_OVERHEAD_BYTES + length > size:
-            return
-        yield view, position
-        position += LOG_OVERHEAD_BYTES + length
+    with suppress(KafkaError):  # what is behind the damage of a log is of no use to a fork either
+        for position, _ in spans(view):
+            yield view, position

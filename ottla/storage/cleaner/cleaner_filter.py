@@ -33,7 +33,7 @@ from ottla.protocol.records.record import (
 )
 from ottla.storage.log.replay import read_marker
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment.txn_index import AbortedTxn
+from ottla.storage.log_files import AbortedTxn
 
 #: Two halves of the hash, and the ordinal.
 SLOT_BYTES = 20

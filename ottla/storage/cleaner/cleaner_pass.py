@@ -27,6 +27,7 @@ from ottla.storage.cleaner.cleaner_filter import (
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files, MappedFile, Mappings
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_files import AbortedTxn
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import (
     CLEANED_SUFFIX,
@@ -36,7 +37,6 @@ from ottla.storage.segment.segment_file import (
     SegmentFile,
     segment_path,
 )
-from ottla.storage.segment.txn_index import AbortedTxn
 from ottla.storage.segment.walk import walk
 
 #: The size of one piece of work: between two pieces a pass can be stopped, and the throttle applies.

@@ -26,10 +26,10 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.control import ControlType, EndTxnMarker
 from ottla.storage.errors import CorruptFile
 from ottla.storage.log.log import Log
+from ottla.storage.log_files import AbortedTxn
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 

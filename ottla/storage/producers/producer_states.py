@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.records.control import EndTxnMarker
-from ottla.storage.segment.txn_index import AbortedTxn
+from ottla.storage.log_files import AbortedTxn
 
 BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
 SEQUENCE_MASK = 0x7FFF_FFFF

@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.protocol.records.batch import HEADER_BYTES
+from ottla.storage.log_files import AbortedTxn
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import COLD_READ_BYTES
-from ottla.storage.segment.txn_index import AbortedTxn
 
 NO_BYTES = memoryview(b"")
 

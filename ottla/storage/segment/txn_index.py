@@ -6,23 +6,8 @@ the marker, all i64. The file exists only if a transaction was aborted. Committe
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import NamedTuple
-
-from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-
-VERSION = 0
-_ENTRY = Struct(">hqqqq")
-ENTRY_BYTES = 34
-assert _ENTRY.size == ENTRY_BYTES
-
-
-class AbortedTxn(NamedTuple):
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+from ottla.storage.log_files import ABORTED_ENTRY, ABORTED_VERSION, AbortedTxn, aborted_txns
 
 
 class TransactionIndex:
@@ -46,7 +31,7 @@ class TransactionIndex:
 
     def entries(self, files: Files) -> list[AbortedTxn]:
         if self._entries is None:
-            self._entries = self._read(files)
+            self._entries = aborted_txns(self.path, files.read(self.path) or b"")
         return self._entries
 
     def make_room(self, files: Files, count: int) -> None:
@@ -57,7 +42,7 @@ class TransactionIndex:
         """
         entries = self.entries(files)
         self._created |= not entries
-        files.reserve(self.path, (len(entries) + count) * ENTRY_BYTES)
+        files.reserve(self.path, (len(entries) + count) * ABORTED_ENTRY.size)
 
     def append(self, files: Files, txn: AbortedTxn) -> None:
         entries = self.entries(files)
@@ -66,7 +51,7 @@ class TransactionIndex:
         )
         self._created |= not entries
         self._unsynced = True
-        files.pwrite(self.path, len(entries) * ENTRY_BYTES, _ENTRY.pack(VERSION, *txn))
+        files.pwrite(self.path, len(entries) * ABORTED_ENTRY.size, ABORTED_ENTRY.pack(ABORTED_VERSION, *txn))
         entries.append(txn)
 
     def append_if_missing(self, files: Files, txn: AbortedTxn) -> None:
@@ -80,12 +65,12 @@ class TransactionIndex:
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
             self._unsynced = True
-            files.truncate(self.path, len(kept) * ENTRY_BYTES)
+            files.truncate(self.path, len(kept) * ABORTED_ENTRY.size)
             self._entries = kept
 
     def replace(self, files: Files, entries: list[AbortedTxn]) -> None:
         """Rewrite and sync all entries: the lost ones may belong to markers below the recovery point."""
-        files.write_atomic(self.path, b"".join(_ENTRY.pack(VERSION, *txn) for txn in entries))
+        files.write_atomic(self.path, b"".join(ABORTED_ENTRY.pack(ABORTED_VERSION, *txn) for txn in entries))
         self._entries = entries
 
     def collect(self, files: Files, start: int, end: int, into: list[AbortedTxn]) -> bool:
@@ -108,20 +93,3 @@ class TransactionIndex:
             if files.exists(self.path):
                 files.sync_file(self.path)
         return created
-
-    def _read(self, files: Files) -> list[AbortedTxn]:
-        data = files.read(self.path)
-        if not data:
-            return []
-        if len(data) % ENTRY_BYTES:
-            raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
-        entries: list[AbortedTxn] = []
-        last = -1
-        for version, *fields in _ENTRY.iter_unpack(data):
-            txn = AbortedTxn(*fields)
-            # The marker is after the transaction's first batch: a page of zeros is no entry.
-            if version != VERSION or txn.last_offset <= last or not 0 <= txn.first_offset < txn.last_offset:
-                raise CorruptFile(self.path, f"entry {len(entries)} is not valid: version {version}, {txn}")
-            last = txn.last_offset
-            entries.append(txn)
-        return entries

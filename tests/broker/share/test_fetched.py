@@ -6,7 +6,7 @@ from ottla.broker.share.fetched import Acquired, Fetched, Span
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.protocol.records.record import NewRecord
-from ottla.storage.segment.txn_index import AbortedTxn
+from ottla.storage.log_files import AbortedTxn
 
 
 def batch(first: int, last: int, producer_id: int = -1) -> bytes:

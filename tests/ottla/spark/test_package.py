@@ -20,7 +20,8 @@ from ottla.pipeline.connector_modules import needed_files
 from tools import connector_dist
 from tools.platforms import project
 
-#: What may be there: the protocol, of the server what makes a client's TLS and login, and of the registry its client.
+#: What may be there: the protocol, of the server what makes a client's TLS and login, of the registry its
+#: client, and of the storage the reader of a log's files.
 ALLOWED = (
     "ottla.protocol",
     "ottla.spark",
@@ -31,6 +32,7 @@ ALLOWED = (
     "ottla.registry.client",
     "ottla.registry.formats.avro_text",
     "ottla.registry.formats.java_json",
+    "ottla.storage.log_files",
 )
 #: Further modules that these import, each a leaf of its package.
 LEAVES_MAX = 17
