@@ -48,6 +48,7 @@ DECODERS = {
     "ottla/cli/contexts.py": OWN,
     "ottla/cli/declared.py": OWN,
     "ottla/local/former_addresses.py": OWN,
+    "ottla/local/running.py": OWN,
     "ottla/cli/output.py": OWN,
     "ottla/client/record_json.py": OWN,
     "ottla/client/stories.py": JSON_OF_OTHERS,
