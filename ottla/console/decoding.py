@@ -50,12 +50,12 @@ class RegistryValues:
         try:
             async with asyncio.timeout(LIMIT_S), aclosing(self._decoder.decode_all(row for _, row in parts)) as answers:
                 places = iter(parts)
-                async for answer in answers:
-                    data, _ = next(places)
-                    if isinstance(answer, Exception):
-                        found[data] = f"not decoded: {answer}", None
-                    elif answer is not None:
-                        found[data] = f"{answer.kind.lower()} schema {answer.schema_id}", answer.text
+                async for some in answers:
+                    for answer, (data, _) in zip(some, places, strict=False):
+                        if isinstance(answer, Exception):
+                            found[data] = f"not decoded: {answer}", None
+                        elif answer is not None:
+                            found[data] = f"{answer.kind.lower()} schema {answer.schema_id}", answer.text
         except TimeoutError:
             log.warning("not all values of a page could be decoded within %g s", LIMIT_S)
         except Exception as fault:  # a registry of any kind

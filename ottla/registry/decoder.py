@@ -34,7 +34,7 @@ CHARS_MAX = 64 * 1024 * 1024
 #: Questions that processes are at work on at one time.
 PROCESSES = 2
 #: One question of a process has so many values, or bytes, at most.
-VALUES_MAX = 500
+VALUES_MAX = 4_000
 BYTES_MAX = 4 * 1024 * 1024
 #: Schemas that a process keeps.
 SCHEMAS_MAX = 1_024
@@ -48,6 +48,13 @@ class Encoded(NamedTuple):
     data: bytes | None
     headers: RecordHeaders = ()
     is_key: bool = False
+
+
+class DecodedRecord(NamedTuple):
+    """A record with JSON in place of a key and a value in the wire format, and why one was not decoded and has its bytes."""
+
+    record: Record
+    reasons: list[str]
 
 
 class _Value(NamedTuple):
@@ -88,35 +95,42 @@ class Decoder:
             DecodeFailed: it has the format, but not its schema's bytes, or there is no such schema.
             RegistryFailed: the registry does not answer.
         """
-        (answer,) = [each async for each in self.decode_all([Encoded(data, headers, is_key)])]
+        (answer,) = [each async for some in self.decode_all([Encoded(data, headers, is_key)]) for each in some]
         if isinstance(answer, DecodeFailed):
             raise answer
         return answer
 
-    async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncGenerator[Answer, None]:
-        """Give out an answer for each value, in their order.
+    async def decode_all(self, encoded: Iterable[Encoded]) -> AsyncGenerator[Sequence[Answer], None]:
+        """Give out an answer for each value, in their order, as many at a time as a process has said at once.
 
         Raises:
             RegistryFailed: the registry does not answer, or no process can be started.
         """
-        schemas: dict[int, Schema | DecodeFailed] = {}
+        schemas: dict[int | bytes, tuple[int, Schema] | DecodeFailed] = {}
         batch: list[_Value | DecodeFailed | None] = []
         size = 0
-        for each in encoded:
-            found = await self._found(each, schemas)
-            batch.append(found)
-            size += len(found.payload) if isinstance(found, _Value) else 0
+        for data, headers, is_key in encoded:
+            named = None if data is None else _named(data, headers, is_key)
+            if named is None:
+                batch.append(None)
+            else:
+                name, payload = named
+                if name not in schemas:
+                    schemas[name] = await self._schema(name)
+                found = schemas[name]
+                batch.append(found if isinstance(found, DecodeFailed) else _Value(*found, payload))
+                size += len(payload)
             if len(batch) >= VALUES_MAX or size >= BYTES_MAX:
                 async with aclosing(self._answers(batch)) as answers:
-                    async for answer in answers:
-                        yield answer
+                    async for some in answers:
+                        yield some
                 batch, size = [], 0
         async with aclosing(self._answers(batch)) as answers:
-            async for answer in answers:
-                yield answer
+            async for some in answers:
+                yield some
 
-    async def records(self, records: Sequence[Record]) -> AsyncGenerator[tuple[Record, list[str]], None]:
-        """Give out the records with JSON in place of keys and values in the wire format, and why one was not decoded and has its bytes.
+    async def records(self, records: Sequence[Record]) -> AsyncGenerator[list[DecodedRecord], None]:
+        """Give out the records in their order, some at a time.
 
         Raises:
             RegistryFailed: as `decode_all`.
@@ -124,48 +138,30 @@ class Decoder:
         wanted = (
             part for row in records for part in (Encoded(row.key, row.headers, True), Encoded(row.value, row.headers))
         )
-        pair: list[Answer] = []
+        answers: list[Answer] = []
         left = iter(records)
-        async with aclosing(self.decode_all(wanted)) as answers:
+        async with aclosing(self.decode_all(wanted)) as found:
             # The answers are read to their end: a process is kept if it was left after all its answers.
-            async for answer in answers:
-                pair.append(answer)
-                if len(pair) == 2:
-                    record, (key, value) = next(left), pair
-                    reasons = [str(each) for each in pair if isinstance(each, DecodeFailed)]
-                    yield record._replace(key=_shown(key, record.key), value=_shown(value, record.value)), reasons
-                    pair = []
+            async for some in found:
+                answers += some
+                pairs = iter(answers)
+                answers = answers[len(answers) // 2 * 2 :]
+                if rows := [_with_json(*row) for row in zip(pairs, pairs, left, strict=False)]:
+                    yield rows
 
     # -- Schemas
 
-    async def _found(self, each: Encoded, schemas: dict[int, Schema | DecodeFailed]) -> _Value | DecodeFailed | None:
-        if each.data is None:
-            return None
+    async def _schema(self, name: int | bytes) -> tuple[int, Schema] | DecodeFailed:
+        """Return the schema of an id or a GUID with its id, or why values cannot have it."""
         try:
-            schema_id, payload = await self._split(each.data, each.headers, each.is_key)
+            schema_id = name if isinstance(name, int) else await self._id_of(name)
+            return schema_id, await asyncio.to_thread(self.client.schema, schema_id)
         except DecodeFailed as fault:
             return fault
-        if schema_id is None:
-            return None
-        if schema_id not in schemas:
-            schemas[schema_id] = await asyncio.to_thread(self._schema, schema_id)
-        schema = schemas[schema_id]
-        if isinstance(schema, DecodeFailed):
-            return schema
-        if schema_id in self._unusable:
-            return DecodeFailed(self._unusable[schema_id])
-        return _Value(schema_id, schema, payload)
-
-    async def _split(self, data: bytes, headers: RecordHeaders, is_key: bool) -> tuple[int | None, bytes]:
-        header = dict(headers).get(KEY_HEADER if is_key else VALUE_HEADER) if headers else None
-        if header is not None:
-            if header[:1] == b"\0" and len(header) == ID_BYTES:
-                return int.from_bytes(header[1:], "big"), data
-            if header[:1] == b"\1" and len(header) == GUID_BYTES:
-                return await self._id_of(header[1:]), data
-        if len(data) >= ID_BYTES and data[0] == MAGIC_ID:
-            return int.from_bytes(data[1:ID_BYTES], "big"), data[ID_BYTES:]
-        return None, data
+        except RegistryFailed as fault:
+            return _of_the_value(fault)
+        except (LookupError, TypeError, ValueError, RecursionError) as fault:
+            return DecodeFailed(f"schema {name!r} of the registry cannot be used: {fault}")
 
     async def _id_of(self, guid: bytes) -> int:
         if guid not in self._guids:
@@ -181,34 +177,32 @@ class Decoder:
             self._guids[guid] = found
         return self._guids[guid]
 
-    def _schema(self, schema_id: int) -> Schema | DecodeFailed:
-        try:
-            return self.client.schema(schema_id)
-        except RegistryFailed as fault:
-            return _of_the_value(fault)
-        except (LookupError, TypeError, ValueError, RecursionError) as fault:
-            return DecodeFailed(f"schema {schema_id} of the registry cannot be used: {fault}")
-
     # -- Values
 
-    async def _answers(self, batch: Sequence[_Value | DecodeFailed | None]) -> AsyncGenerator[Answer, None]:
-        decoding = self._decoded([each for each in batch if isinstance(each, _Value)])
-        async with aclosing(decoding):
-            for each in batch:
-                yield await anext(decoding) if isinstance(each, _Value) else each
-            async for _ in decoding:  # none is left, and its process is given back
-                raise AssertionError("an answer more than there are values")
+    async def _answers(self, batch: Sequence[_Value | DecodeFailed | None]) -> AsyncGenerator[list[Answer], None]:
+        at = 0
+        async with aclosing(self._decoded([each for each in batch if isinstance(each, _Value)])) as decoding:
+            async for some in decoding:
+                answers: list[Answer] = []
+                for answer in some:
+                    while not isinstance(each := batch[at], _Value):
+                        answers.append(each)
+                        at += 1
+                    answers.append(answer)
+                    at += 1
+                yield answers
+        yield [each for each in batch[at:] if not isinstance(each, _Value)]
 
-    async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[DecodedValue | DecodeFailed, None]:
+    async def _decoded(self, batch: Sequence[_Value]) -> AsyncGenerator[list[DecodedValue | DecodeFailed], None]:
         """Give out the answers of processes. One that ends has said all before the value that it ended at."""
         at, step = 0, len(batch)
         while at < len(batch):
             if (known := self._unusable.get(batch[at].schema_id)) is not None:
-                yield DecodeFailed(known)
+                yield [DecodeFailed(known)]
                 at += 1
                 continue
             async with self._slots:
-                at_schema, asked, end = -1, False, min(len(batch), at + step)
+                at_schema, asked, end = -1, False, self._end(batch, at, step)
                 try:
                     async with self._processes.taken() as process:
                         asked = True
@@ -217,9 +211,10 @@ class Decoder:
                             await process.receive(self._processes.answer_s)
                         at_schema = -1
                         while at < end:
-                            answer = await process.receive(self._processes.answer_s)
-                            at += 1
-                            yield _answer(batch[at - 1], answer)
+                            answers = await process.receive_some(self._processes.answer_s)
+                            begin, at = at, at + len(answers)
+                            yield list(map(_answer, batch[begin:at], answers))
+                    step *= 2
                 except ProcessEnded as fault:
                     if not asked:
                         raise RegistryFailed(f"the process that decodes has not started: {fault}") from None
@@ -228,10 +223,17 @@ class Decoder:
                         while len(self._unusable) > SCHEMAS_MAX:
                             del self._unusable[next(iter(self._unusable))]
                     elif end - at > 1:
-                        step = 1  # it has not said all that it had done, so from here on one by one
+                        step = 1  # it has not said all that it had done: one by one, until a question is answered
                     else:
-                        yield DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")
+                        yield [DecodeFailed(f"the bytes are no value of schema {batch[at].schema_id}: {fault}")]
                         at += 1
+
+    def _end(self, batch: Sequence[_Value], at: int, step: int) -> int:
+        """Return the end of a question from `at` on: before a schema that would end its process too, and after `step` values at most."""
+        end = min(len(batch), at + step)
+        if not self._unusable:
+            return end
+        return next((number for number in range(at, end) if batch[number].schema_id in self._unusable), end)
 
     async def _ask(self, process: GuardedProcess, batch: Sequence[_Value]) -> list[int]:
         """Ask a process for these values. Return the schemas that are new to it, for each of which it answers first."""
@@ -255,6 +257,23 @@ class Decoder:
         parts = (json.dumps(question).encode(), b"".join(each.payload for each in batch))
         await process.ask(filter(None, parts), self._processes.answer_s)
         return new
+
+
+def _named(data: bytes, headers: RecordHeaders, is_key: bool) -> tuple[int | bytes, bytes] | None:
+    """Return the id or the GUID of the schema of a key or value, and the payload; None if it is not in the wire format."""
+    if headers and (header := dict(headers).get(KEY_HEADER if is_key else VALUE_HEADER)) is not None:
+        if header[:1] == b"\0" and len(header) == ID_BYTES:
+            return int.from_bytes(header[1:], "big"), data
+        if header[:1] == b"\1" and len(header) == GUID_BYTES:
+            return header[1:], data
+    if len(data) >= ID_BYTES and data[0] == MAGIC_ID:
+        return int.from_bytes(data[1:ID_BYTES], "big"), data[ID_BYTES:]
+    return None
+
+
+def _with_json(key: Answer, value: Answer, record: Record) -> DecodedRecord:
+    reasons = [str(each) for each in (key, value) if isinstance(each, DecodeFailed)]
+    return DecodedRecord(record._replace(key=_shown(key, record.key), value=_shown(value, record.value)), reasons)
 
 
 def _shown(answer: Answer, data: bytes | None) -> bytes | None:

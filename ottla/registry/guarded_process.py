@@ -15,6 +15,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 
@@ -43,6 +44,8 @@ class GuardedProcess:
         assert process.stdin is not None and process.stdout is not None
         self._process = process
         self._input, self._output = process.stdin, process.stdout
+        self._received = bytearray()
+        self._answers: deque[bytes] = deque()
         #: What the owner has sent it, by keys of the owner's: a schema is sent once.
         self.known: set[int] = set()
 
@@ -73,11 +76,31 @@ class GuardedProcess:
         Raises:
             ProcessEnded: there is none within `limit_s`, or the process has ended. It cannot be asked again.
         """
+        if not self._answers:
+            await self._wait(limit_s)
+        return self._answers.popleft()
+
+    async def receive_some(self, limit_s: float) -> list[bytes]:
+        """Return the next answer, and those that came with it: a task that waits for each of 50,000 answers takes a second for that.
+
+        Raises:
+            ProcessEnded: as `receive`.
+        """
+        if not self._answers:
+            await self._wait(limit_s)
+        found = list(self._answers)
+        self._answers.clear()
+        return found
+
+    async def _wait(self, limit_s: float) -> None:
         try:
             async with asyncio.timeout(limit_s):
                 await self._input.drain()
-                length = int.from_bytes(await self._output.readexactly(LENGTH_BYTES), "big")
-                return await self._output.readexactly(length)
+                while not self._take_whole():
+                    data = await self._output.read(_READ_AHEAD_BYTES)
+                    if not data:
+                        raise asyncio.IncompleteReadError(bytes(self._received), None)
+                    self._received += data
         except TimeoutError:
             raise ProcessEnded(f"it takes more than {limit_s:g} s") from None
         except (OSError, asyncio.IncompleteReadError):
@@ -85,6 +108,19 @@ class GuardedProcess:
             if code == -signal.SIGALRM:
                 raise ProcessEnded(f"it takes more than {limit_s:g} s") from None
             raise ProcessEnded(f"it takes too much memory, or is nested too deeply ({_name_of(code)})") from None
+
+    def _take_whole(self) -> bool:
+        """Take the answers that have come whole; return whether there are any."""
+        at, received = 0, self._received
+        while at + LENGTH_BYTES <= len(received):
+            begin = at + LENGTH_BYTES
+            end = begin + int.from_bytes(received[at:begin], "big")
+            if end > len(received):
+                break
+            self._answers.append(bytes(received[begin:end]))
+            at = end
+        del received[:at]
+        return bool(self._answers)
 
     async def end(self) -> None:
         with suppress(ProcessLookupError):

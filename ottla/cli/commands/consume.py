@@ -26,8 +26,6 @@ from ottla.protocol.records.record import Record
 
 #: Keys and values that could not be decoded are named so often; then they are counted.
 FAILURES_SHOWN = 10
-#: Decoded values are printed at the latest when there are so many bytes of them: a value can become many times longer.
-DECODED_BYTES_MAX = 8 * 1024 * 1024
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 
@@ -156,19 +154,13 @@ async def _read(consumed: AsyncIterator[Consumed], registry: str | None, config:
     failed = 0
     try:
         async for topic, index, records, is_append_time in consumed:
-            rows, size = [], 0
-            async for record, reasons in decoding.records(records):
-                for reason in reasons:
-                    failed += 1
-                    if failed <= FAILURES_SHOWN:
-                        note(f"{topic}-{index} offset {record.offset} is shown as its bytes: {reason}")
-                rows.append(record)
-                size += len(record.value or b"")
-                if size >= DECODED_BYTES_MAX:
-                    yield Consumed(topic, index, rows, is_append_time)
-                    rows, size = [], 0
-            if rows:
-                yield Consumed(topic, index, rows, is_append_time)
+            async for some in decoding.records(records):
+                for record, reasons in some:
+                    for reason in reasons:
+                        failed += 1
+                        if failed <= FAILURES_SHOWN:
+                            note(f"{topic}-{index} offset {record.offset} is shown as its bytes: {reason}")
+                yield Consumed(topic, index, [record for record, _ in some], is_append_time)
     except RegistryFailed as fault:
         raise CommandFailed(fault.message, "without --registry the bytes are shown as they are") from None
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from contextlib import aclosing
@@ -88,7 +89,7 @@ async def test_a_value_that_ends_its_process_is_named_and_those_around_it_are_de
         values = [good, poison, good, b"\0\0\0\0\2", b"plain"]
         try:
             async with aclosing(decoder.decode_all([Encoded(data) for data in values])) as answers:
-                found = [answer async for answer in answers]
+                found = [answer async for some in answers for answer in some]
         finally:
             await decoder.close()
     assert found[0] == found[2] == DecodedValue("7", "AVRO", 2)
@@ -107,7 +108,8 @@ async def test_a_process_is_kept_from_one_question_to_the_next() -> None:
         decoder = Decoder(RegistryClient(url))
         try:
             for _ in range(3):
-                rows = [row async for row in decoder.records([Record(0, 0, None, b"\0\0\0\0\2\x0e")])]
+                found = decoder.records([Record(0, 0, None, b"\0\0\0\0\2\x0e")])
+                rows = [row async for some in found for row in some]
                 assert [(record.value, reasons) for record, reasons in rows] == [(b"7", [])]
                 (process,) = decoder._processes._idle
                 assert process.known == {2}
@@ -129,8 +131,43 @@ async def test_a_schema_that_ends_its_process_is_the_one_that_is_named() -> None
         decoder = Decoder(RegistryClient(url), value_s=2.0)
         try:
             values = [b"\0\0\0\0" + bytes([number]) + b"\x0e" for number in (1, 2, 3)]
-            found = [each async for each in decoder.decode_all(map(Encoded, values))]
+            found = [each async for some in decoder.decode_all(map(Encoded, values)) for each in some]
         finally:
             await decoder.close()
     assert isinstance(found[1], DecodeFailed)
     assert [each.text for each in found if isinstance(each, DecodedValue)] == ["7", "7"]
+
+
+async def test_a_schema_that_ends_its_process_behind_a_good_value_is_asked_once() -> None:
+    """The values before it were asked again with it, and so for ever."""
+    names = [{"type": "record", "name": "R0", "fields": []}] + [
+        {"type": "record", "name": f"R{n}", "fields": [{"name": "f", "type": f"R{n - 1}"}]} for n in range(1, 150_000)
+    ]
+    rows = {
+        "/schemas/ids/1": {"schema": "{}", "schemaType": "JSON"},
+        "/schemas/ids/2": {"schema": json.dumps(names)},
+    }
+    with registry_of(rows) as (url, _):
+        decoder = Decoder(RegistryClient(url), value_s=0.5)
+        try:
+            values = [b"\0\0\0\0" + bytes([number]) + b"7" for number in (1, 1, 2, 1)]
+            async with asyncio.timeout(20):
+                found = [each async for some in decoder.decode_all(map(Encoded, values)) for each in some]
+        finally:
+            await decoder.close()
+    assert isinstance(found[2], DecodeFailed) and "2" in str(found[2])
+    assert [each.text for each in found if isinstance(each, DecodedValue)] == ["7", "7", "7"]
+
+
+async def test_answers_and_the_values_between_them_that_have_no_schema_keep_their_order() -> None:
+    with registry_of({"/schemas/ids/2": {"schema": '"long"'}}) as (url, _):
+        decoder = Decoder(RegistryClient(url))
+        records = [Record(n, 0, b"key", b"plain" if n % 3 else b"\0\0\0\0\2" + zigzag(n)) for n in range(5_000)]
+        records.append(Record(5_000, 0, None, None))
+        try:
+            rows = [row async for some in decoder.records(records) for row in some]
+        finally:
+            await decoder.close()
+    assert [row.record.offset for row in rows] == list(range(5_001)) and not any(row.reasons for row in rows)
+    assert all(row.record.value == (b"plain" if n % 3 else b"%d" % n) for n, row in enumerate(rows[:-1]))
+    assert rows[-1].record == records[-1]
