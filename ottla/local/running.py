@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-#: Ids come from whoever answers a command, and are names of files here.
+#: An id comes from the cluster that answers a command, and is the name of a file here.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUFFIX = ".json"
 
