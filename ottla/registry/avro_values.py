@@ -28,6 +28,9 @@ DECIMAL_BYTES_MAX = 512
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
+#: Types of values that are plain JSON as they are: most values.
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
 Node = Any  # what JSON can hold
 Read = Callable[[bytes], Any]
 
@@ -173,9 +176,11 @@ class _Skim:
 
 def plain(value: Any) -> Any:
     """Return a value of fastavro as plain JSON."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case dict():
-            return {key: plain(row) for key, row in value.items()}
+            return {key: row if type(row) in _PLAIN else plain(row) for key, row in value.items()}
         case list():
             return [plain(row) for row in value]
         case bytes():

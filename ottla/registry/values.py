@@ -27,6 +27,9 @@ REASON_CHARS_MAX = 300
 
 Read = Callable[[bytes], Any]
 
+#: `json.dumps` with options would make an encoder for each value.
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 class DecodeFailed(Exception):
     """The bytes are no value of their schema, or their schema cannot be had. The text is for the user."""
@@ -139,7 +142,7 @@ class Answers:
         if isinstance(read, DecodeFailed):
             return BAD + reason_of(read)
         try:
-            text = json.dumps(read(payload), ensure_ascii=False, separators=(",", ":"))
+            text = _JSON.encode(read(payload))
         except DecodeFailed as fault:
             return BAD + reason_of(fault)
         except Exception as fault:  # of three libraries, each with its own
