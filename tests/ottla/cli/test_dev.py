@@ -78,6 +78,8 @@ def test_the_console_and_the_registry_of_a_secure_cluster_are_for_who_can_read_i
         token = Path(status["console_token"]).read_text().strip()
         request = urllib.request.Request(status["console"] + "topics", headers={"Authorization": f"Bearer {token}"})
         assert urllib.request.urlopen(request, timeout=30).status == 200
+        request.full_url = status["console"] + "schemas"
+        assert b"There is no subject" in urllib.request.urlopen(request, timeout=30).read(), "it has the login too"
         assert RegistryClient.of(status["registry"], status["registry_config"]).subjects() == []
 
 

@@ -35,6 +35,9 @@ SCHEMAS = (
     '{"title": "Order", "type": "object"}',
     '{"title": "Order", "type": "object", "description": "<script>document.title=\'owned\'</script>"}',
 )
+#: Links within a text that only their colour shows as such.
+PLAIN_LINKS = """() => [...document.querySelectorAll('p.muted > a, dd > a')].filter(
+    (a) => getComputedStyle(a).textDecorationLine === 'none').map((a) => a.textContent)"""
 #: Text and background of each element with text of its own, as the browser has computed them once transitions of colours are over.
 COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
     && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
@@ -120,6 +123,8 @@ def test_each_page_fits_a_phone_can_be_read_and_runs_no_markup(served: Served) -
             page.wait_for_selector("h1")
             assert page.title() != "owned", path
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+            plain = page.evaluate(PLAIN_LINKS)
+            assert not plain, (path, plain)
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 poor = [row for row in page.evaluate(COLOURS) if contrast(row[1], row[2]) < 4.5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from ottla.__main__ import main
 from ottla.cli.errors import FAILED, USAGE
-from tests.ottla.conftest import ROOT, command
+from tests.ottla.conftest import ROOT, Cli, command
 
 
 def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: Path) -> None:
@@ -41,6 +42,9 @@ def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: P
         (("--registry", "http://localhost", "--registry-config", "/no"), USAGE, "--registry-config: "),
         (("-b", ":::"), USAGE, "is not HOST:PORT"),
         (("--login-file", "/nowhere/users"), USAGE, "cannot be read"),
+        (("--admin-port", "x"), USAGE, "is no port"),
+        (("--clusters", "west"), USAGE, "there is no context 'west'"),
+        (("--clusters", "a/b", "--clusters", "c"), USAGE, "cannot stand in a link"),
     ],
 )
 def test_wrong_options_say_what_to_write(
@@ -48,6 +52,49 @@ def test_wrong_options_say_what_to_write(
 ) -> None:
     assert main(["console", "--port", "0", *arguments]) == code
     assert text in capsys.readouterr().err
+
+
+def test_clusters_of_contexts_have_a_switch_and_changes_have_names_in_the_log(cli: Cli, tmp_path: Path) -> None:
+    topic, users = cli.topic(), tmp_path / "users"
+    users.write_text("otto:operator:o\nada:administrator:a\n")
+    contexts = {name: {"bootstrap": cli.bootstrap} for name in ("west", "east")}
+    (tmp_path / "ottla").mkdir()
+    (tmp_path / "ottla" / "contexts.json").write_text(json.dumps({"current": None, "contexts": contexts}))
+    arguments = (
+        "--clusters",
+        "west",
+        "--clusters",
+        "east",
+        "--port",
+        "0",
+        "--allow-changes",
+        "--login-file",
+        str(users),
+    )
+    with subprocess.Popen(
+        command("console", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
+    ) as console:
+        assert console.stdout is not None
+        url = console.stdout.readline().strip()
+        with httpx.Client(base_url=url, timeout=60, follow_redirects=True) as client:
+            assert client.get("/").status_code == 401
+            begin = client.get("/", auth=("otto", "o"))
+            assert begin.url.path == "/c/west/" and 'href="/c/east/"' in begin.text
+            page = f"/c/east/topics/{topic}/produce"
+            for auth in (("otto", "o"), ("ada", "a")):
+                token = client.get(page, auth=auth).text.partition('name="csrf" value="')[2].partition('"')[0]
+                fields = {"csrf": token, "key_as": "text", "value_as": "text", "value": auth[0]}
+                written = client.post(page, auth=auth, data=fields)
+                assert written.status_code == 200 and auth[0] in written.text, written.text
+        console.send_signal(signal.SIGINT)
+        _, log = console.communicate(timeout=60)
+    for offset, who in enumerate(("otto (operator)", "ada (administrator)")):
+        assert f"ottla console: {who}: the record is in partition 0 at offset {offset}\n" in log
 
 
 def test_a_port_that_is_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
