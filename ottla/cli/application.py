@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal, Never, TypeVar
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
 
 from ottla.cli import contexts
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
@@ -25,6 +25,20 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 T = TypeVar("T")
 
 
+class FromEnvironment(str):
+    """The text of a variable of the environment: what the command line names wins over it."""
+
+
+def _with_source(_: type, tokens: Sequence[Token]) -> str:
+    (token,) = tokens
+    return FromEnvironment(token.value) if token.source == "env" else token.value
+
+
+def named(text: str | None) -> str | None:
+    """Return a text if the command line has it, None if it is that of the environment."""
+    return None if isinstance(text, FromEnvironment) else text
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ConnectionOptions:
@@ -32,15 +46,30 @@ class ConnectionOptions:
 
     bootstrap: Annotated[
         str | None,
-        Parameter(name=["--bootstrap", "-b"], env_var="OTTLA_BOOTSTRAP", help="Brokers, HOST:PORT[,HOST:PORT...]."),
+        Parameter(
+            name=["--bootstrap", "-b"],
+            env_var="OTTLA_BOOTSTRAP",
+            converter=_with_source,
+            help="Brokers, HOST:PORT[,HOST:PORT...].",
+        ),
     ] = None
     config: Annotated[
         str | None,
-        Parameter(name="--config", env_var="OTTLA_CONFIG", help="A file of client properties: security.protocol, ..."),
+        Parameter(
+            name="--config",
+            env_var="OTTLA_CONFIG",
+            converter=_with_source,
+            help="A file of client properties: security.protocol, ...",
+        ),
     ] = None
     context: Annotated[
         str | None,
-        Parameter(name="--context", env_var="OTTLA_CONTEXT", help="A cluster that `ottla context set` has named."),
+        Parameter(
+            name="--context",
+            env_var="OTTLA_CONTEXT",
+            converter=_with_source,
+            help="A cluster that `ottla context set` has named.",
+        ),
     ] = None
     timeout: Annotated[float, Parameter(name="--timeout", help="Seconds until giving up, with exit code 124.")] = 30.0
 
@@ -141,6 +170,25 @@ def _watch(look: Callable[[], int], every_s: float) -> Never:
     watch(look, every_s)
 
 
+def chosen(servers: str | None, path: str | None, context: str | None) -> tuple[str, dict[str, str], str | None]:
+    """Return the addresses, the client properties and their file. The command line wins over the environment, and both over the
+    context that is used: a context that is named over variables, and the addresses in a file that is named over OTTLA_BOOTSTRAP.
+
+    Raises:
+        CommandFailed: there is no such context.
+        ClusterError: the file cannot be read.
+    """
+    if named(context) is not None:
+        servers, path = named(servers), named(path)
+    if servers is None and path is None:
+        found = contexts.current(context)
+        servers, path = found.bootstrap, found.config
+    properties = {} if path is None else read_client_properties(path)
+    if named(path) is not None:
+        servers = named(servers) or properties.get(BOOTSTRAP) or servers
+    return servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP, properties, path
+
+
 @asynccontextmanager
 async def connect(
     connection: ConnectionOptions,
@@ -151,22 +199,17 @@ async def connect(
 ) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout.
 
-    `properties` are those of the client unless the command has an address or a file of its own.
+    `properties` are those of the node whose file the command line names: then only they count.
     """
-    servers, path = connection.bootstrap, connection.config
-    if servers is None and path is None and properties is None:
-        context = contexts.current(connection.context)
-        servers, path = context.bootstrap, context.config
-    if path is not None:
-        from ottla.client.security import check_names  # slow to import, and for files only
-
-        properties = read_client_properties(path)
-        check_names(properties, path)
-    elif servers is not None or properties is None:
-        properties = {}
+    path: str | None = "the node's properties"
+    if properties is not None:
+        servers = properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     else:
-        path = "the node's properties"
-    servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+        servers, properties, path = chosen(connection.bootstrap, connection.config, connection.context)
+        if path is not None:
+            from ottla.client.security import check_names  # slow to import, and for files only
+
+            check_names(properties, path)
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
     timeout_ms = max(1, int(connection.timeout * 1000))

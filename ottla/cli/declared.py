@@ -1,16 +1,4 @@
-"""The file of `ottla apply`: what a cluster shall have, in YAML.
-
-    topics:
-      orders: {partitions: 6, replication_factor: 3, config: {retention.ms: 604800000, cleanup.policy: [compact, delete]}}
-    users:
-      alice: {password_env: ALICE_PASSWORD}          # or password_file; mechanism: SCRAM-SHA-512
-    acls:
-      - alice write topic:orders                     # the words of `ottla acl add`
-      - {user: alice, operation: read, resource: "group:alice-", prefixed: true, host: 10.0.0.0/8, deny: false}
-    quotas:
-      - {user: alice, producer_byte_rate: 1048576}   # user, client_id, ip; <default> for the others
-    config:
-      broker: {all: {log.retention.ms: 86400000}}    # also group and client-metrics, by name
+"""The file of `ottla apply`: what a cluster shall have, in YAML. EXAMPLE is a whole one, and docs/GITOPS.md describes it.
 
 Only what is declared is compared: nothing else is changed, and nothing is removed. A setting that is null is given back to its
 default. The password of a user is used when the user is created, because a cluster keeps no password to compare with.
@@ -33,6 +21,31 @@ from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CRE
 from ottla.server.sasl.scram import HASHES
 
 T = TypeVar("T")
+
+EXAMPLE = """\
+# What the cluster shall have: ottla apply -f cluster.yml
+topics:
+  orders:
+    partitions: 6
+    # replication_factor: 3        # without it: the brokers' default.replication.factor
+    config:
+      retention.ms: 604800000      # null gives a setting back to its default
+      cleanup.policy: [compact, delete]
+users:                             # for logins by SCRAM
+  alice:
+    password_env: ALICE_PASSWORD   # or password_file: a path. Used when the user is created
+    # mechanism: SCRAM-SHA-256     # SCRAM-SHA-512 without it
+acls:
+  - alice write topic:orders       # the words of `ottla acl add`: USER OPERATION RESOURCE
+  - {user: alice, operation: read, resource: "group:alice-", prefixed: true}
+  # - {user: alice, operation: read, resource: "topic:orders", host: 10.0.0.7, deny: true}
+quotas:                            # of user, client_id, both, or ip; <default> for all others
+  - {user: alice, producer_byte_rate: 1048576, consumer_byte_rate: 2097152}
+  - {client_id: <default>, request_percentage: 200}
+config:                            # also group and client-metrics, by name
+  broker:
+    all: {log.retention.ms: 604800000}
+"""
 
 SECTIONS = ("topics", "users", "acls", "quotas", "config")
 TOPIC_FIELDS = ("partitions", "replication_factor", "config")
@@ -222,4 +235,4 @@ def _list(where: str, data: Any) -> list[Any]:
 
 
 def _wrong(where: str, what: str) -> CommandFailed:
-    return CommandFailed(f"{where}: {what}", "`ottla apply --help` shows an example", USAGE)
+    return CommandFailed(f"{where}: {what}", "`ottla apply --example` prints a whole file", USAGE)

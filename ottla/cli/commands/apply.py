@@ -25,7 +25,7 @@ from ottla.client.reassignments import adding_replicas, replication_factor
 app = App(
     name="apply",
     version_flags=[],
-    help="Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas.\n\n"
+    help="Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas. `ottla apply --example` prints a file.\n\n"
     f"{(declarations.__doc__ or '').partition(chr(10))[2].strip()}",
 )
 
@@ -39,7 +39,11 @@ main = partial(run, app)
 @app.default
 async def apply(
     *,
-    file: Annotated[str, Parameter(name=["--file", "-f"], help="The file, - for standard input.")],
+    file: Annotated[
+        str | None,
+        Parameter(name=["--file", "-f"], help="The file, - for standard input.", allow_leading_hyphen=True),
+    ] = None,
+    example: Annotated[bool, Parameter(negative="", help="Print a whole file to begin with, and end.")] = False,
     dry_run: Annotated[bool, Parameter(negative="", help="Only show the plan.")] = False,
     yes: Yes = False,
     output: Output = "table",
@@ -49,6 +53,13 @@ async def apply(
 
     If a change is rejected, those before it stay: mend the file, and apply it again.
     """
+    if example:
+        print(declarations.EXAMPLE, end="")
+        return
+    if file is None:
+        raise CommandFailed(
+            "there is no --file", "`ottla apply --example > cluster.yml` writes one to begin with", USAGE
+        )
     wanted = read_declared(_text(file), file)
     async with connect(connection, limited=False) as cluster:
         async with cluster.limit():

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, named, run
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client import cluster_state
@@ -76,10 +76,10 @@ async def may_stop(
     """Check whether NODE may stop without making anything unavailable; the exit code is 3 if not.
 
     NODE is the id of a broker or controller, or its server.properties: then the command connects as this node does, unless it
-    is given an address or --config. Run it before each step of an update, as the service unit does.
+    is given an address or --config; variables such as OTTLA_CONFIG do not count beside a file. Run it before each step of an update, as the service unit does.
     """
-    named = connection.bootstrap or connection.config or connection.context
-    node_id, properties = _node(node, as_itself=named is None)
+    given = [named(each) for each in (connection.bootstrap, connection.config, connection.context)]
+    node_id, properties = _node(node, as_itself=not any(given))
     deadline = time.monotonic() + wait
     async with connect(replace(connection, timeout=connection.timeout + wait), properties=properties) as cluster:
         while True:

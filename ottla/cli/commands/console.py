@@ -12,12 +12,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import contexts
-from ottla.cli.application import BOOTSTRAP, CONNECTION, DEFAULT_BOOTSTRAP, ConnectionOptions, run
+from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import parse_bootstrap
-from ottla.client.connection import read_client_properties
 from ottla.client.values import number_in
 from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
 
@@ -137,11 +135,7 @@ async def console(
 
 def _reached(servers: str | None, path: str | None, context: str | None) -> tuple[str, dict[str, str], str | None]:
     """Return the addresses, the properties and the file of a cluster: those that are given, or those of a context."""
-    if servers is None and path is None:
-        found = contexts.current(context)
-        servers, path = found.bootstrap, found.config
-    properties = {} if path is None else read_client_properties(path)
-    servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    servers, properties, path = chosen(servers, path, context)
     parse_bootstrap(servers)
     return servers, properties, path
 

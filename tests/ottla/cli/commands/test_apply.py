@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import FAILED, OK, USAGE
+from ottla.testing import Cluster
 from tests.ottla.cli.commands.conftest import Run
-from tests.ottla.conftest import Cli
+from tests.ottla.conftest import Cli, run_here
 
 
 def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
@@ -37,3 +38,28 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert here("user", "delete", topic, "--yes").code == OK
     assert here("quota", "unset", "--user", topic, "producer_byte_rate").code == OK
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
+
+
+def test_the_example_is_a_whole_file_that_a_secure_cluster_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = run_here("apply", "--example")
+    assert shown.code == OK
+    page = Path(__file__).parents[4].joinpath("docs", "GITOPS.md").read_text()
+    assert f"```yaml\n{shown.out}```\n" in page, "docs/GITOPS.md shows it"
+    file = tmp_path / "cluster.yml"
+    file.write_text(shown.out)
+    monkeypatch.setenv("ALICE_PASSWORD", "secret")
+    with Cluster(1, secure=True) as cluster:
+        options = ("-f", str(file), "-b", cluster.bootstrap, "--config", cluster.client_file)
+        applied = run_here("apply", *options, "--yes")
+        assert applied.code == OK, applied.err
+        again = run_here("apply", *options)
+        assert (again.code, again.err) == (OK, "nothing to change\n"), again.out
+        rows = run_here("topic", "list", "orders", "-o", "json", *options[2:]).out
+        assert '"partitions": 6' in rows
+
+
+def test_apply_without_a_file_says_how_to_begin_one() -> None:
+    done = run_here("apply")
+    assert done.code == USAGE and "ottla apply --example > cluster.yml" in done.err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.errors import FAILED, OK, USAGE
+from ottla.cli.errors import FAILED, OK, UNHEALTHY, USAGE
 from ottla.testing import Cluster
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli, run_here
@@ -101,3 +101,35 @@ def test_a_command_without_its_verb_is_a_wrong_usage_and_shows_the_help(run: Run
     done = run("topic")
     assert done.code == USAGE and "create" in done.out
     assert run("topic", "--help").code == OK
+
+
+def test_what_the_command_line_names_wins_over_the_environment(
+    cli: Cli, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Root's OTTLA_CONFIG was read by the user of the node, who may not, although the command named the node's own file."""
+    assert run("context", "set", "here", "-b", cli.bootstrap).code == OK
+    for name, text in (("BOOTSTRAP", "localhost:1"), ("CONFIG", str(tmp_path / "of-root.properties"))):
+        monkeypatch.setenv(f"OTTLA_{name}", text)
+    node = tmp_path / "server.properties"
+    node.write_text(
+        f"node.id=7\nprocess.roles=broker\ncontroller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=localhost:1\n"
+        f"listeners=PLAINTEXT://{cli.bootstrap}\nadvertised.listeners=PLAINTEXT://{cli.bootstrap}\n"
+    )
+    done = run("cluster", "may-stop", str(node))
+    assert done.code == OK and "node 7 may stop" in done.err, done.err
+    assert run("cluster", "health", "--context", "here").code == OK
+    client = tmp_path / "client.properties"
+    client.write_text(f"bootstrap.servers={cli.bootstrap}\n")
+    assert run("cluster", "health", "--config", str(client)).code == OK
+    unreadable = run("cluster", "health", "-b", cli.bootstrap)
+    assert unreadable.code == USAGE and "of-root.properties cannot be read" in unreadable.err, "-b names no file"
+    assert run("cluster", "may-stop", str(node), "-b", "localhost:1", "--config", str(client)).code == UNHEALTHY
+
+
+def test_the_environment_goes_before_the_context_that_is_used(
+    cli: Cli, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("context", "set", "away", "-b", "localhost:1").code == OK
+    assert run("context", "use", "away").code == OK
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", cli.bootstrap)
+    assert run("cluster", "health").code == OK
