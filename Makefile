@@ -16,9 +16,9 @@ $(VENV)/core: pyproject.toml
 	@$(PY) -m compileall -q ottla  # else the first start pays for it
 	@touch $@
 
-# An extra's packages alone, and not this project again: others may be using it meanwhile, and it would be built again.
+# The packages of an extra or a dependency group alone, and not this project again: others may be using it meanwhile, and it would be built again.
 define install_extra
-	@$(PY) -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(@F)"]))' > $@.txt
+	@$(PY) -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); print("\n".join((t["dependency-groups"] | t["project"]["optional-dependencies"])["$(@F)"]))' > $@.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $@.txt
 	@touch $@
 endef

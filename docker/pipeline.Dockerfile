@@ -11,7 +11,7 @@ RUN apt-get update \
     && mkdir /out \
     && chown 1000:0 /out
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY ottla ./ottla
 RUN python3 -m venv /opt/pipeline \
     && /opt/pipeline/bin/pip install --no-cache-dir --disable-pip-version-check '.[pipeline]'

@@ -8,21 +8,21 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 unhealthy (`cluster health`), 124
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from ottla import __version__
 from ottla.cli.command_table import COMMANDS, HIDDEN
-from ottla.cli.errors import INTERRUPTED, OK, USAGE, CommandFailed
+from ottla.cli.errors import INTERRUPTED, OK, OUTPUT, USAGE, CommandFailed
+from ottla.cli.other_words import hint_of_command, leading_options
 from ottla.client.errors import Failure, did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; what it returns is the process's exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    leading, words = leading_options(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help())
         return OK if words else USAGE
@@ -31,19 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     command = COMMANDS.get(words[0]) or HIDDEN.get(words[0])
     if command is None:
-        return _report(CommandFailed(f"there is no command {words[0]!r}", _suggestion(words[0]), USAGE))
+        kind = "option" if words[0].startswith("-") else "command"
+        return _report(CommandFailed(f"there is no {kind} {words[0]!r}", _suggestion(words), USAGE))
     try:
-        code: int = import_module(command.module).main(words[1:])
-        sys.stdout.flush()
+        code: int = import_module(command.module).main([*leading, *words[1:]])
+        OUTPUT.flush()
     except Failure as failure:
         return _report(failure)
     except KeyboardInterrupt:
         # It may end asyncio between the making of a coroutine and its first step, which Python would warn of.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (head, less) has closed the pipe. Python would raise the error again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # of what goes on until then, such as `consume -f`; a table ends with its own code
+        OUTPUT.drop()
         return OK
     return code
 
@@ -58,8 +58,13 @@ def _help() -> str:
     )
 
 
-def _suggestion(word: str) -> str:
-    return did_you_mean(word, COMMANDS) or "`ottla --help` lists the commands"
+def _suggestion(words: Sequence[str]) -> str:
+    meant = hint_of_command(words, COMMANDS, _verbs_of)
+    return meant or did_you_mean(words[0], COMMANDS) or "`ottla --help` lists the commands"
+
+
+def _verbs_of(command: str) -> Iterable[str]:
+    return getattr(import_module(COMMANDS[command].module), "app", ())
 
 
 def _report(failure: Failure) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from ottla.server.installation import install
 from tests.needs import skip_because
 from tests.ports import free_ports
 
@@ -26,7 +27,7 @@ def missing() -> str | None:
     absent = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
     if absent:
         return f"there is no {', '.join(absent)} (Debian: apt-get install krb5-kdc krb5-admin-server)"
-    return None if find_spec("gssapi") is not None else "the extra is not installed: pip install 'ottla[gssapi]'"
+    return None if find_spec("gssapi") is not None else f"the extra is not installed: {install('gssapi')}"
 
 
 class Kdc:

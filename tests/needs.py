@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(NO_ROOT is not None, reason=str(NO_ROOT))
 def needs_packages(*names: str) -> None:
     """Skips the whole file, when it is called before the imports that need them."""
     for name in names:
-        pytest.importorskip(name, reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+        pytest.importorskip(name, reason="the extra `pipeline` is not installed: docs/INSTALL.md")
 
 
 def skip_because(problem: str | None) -> None:

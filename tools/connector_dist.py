@@ -13,6 +13,8 @@ import re
 import zipfile
 from pathlib import Path
 
+import ottla
+from hatch_build import absolute, urls
 from ottla.pipeline.connector_modules import ROOT, needed_files
 
 NAME, PACKAGE = "pyspark-ottla", "pyspark_ottla"
@@ -71,11 +73,15 @@ def renamed(text: str) -> str:
 
 def metadata(version: str) -> str:
     lines = [
-        "Metadata-Version: 2.3",
+        "Metadata-Version: 2.4",
         f"Name: {NAME}",
         f"Version: {version}",
         'Summary: format("ottla"): a Kafka connector for PySpark without a jar, with an exactly-once sink.',
         "License-Expression: Apache-2.0",
+        "License-File: LICENSE",
+        "Keywords: spark,pyspark,kafka,structured-streaming",
+        *(f"Classifier: Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)),
+        *(f"Project-URL: {name}, {url}" for name, url in urls(ottla.REPOSITORY, version).items()),
         "Requires-Python: >=3.11",
         "Provides-Extra: tls",
         "Provides-Extra: avro",
@@ -83,7 +89,7 @@ def metadata(version: str) -> str:
         *(f"Requires-Dist: {each}" for each in REQUIRES),
         "Description-Content-Type: text/markdown",
         "",
-        (ROOT / "docs" / "SPARK.md").read_text(),
+        absolute((ROOT / "docs" / "SPARK.md").read_text(), ottla.REPOSITORY, version, "docs"),
     ]
     return "\n".join(lines)
 

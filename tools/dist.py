@@ -35,7 +35,7 @@ DATE = (2020, 2, 2, 0, 0, 0)
 LOCKS = tuple(f"docker/{prefix}requirements.txt" for prefix in ("", "build-", "registry-"))
 #: What docker/Dockerfile copies, and the file itself.
 CONTEXT = ("docker/Dockerfile", "docker/image", *LOCKS, "ottla")
-CONTEXT_FILES = ("pyproject.toml", "README.md", "LICENSE", ".dockerignore")
+CONTEXT_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".dockerignore")
 _PIN = re.compile(
     r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>\S+)[^\\\n]*(?P<hashes>(?: ?\\\n +--hash=sha256:[0-9a-f]{64})*)", re.M
 )

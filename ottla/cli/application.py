@@ -14,6 +14,8 @@ from cyclopts import App, CycloptsError, Parameter, Token
 
 from ottla.cli import contexts
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
+from ottla.cli.help_page import HelpPage
+from ottla.cli.other_words import hint_of_option, leading_options
 from ottla.client.admin_listeners import parse_admin
 from ottla.client.cluster import CLIENT_ID, ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
@@ -133,8 +135,11 @@ ADMIN = Admin()
 def run(app: App, arguments: Sequence[str]) -> int:
     """Parse and run; the exit code. A command that needs a verb shows its help without one, as a wrong usage."""
     # Markdown would cost 140 ms, and panels the rest of rich.
-    root = App(name="ottla", help_format="plaintext", help_formatter="plain")
+    root = App(name="ottla", help_format="plaintext", help_formatter=HelpPage())
     root.command(app)
+    if app.default_command is None:  # options before the verb are put behind it
+        leading, rest = leading_options(arguments)
+        arguments = [*rest[:1], *leading, *rest[1:]]
     verb_is_missing = not arguments and app.default_command is None
     try:
         command, bound, _ = root.parse_args(
@@ -142,7 +147,8 @@ def run(app: App, arguments: Sequence[str]) -> int:
         )
     except CycloptsError as fault:
         verb = " ".join(["ottla", *(fault.command_chain or app.name)])
-        raise CommandFailed(str(fault).strip(), f"`{verb} --help` shows the usage", USAGE) from None
+        hint = hint_of_option(app.name[0], arguments) or f"`{verb} --help` shows the usage"
+        raise CommandFailed(str(fault).strip(), hint, USAGE) from None
 
     def once() -> int:
         result = command(*bound.args, **bound.kwargs)

@@ -104,7 +104,7 @@ def _topic(name: str, topic: DeclaredTopic, present: Present) -> Iterator[Change
     if replicas is not None and replicas != shape.replication_factor:
         raise CommandFailed(
             f"topic {name} has the replication factor {shape.replication_factor}, not {replicas}",
-            f"`ottla partition move {name} --to BROKERS` changes it",
+            f"`ottla move run {name} --to BROKERS` changes it",
         )
     if partitions is not None and partitions > shape.partitions:
         make_more = partial(_add_partitions, name, partitions)

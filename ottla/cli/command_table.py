@@ -36,12 +36,12 @@ COMMANDS = {
     "token": Command("ottla.cli.commands.token", "list, create, renew, expire delegation tokens"),
     "quota": Command("ottla.cli.commands.quota", "list, set, unset quotas of users, client ids and addresses"),
     "client": Command("ottla.cli.commands.client", "which clients push metrics"),
-    "broker": Command("ottla.cli.commands.broker", "list brokers and their log directories; drain, remove them"),
-    "partition": Command("ottla.cli.commands.partition", "move replicas, elect leaders"),
-    "reassign": Command(
-        "ottla.cli.commands.reassign", "move replicas by plans, with throttle, progress and a way back"
+    "broker": Command("ottla.cli.commands.broker", "list brokers and their log directories; remove them"),
+    "partition": Command("ottla.cli.commands.partition", "list partitions, elect their leaders"),
+    "move": Command(
+        "ottla.cli.commands.move",
+        "move replicas: by hand, evenly, off a broker; with throttle, progress and a way back",
     ),
-    "rebalance": Command("ottla.cli.commands.rebalance", "even replicas, bytes and leaders over brokers and racks"),
     "feature": Command("ottla.cli.commands.feature", "list, upgrade, downgrade features of the cluster"),
     "top": Command("ottla.cli.commands.top", "watch rates, loop and memory of nodes, topics, and the lag of groups"),
     "doctor": Command(

@@ -41,20 +41,20 @@ PLACES: Mapping[tuple[str, str | None], Sequence[str]] = {
         ("topic", verb): (TOPIC,)
         for verb in ("list", "describe", "copy", "delete", "diff", "add-partitions", "delete-records")
     },
-    ("rebalance", None): (PARTITION,),
     **{("perf", verb): (TOPIC,) for verb in ("produce", "consume", "latency")},
-    **{("reassign", verb): (PARTITION,) for verb in ("plan", "cancel")},
-    **{("partition", verb): (PARTITION,) for verb in ("move", "cancel", "elect")},
+    **{("move", verb): (PARTITION,) for verb in ("plan", "run", "cancel")},
+    **{("partition", verb): (PARTITION,) for verb in ("list", "elect")},
     **{("group", verb): (GROUP,) for verb in ("describe", "lag", "reset", "delete")},
     **{("user", verb): (USER,) for verb in ("list", "passwd", "delete")},
-    **{("broker", verb): (BROKER,) for verb in ("log-dirs", "drain", "remove")},
+    **{("broker", verb): (BROKER,) for verb in ("log-dirs", "remove")},
     ("cluster", "may-stop"): (BROKER,),
     **{("txn", verb): (TRANSACTION,) for verb in ("describe", "abort", "forget")},
     **{("context", verb): (CONTEXT,) for verb in ("use", "delete", "set")},
     **{("feature", verb): (FEATURE,) for verb in ("upgrade", "downgrade")},
     **{("config", verb): ("", NAMED, SETTING) for verb in ("get", "set", "unset")},
     ("config", "diff"): ("", NAMED, NAMED),
-    **{("quota", verb): (QUOTA,) for verb in ("set", "unset")},
+    **{("quota", verb): ("", NAMED, QUOTA) for verb in ("set", "unset")},
+    ("quota", "list"): ("", NAMED),
     **{("acl", verb): (USER, OPERATION, RESOURCE) for verb in ("add", "remove", "why")},
     ("acl", "list"): (RESOURCE,),
 }
@@ -68,10 +68,12 @@ OPTION_VALUES = {
     "--owner": USER,
     "--renewer": USER,
     "--drain": BROKER,
-    "--brokers": BROKERS,
+    "--among": BROKERS,
+    "--led-by": BROKER,
+    "--on": BROKER,
 }
 #: An option that has another meaning in other commands.
-VALUES_OF_ONE = {("partition", "move", "--to"): BROKERS}
+VALUES_OF_ONE = {("move", "plan", "--to"): BROKERS, ("move", "run", "--to"): BROKERS}
 #: What KEY=VALUE begins with.
 WITH_VALUE = {("config", "set"), ("quota", "set"), ("feature", "upgrade"), ("feature", "downgrade")}
 CONNECTION_OPTIONS = {"-b": "bootstrap", "--bootstrap": "bootstrap", "--config": "config", "--context": "context"}
@@ -171,7 +173,7 @@ async def _features(cluster: ClusterClient, _: AskedCompletion) -> Iterable[str]
 
 
 async def _named(cluster: ClusterClient, asked: AskedCompletion) -> Iterable[str]:
-    listed = {"topic": _topics, "group": _groups, "broker": _brokers}.get(asked.places[0])
+    listed = {"topic": _topics, "group": _groups, "broker": _brokers, "user": _users}.get(asked.places[0])
     return [] if listed is None else await listed(cluster, asked)
 
 

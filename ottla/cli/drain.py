@@ -1,9 +1,9 @@
-"""Where the replicas of a broker go when it is drained: one move for each of its partitions."""
+"""Where the replicas of brokers go when these are drained: one move for each of their partitions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.leaders import TopicPartition
@@ -16,26 +16,35 @@ class Drain(NamedTuple):
     stuck: list[TopicPartition]
 
 
-def plan_drain(broker: int, replicas: Mapping[TopicPartition, list[int]], racks: Mapping[int, str | None]) -> Drain:
-    """Give each replica of the broker to another of `racks`, the brokers that can take some.
+def plan_drain(
+    brokers: Collection[int],
+    replicas: Mapping[TopicPartition, list[int]],
+    racks: Mapping[int, str | None],
+    places: Collection[TopicPartition] | None = None,
+) -> Drain:
+    """Give each replica of the brokers, of some partitions or of all, to another of `racks`, those that can take some.
 
     It goes to a rack that has no replica of the partition yet if there is one, and there to the broker with the fewest
     replicas. The place in the list stays, so that the new broker leads where the old one was preferred.
     """
-    counts = Counter({each: 0 for each in racks if each != broker})
+    counts = Counter({each: 0 for each in racks if each not in brokers})
     counts.update(each for nodes in replicas.values() for each in nodes if each in counts)
     moves: dict[TopicPartition, list[int]] = {}
     stuck = []
     for place, nodes in sorted(replicas.items()):
-        if broker not in nodes:
+        drained = [each for each in nodes if each in brokers]
+        if not drained or (places is not None and place not in places):
             continue
-        others = [each for each in nodes if each != broker]
-        chosen = _choose(others, counts, racks)
-        if chosen is None:
-            stuck.append(place)
-            continue
-        counts[chosen] += 1
-        moves[place] = [chosen if each == broker else each for each in nodes]
+        after = list(nodes)
+        for each in drained:
+            chosen = _choose([other for other in after if other not in brokers], counts, racks)
+            if chosen is None:
+                stuck.append(place)
+                break
+            counts[chosen] += 1
+            after[after.index(each)] = chosen
+        else:
+            moves[place] = after
     return Drain(moves, stuck)
 
 

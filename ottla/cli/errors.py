@@ -1,6 +1,9 @@
-"""The failure of a command: what happened, what to try, and the exit code."""
+"""The end of a command: its exit code, the failure with what to try, and standard output whose reader has gone."""
 
 from __future__ import annotations
+
+import os
+import sys
 
 from ottla.client.errors import Failure
 
@@ -30,7 +33,33 @@ def need_extra(extra: str, what: str) -> None:
     Raises:
         CommandFailed: a package that the extra brings is not installed.
     """
-    from ottla.server.extras import install, lacking  # few commands need an extra
+    from ottla.server.extras import lacking  # few commands need an extra
+    from ottla.server.installation import install
 
     if (package := lacking(extra)) is not None:
         raise CommandFailed(f"{what} needs the package {package}", install(extra))
+
+
+class _Output:
+    """Whether the reader of standard output has gone, as of `ottla cluster health | head -1`.
+
+    What is printed is dropped then, and the exit code is kept: a script that checks all codes of a pipe would otherwise read an
+    unhealthy cluster as a healthy one.
+    """
+
+    is_dropped = False
+
+    def flush(self) -> None:
+        """Write what is buffered, or drop it if the reader has gone."""
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.drop()
+
+    def drop(self) -> None:
+        """Let all further output go nowhere. Python would raise the error again when it closes standard output."""
+        self.is_dropped = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+OUTPUT = _Output()

@@ -41,7 +41,7 @@ OF_KINDS = {
     Kind.NO_SUCH_PARTITION: "`ottla topic list`",
     Kind.NO_SUCH_BROKER: "`ottla broker list` shows those that do",
     Kind.BROKER_GONE: "`ottla cluster info` shows who is",
-    Kind.TOO_FEW_BROKERS: "start another broker, or lower their replication factor with `ottla partition move`",
+    Kind.TOO_FEW_BROKERS: "start another broker, or lower their replication factor with `ottla move run TOPIC --to BROKERS`",
 }
 
 _WHY = "`ottla acl why USER OPERATION RESOURCE` says which entry is missing, if you may ask"

@@ -12,22 +12,30 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import OUTPUT, USAGE, CommandFailed
+from ottla.cli.units import cell_text
 from ottla.server.extras import missing
 
 Row = Mapping[str, object]
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
-    """Print rows: as JSON or YAML every field of each row, as a table the columns."""
+    """Print rows: as JSON or YAML every field of each row, as a table the columns. A pipe whose reader has gone gets the rest dropped."""
+    try:
+        _print(rows, columns, output)
+    except BrokenPipeError:
+        OUTPUT.drop()
+    else:
+        OUTPUT.flush()
+
+
+def _print(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
     if output == "json":
         for row in rows:
             print_json(row)
-        return
-    if output == "yaml":
+    elif output == "yaml":
         _print_yaml(rows)
-        return
-    if sys.stdout.isatty():
+    elif sys.stdout.isatty():
         _print_rich(rows, columns)
     else:
         print("\n".join(plain_table(rows, columns)))
@@ -77,13 +85,15 @@ def would(what: str) -> None:
     note(f"would {what}; nothing was changed (--dry-run)")
 
 
-def _cell(value: object) -> str:
+def _cell(column: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return printable(",".join(map(str, value))) or "-"
+    if isinstance(value, (int, float)):
+        return cell_text(column, value)
     return printable(str(value))
 
 
@@ -102,7 +112,7 @@ def _print_yaml(rows: Iterable[Row]) -> None:
 
 def plain_table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
     """Return the lines of a table with columns padded with blanks: what grep, awk and cut are used to."""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    cells = [[_cell(column, row.get(column)) for column in columns] for row in rows]
     table = [[printable(column.upper().replace("_", "-")) for column in columns], *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
@@ -118,7 +128,7 @@ def _print_rich(rows: Iterable[Row], columns: Sequence[str]) -> None:
         heading = column.upper().replace("_", "-")
         table.add_column(heading, overflow="fold", min_width=len(heading))  # a heading in pieces is not readable
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+        table.add_row(*(Text(_cell(column, row.get(column))) for column in columns))
     Console().print(table)  # colourless by itself where NO_COLOR is set
 
 

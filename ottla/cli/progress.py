@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import TextIO
 
 from ottla.cli.output import printable
+from ottla.cli.units import duration_text, size_text
 
 #: The rate is that of the last seconds: a copy that begins slowly shall not promise a long end.
 WINDOW_MS = 10_000
 EVERY_MS = 1_000
 ON_TERMINAL_EVERY_MS = 200
 ERASE_LINE = "\x1b[K"
-_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 class Pace:
@@ -113,22 +113,3 @@ class ProgressLine:
 
     def _amount(self, number: float) -> str:
         return size_text(number) if self.unit == "bytes" else f"{number:,.0f} {self.unit}"
-
-
-def size_text(number: float) -> str:
-    """Return a size such as `1.5 MB`, in powers of 1000, as disks and networks are sold."""
-    for unit in _SIZES:
-        if number < 1000 or unit == _SIZES[-1]:
-            break
-        number /= 1000
-    return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time such as `2 h 5 min`, `1 min 3 s` or `9 s`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

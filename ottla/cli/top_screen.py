@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.cli.output import Row, plain_table, printable
-from ottla.cli.progress import duration_text, size_text
 from ottla.cli.top_view import GROUP_COLUMNS, NODE_COLUMNS, SIZES, TOPIC_COLUMNS
+from ottla.cli.units import duration_text, size_text
 
 ALL, NODES, TOPICS, GROUPS = "all", "nodes", "topics", "groups"
 TABLES = {NODES: NODE_COLUMNS, TOPICS: TOPIC_COLUMNS, GROUPS: GROUP_COLUMNS}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NoReturn
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import OUTPUT, USAGE, CommandFailed
 from ottla.cli.hints import as_command_failed
 from ottla.cli.output import printable
 from ottla.client.errors import Failure
@@ -28,6 +28,7 @@ def watch(look: Callable[[], int], every_s: float) -> NoReturn:
     """Call `look` until Ctrl-C, and show what it prints.
 
     Raises:
+        BrokenPipeError: the reader has gone.
         CommandFailed: `every_s` is too short, or the command was used wrongly.
     """
     if not every_s >= EVERY_S_MIN:
@@ -41,6 +42,8 @@ def watch(look: Callable[[], int], every_s: float) -> NoReturn:
         else:
             _shown(look)
         sys.stdout.flush()
+        if OUTPUT.is_dropped:
+            raise BrokenPipeError
         time.sleep(every_s)
 
 

@@ -239,11 +239,11 @@ THROTTLE_MIN = 1_000
 
 
 def read_brokers(option: str, text: str) -> list[int]:
-    """Return the brokers of a list such as 1,2,3."""
+    """Return the brokers of a list such as 1,2,3, in its order and each once."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
         raise ClusterError(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", Kind.WRONG)
-    return sorted({int(part) for part in parts})
+    return list(dict.fromkeys(map(int, parts)))
 
 
 async def plan_moves(
@@ -255,7 +255,7 @@ async def plan_moves(
         ClusterError: a broker takes no part, or a partition has more replicas than there would be brokers.
     """
     racks = await racks_of_brokers(cluster)
-    wanted = list(racks if brokers is None else brokers)
+    wanted = sorted(racks if brokers is None else brokers)
     before = await replicas_of_all(cluster)
     moved = list(before if places is None else places)
     _check_present(moved, before, wanted, racks)

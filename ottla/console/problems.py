@@ -86,7 +86,7 @@ def _partitions(snapshot: ConsoleSnapshot) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             f"{_count(bare, 'topic')} with one replica only: {_names(bare)}",
-            "One lost disk loses their records. `ottla partition move` adds replicas.",
+            "One lost disk loses their records. `ottla move run TOPIC --to 1,2,3` adds replicas.",
         )
 
 

@@ -17,6 +17,7 @@ if __name__ == "__main__":
 from ottla.pipeline import config as configuration
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
+from ottla.server.installation import install
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(0)
     except ModuleNotFoundError as error:
         print(
-            f"ottla-pipeline: the Python package {error.name} is missing; install it: pip install 'ottla[pipeline]'",
+            f"ottla-pipeline: the Python package {error.name} is missing; install it: {install('pipeline')}",
             file=sys.stderr,
         )
         sys.exit(1)

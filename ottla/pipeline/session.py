@@ -19,6 +19,7 @@ from ottla.pipeline import delta
 from ottla.pipeline.config import Config
 from ottla.pipeline.connector_modules import needed_files
 from ottla.pipeline.errors import PipelineError
+from ottla.server.installation import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,6 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = PACKAGE / "log4j2.properties"
 LOOPBACK = "127.0.0.1"
-INSTALL = "pip install 'ottla[pipeline]'"
 #: Set by us unless the configuration says otherwise.
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -44,7 +44,7 @@ def missing() -> str | None:
     """Return the missing requirement of Spark with its remedy; None if nothing is missing."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
-            return f"the Python package {module} is missing; install it: {INSTALL}"
+            return f"the Python package {module} is missing; install it: {install('pipeline')}"
     if java() is None:
         return "Spark needs Java 17 or newer and there is no `java` on the PATH and no JAVA_HOME; install it (Debian: apt install openjdk-17-jre-headless)"
     return None

@@ -14,20 +14,23 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.node.default_node import PROGRAM, SHARED, default_properties, is_of_another
+from ottla.processes.command_parser import CommandParser
 from ottla.processes.plan import process_count
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run one node in the foreground.")
-    parser.add_argument("properties", nargs="?", metavar="server.properties", help="a file with Kafka's property names")
+def parser() -> CommandParser:
+    parser = CommandParser(PROGRAM, "Run one node in the foreground.")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property that wins over the file's"
+        "properties", nargs="?", metavar="server.properties", help="A file with Kafka's property names."
+    )
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property that wins over the file's."
     )
     parser.add_argument(
         "--processes",
         type=_processes,
         metavar="N",
-        help="a controller and N brokers, a process each, for a machine with many cores (docs/SCALE.md)",
+        help="A controller and N brokers, a process each, for a machine with many cores (docs/SCALE.md).",
     )
     return parser
 

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
 from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
-from ottla.registry.values import BAD, GOOD, MISSING, reason_of
+from ottla.registry.values import BAD, GOOD, reason_of
+from ottla.server.installation import install
 
 VALUE_S_MAX = 5.0
 #: Kafka's records are at most 1 MiB by default.
@@ -78,7 +79,7 @@ def encoded(schema: Schema, text: str, message: str) -> bytes:
             return _json(schema, text)
         return _protobuf(schema, text, message)
     except ImportError:
-        raise EncodeFailed(MISSING.format(schema.kind).replace("decoding", "encoding")) from None
+        raise EncodeFailed(f"encoding {schema.kind} needs `{install('registry')}`") from None
 
 
 def read_json(text: str, **options: Any) -> Any:

@@ -17,10 +17,10 @@ from typing import Any
 
 from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
 from ottla.registry.guarded_process import serve
+from ottla.server.installation import install
 
 #: More indexes than a message can be nested deep are no value of Protobuf.
 INDEXES_MAX = 100
-MISSING = "decoding {} needs `pip install 'ottla[registry]'`"
 GOOD, BAD = b"+", b"-"
 #: A reason is cut here: libraries quote the bytes.
 REASON_CHARS_MAX = 300
@@ -59,7 +59,7 @@ def reader_of(schema: Schema) -> Read:
             return json.loads
         return _protobuf_reader(schema)
     except ImportError:
-        raise DecodeFailed(MISSING.format(schema.kind)) from None
+        raise DecodeFailed(f"decoding {schema.kind} needs `{install('registry')}`") from None
     except DecodeFailed:
         raise
     except Exception as fault:  # of two libraries, each with its own

@@ -37,11 +37,6 @@ def lacking(extra: str) -> str | None:
     return next((package for package in BROUGHT_BY[extra] if not _is_installed(package)), None)
 
 
-def install(extra: str) -> str:
-    """Return what installs the extra: pip adds it to the Ottla that is installed, and asks no index for another one."""
-    return f"pip install 'ottla[{extra}]'"
-
-
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None

@@ -5,12 +5,8 @@ It is pickled by Spark and sent to executors, which import this module: it must 
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
+import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -29,6 +25,7 @@ from ottla.spark.options import ConnectorOptions
 from ottla.spark.reader import RecordReader, RecordStreamReader
 from ottla.spark.sink.options import SinkOptions
 from ottla.spark.sink.writer import SinkBatchWriter, StreamWriter
+from ottla.spark.workers import other_python, send_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,24 +109,11 @@ def _table_schema() -> ModuleType:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, and to its executors if this package came in a wheel by --py-files."""
-    _send_wheel(spark)
-    spark.dataSource.register(OttlaDataSource)
+    """Make `format("ottla")` known to a session, and to its executors if this package came in a wheel by --py-files.
 
-
-def _send_wheel(spark: SparkSession) -> None:
-    """Spark copies all files of --py-files to executors, and puts those that are named .zip and .egg on their path: no wheel.
-
-    The process in which the driver asks a stream for its offsets gets none of them in pyspark 4.0, and finds the wheel by PYTHONPATH.
+    It warns if Spark would start a Python with other packages than this one's (PYSPARK_PYTHON).
     """
-    wheel = next((each for each in Path(__file__).parents if each.suffix == ".whl" and each.is_file()), None)
-    if wheel is None:
-        return
-    context, name = spark.sparkContext, f"{wheel.stem}.zip"
-    if not any(file.endswith(f"/{name}") for file in context.listFiles):
-        folder = tempfile.mkdtemp(prefix="ottla-spark-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
-        shutil.copy(wheel, Path(folder) / name)
-        context.addPyFile(str(Path(folder) / name))
-        given = context.environment.get("PYTHONPATH")
-        context.environment["PYTHONPATH"] = f"{wheel}{os.pathsep}{given}" if given else str(wheel)
+    if (problem := other_python(spark.sparkContext.pythonExec)) is not None:
+        warnings.warn(problem, RuntimeWarning, stacklevel=2)
+    send_wheel(spark)
+    spark.dataSource.register(OttlaDataSource)

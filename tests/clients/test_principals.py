@@ -127,7 +127,7 @@ def test_a_quota_of_a_user_holds_back_that_user_alone(node: Node) -> None:
     node.create("shared")
     for user in USERS:
         node.ottla("acl", "add", user, "write", "topic:shared")
-    node.ottla("quota", "set", "--user", "ann", "producer_byte_rate=20000")
+    node.ottla("quota", "set", "user", "ann", "producer_byte_rate=20000")
     seconds, throttled_s = {}, {user: list[float]() for user in USERS}
     for user in USERS:
         producer = node.producer(user, throttled_s[user])

@@ -1,6 +1,6 @@
 """The tests of `ottla`'s commands at Apache Kafka: what `make test` shows of a node of Ottla is so there, too.
 
-One node, and three for `ottla reassign` and `ottla rebalance`.
+One node, and three for `ottla move`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.apache_kafka import ApacheKafka
 
 FOLDER = "tests/ottla/cli/commands"
 #: What runs on three nodes. Without other topics: it looks at the moves of all partitions.
-OF_THREE = f"{FOLDER}/test_reassign.py"
+OF_THREE = f"{FOLDER}/test_move.py"
 #: Tests of what Apache Kafka does not do.
 OURS_ALONE = (
     f"{FOLDER}/test_txn.py::test_a_transactional_id_with_an_unreadable_record_is_refused_until_an_operator_forgets_it",

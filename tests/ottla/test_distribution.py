@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from hatch_build import absolute, urls
 from tools import dist, platforms
 from tools.lowest import lowest
 
@@ -80,6 +82,43 @@ def test_the_wheel_has_one_name_and_stays_small(built: dict[str, Path]) -> None:
         assert f"ottla/{part}/__init__.py" in names
     assert "ottla/py.typed" in names
     assert built["wheel"].stat().st_size <= WHEEL_MB_MAX * 1e6
+
+
+def test_the_metadata_are_those_of_a_package_on_an_index(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        (name,) = (each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
+        found = email.message_from_bytes(wheel.read(name))
+    assert (found["Metadata-Version"], found["License-Expression"], found["License-File"]) == (
+        "2.4", "Apache-2.0", "LICENSE",
+    )  # fmt: skip
+    assert found["Keywords"] and found["Author"]
+    classifiers = found.get_all("Classifier", [])
+    assert [each for each in classifiers if each.startswith("Programming Language :: Python :: 3.")] == [
+        f"Programming Language :: Python :: {each}" for each in platforms.PYTHONS
+    ]
+    assert not any(each.startswith("License ::") for each in classifiers), "an expression is there in their place"
+    assert "dev" not in found.get_all("Provides-Extra", [])
+    assert bool(found.get_all("Project-URL")) is bool(ottla.REPOSITORY)
+    description = found.get_payload(decode=True)
+    assert isinstance(description, bytes)
+    assert relative_links(description.decode()) == []
+
+
+def relative_links(text: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith(("https://", "#"))]
+
+
+def test_links_lead_into_the_repository_at_the_version_once_there_is_one() -> None:
+    text = "[a page](docs/X.md#y), ![a picture](docs/x.png), [there](https://e.org), [here](#part)"
+    assert absolute(text, "", "1.0") == "a page, , [there](https://e.org), [here](#part)"
+    assert absolute(text, "https://h/o", "1.0") == (
+        "[a page](https://h/o/blob/v1.0/docs/X.md#y), ![a picture](https://h/o/raw/v1.0/docs/x.png),"
+        " [there](https://e.org), [here](#part)"
+    )
+    assert absolute("[log](../b/l.md#z)", "https://h/o", "1.0", "docs") == "[log](https://h/o/blob/v1.0/b/l.md#z)"
+    for page, folder in (("README.md", ""), ("docs/SPARK.md", "docs")):
+        assert relative_links(absolute((ROOT / page).read_text(), "https://h/o", "1.0", folder)) == []
+    assert urls("", "1.0") == {} and urls("https://h/o", "1.0")["Issues"] == "https://h/o/issues"
 
 
 def test_a_second_build_has_the_same_bytes_and_the_sums_are_of_them(built: dict[str, Path], tmp_path: Path) -> None:

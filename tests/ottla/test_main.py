@@ -167,3 +167,23 @@ def test_an_interrupt_while_asyncio_closes_its_loop_waits_until_that_is_done(mon
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_closed_pipe_keeps_the_exit_code_of_what_was_found() -> None:
+    """`ottla cluster health | head -1` in a script with pipefail said that an unhealthy cluster is healthy."""
+    code = (
+        "import sys, ottla.__main__ as m; from types import SimpleNamespace; from ottla.cli.output import print_rows\n"
+        "def unhealthy(words):\n"
+        "    sys.stdin.readline()\n"
+        "    for _ in range(3): print_rows([{'place': 'x' * 100}] * 2000, ['place'], 'table')\n"
+        "    return 3\n"
+        "m.import_module = lambda name: SimpleNamespace(main=unhealthy)\n"
+        "sys.exit(m.main(['cluster', 'health']))"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as ottla:
+        assert ottla.stdin is not None and ottla.stdout is not None and ottla.stderr is not None
+        ottla.stdout.close()
+        ottla.stdin.write(b"go on\n")
+        ottla.stdin.close()
+        assert (ottla.wait(timeout=30), ottla.stderr.read()) == (3, b"")

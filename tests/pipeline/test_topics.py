@@ -11,7 +11,7 @@ import pytest
 from tests.needs import needs_packages
 
 needs_packages("confluent_kafka", "fastavro")
-pytest.importorskip("fastavro", reason="the extra [pipeline] is not installed: pip install 'ottla[pipeline]'")
+pytest.importorskip("fastavro", reason="the extra `pipeline` is not installed: docs/INSTALL.md")
 
 from ottla.pipeline import topics
 from ottla.pipeline.config import load

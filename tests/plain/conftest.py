@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,14 @@ class Plain:
 
     environment: Path
     folder: Path
+    wheel: Path
+
+    @property
+    def remedy(self) -> str:
+        """What installs an extra of this wheel into this environment, which has no pip of its own, up to the extra."""
+        python = self.environment / "bin/python"
+        words = f"uv pip install --python {python}" if shutil.which("uv") else f"pip --python {python} install"
+        return f"{words} '{self.wheel}"
 
     def words(self, program: str, *arguments: str) -> list[str]:
         return [str(self.environment / "bin" / program), *arguments]
@@ -73,7 +82,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Plain:
     (wheel,) = folder.glob("*.whl")
     empty = folder / "empty"
     empty.mkdir()
-    return Plain(installed(wheel, folder).parent.parent, empty)
+    return Plain(installed(wheel, folder).parent.parent, empty, wheel)
 
 
 @dataclass

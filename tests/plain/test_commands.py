@@ -83,22 +83,23 @@ def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) 
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        ("console", "ottla: the console needs the package starlette\n  pip install 'ottla[console]'\n"),
-        ("registry", "ottla: the registry needs the package starlette\n  pip install 'ottla[registry]'\n"),
-        ("dev --console", "ottla: --console needs the package starlette\n  pip install 'ottla[console]'\n"),
-        ("dev --registry", "ottla: --registry needs the package starlette\n  pip install 'ottla[registry]'\n"),
+        ("console", "ottla: the console needs the package starlette\n  INSTALL[console]'\n"),
+        ("registry", "ottla: the registry needs the package starlette\n  INSTALL[registry]'\n"),
+        ("dev --console", "ottla: --console needs the package starlette\n  INSTALL[console]'\n"),
+        ("dev --registry", "ottla: --registry needs the package starlette\n  INSTALL[registry]'\n"),
     ],
 )
 def test_a_command_of_an_extra_says_how_to_install_it(plain: Plain, words: str, sentence: str) -> None:
     done = plain.run("ottla", *words.split())
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence.replace("INSTALL", plain.remedy))
 
 
 def test_the_pipeline_says_how_to_install_it(plain: Plain) -> None:
     done = plain.run("ottla-pipeline", "run", "all")
     assert done.returncode == 1
-    sentence = r"ottla-pipeline: the Python package \w+ is missing; install it: pip install 'ottla\[pipeline\]'\n"
-    assert re.fullmatch(sentence, done.stderr)
+    sentence = r"ottla-pipeline: the Python package \w+ is missing; install it: (.+)\n"
+    found = re.fullmatch(sentence, done.stderr)
+    assert found is not None and found[1] == f"{plain.remedy}[pipeline]'"
 
 
 def test_kerberos_is_refused_with_its_extra_at_a_client_and_at_a_node(plain: Plain, bootstrap: str) -> None:
@@ -109,7 +110,7 @@ def test_kerberos_is_refused_with_its_extra_at_a_client_and_at_a_node(plain: Pla
     assert (command.returncode, started.returncode) == (2, 1)
     for done in (command, started):
         assert "GSSAPI, for which the optional library is missing" in done.stderr
-        assert "pip install 'ottla[gssapi]', or leave GSSAPI out\n" in done.stderr
+        assert f"{plain.remedy}[gssapi]', or leave GSSAPI out\n" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -129,5 +130,5 @@ def test_a_schemas_values_are_shown_as_their_bytes_with_the_extra_that_decodes_t
         done = plain.run("ottla", "consume", "schemas", "-b", bootstrap, "--registry", url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == '{"a":1}'
-    assert "decoding AVRO needs `pip install 'ottla[registry]'`" in done.stderr
+    assert f"decoding AVRO needs `{plain.remedy}[registry]'`" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions
 
+import ottla
 from ottla.server.extras import BROUGHT_BY
 from tests.rules.sources import ROOT, imported_modules, pipeline_sources, sources
 
@@ -70,3 +72,16 @@ def test_an_extra_is_looked_for_by_the_packages_that_it_brings() -> None:
     for extra, packages in BROUGHT_BY.items():
         there = set().union(*(distributions_of(package.partition(".")[0]) for package in packages))
         assert set(project()[extra]) <= there
+
+
+def test_no_place_but_one_says_that_the_index_has_this_project() -> None:
+    """Until it does, `pip install ottla` is an error, or installs what another project has published under the name."""
+    said = re.compile(r"""pip install ['"]?(?:pyspark-)?ottla\b(?!/)""")
+    files = [
+        *(ROOT / "ottla").rglob("*.py"),
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("*.md"),
+        *(ROOT / "tools").rglob("*.py"),
+    ]
+    found = {str(file.relative_to(ROOT)) for file in files if said.search(file.read_text())}
+    assert ottla.IS_ON_INDEX or found <= {"ottla/server/installation.py", "ottla/__init__.py", "docs/RELEASING.md"}

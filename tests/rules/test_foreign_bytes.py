@@ -45,6 +45,7 @@ SCHEMA_LOOKED_AT = "schema looked at"
 DECODERS = {
     "controller/raft/election_store.py": OWN,
     "ottla/client/move_file.py": OWN,
+    "server/installation.py": OWN,
     "ottla/cli/contexts.py": OWN,
     "ottla/cli/declared.py": OWN,
     "ottla/local/former_addresses.py": OWN,

@@ -81,6 +81,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "storage/mapped_file.py",
             "ottla/node/adoption/preview.py",  # of another's directory, which it must not change
             "ottla/node/parent.py",  # pipes
+            "server/installation.py",  # how this package was installed, for a message
             "ottla/client/connection.py",  # a client's properties
             "ottla/client/move_file.py",
             "ottla/console/options.py",

@@ -19,6 +19,7 @@ from ottla.server import extras
 from ottla.server.config.key import ConfigError, require
 from ottla.server.config.resource_configs import match_patterns
 from ottla.server.extras import CRYPTOGRAPHY
+from ottla.server.installation import install
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_an_extra_that_is_there_in_part_is_refused_with_what_is_missing(monkeypa
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "fastavro" else object())
     with pytest.raises(Failure, match="the registry needs the package fastavro") as refused:
         need_extra("registry", "the registry")
-    assert refused.value.remedy == "pip install 'ottla[registry]'"
+    assert refused.value.remedy == install("registry")
     need_extra("console", "the console")
 
 

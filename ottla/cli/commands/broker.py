@@ -1,4 +1,4 @@
-"""The commands of `ottla broker`: list, log-dirs, drain, remove."""
+"""The commands of `ottla broker`: list, log-dirs, remove."""
 
 from __future__ import annotations
 
@@ -15,29 +15,23 @@ from ottla.cli.application import (
     ConnectionOptions,
     DryRun,
     ListingOptions,
-    Output,
     Yes,
     connect,
     run,
 )
-from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.client.cluster import RETRY_BACKOFF_MS, NoConnection
 from ottla.client.cluster_error import code_of
 from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
-from ottla.client.leaders import TopicPartition
-from ottla.client.reassignments import adding_replicas, alter_reassignments, list_reassignments
+from ottla.client.moves import replicas_of_all
+from ottla.client.reassignments import adding_replicas
 from ottla.protocol.replica_sets import original_replicas
 
-app = App(name="broker", version_flags=[], help="Brokers: list, log directories, drain, remove.")
+app = App(name="broker", version_flags=[], help="Brokers: list, log directories, remove.")
 
 LIST_COLUMNS = ("broker", "host", "port", "rack", "fenced", "leaders", "replicas", "out_of_sync")
 DIRECTORY_COLUMNS = ("broker", "log_dir", "replicas", "bytes", "free_bytes", "total_bytes", "moving", "problem")
-MOVE_COLUMNS = ("topic", "partition", "replicas", "new_replicas", "error")
-#: Between two looks at a move that goes on.
-WATCH_S = 1.0
-MOVES_AT_ONCE = 500
 
 main = partial(run, app)
 
@@ -114,55 +108,10 @@ async def log_dirs(
 
 
 @app.command
-async def drain(
-    broker: int,
-    /,
-    *,
-    dry_run: DryRun = False,
-    wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
-    output: Output = "table",
-    connection: ConnectionOptions = CONNECTION,
-) -> None:
-    """Move all replicas of a broker to the others, with regard to their racks and numbers of replicas.
-
-    The broker goes on serving meanwhile, and holds nothing at the end. Topics that are created later may be placed on it again:
-    stop it then, and `ottla broker remove` it.
-    """
-    async with connect(connection, limited=False) as cluster:
-        async with cluster.limit():
-            described = await describe_cluster(cluster)
-            racks = {row.broker_id: row.rack for row in described.brokers if not row.is_fenced}
-            if broker not in {row.broker_id for row in described.brokers}:
-                raise CommandFailed(
-                    f"there is no broker {broker}", "`ottla broker list` shows those that there are", USAGE
-                )
-            before = await _replicas(cluster)
-            plan = plan_drain(broker, before, racks)
-        if plan.stuck:
-            name, index = plan.stuck[0]
-            raise CommandFailed(
-                f"{len(plan.stuck)} partition(s), such as {name}-{index}, have a replica on each of the other brokers",
-                "start another broker, or lower their replication factor with `ottla partition move`",
-            )
-        rows = [
-            {"topic": name, "partition": index, "replicas": before[name, index], "new_replicas": nodes}
-            for (name, index), nodes in plan.moves.items()
-        ]
-        print_rows(rows, MOVE_COLUMNS[:-1], output)
-        if dry_run or not plan.moves:
-            note("nothing was changed (--dry-run)" if dry_run else f"broker {broker} holds nothing")
-            return
-        await move(cluster, plan.moves)
-        if wait:
-            await wait_for_moves(cluster, list(plan.moves))
-            note(f"broker {broker} holds nothing")
-
-
-@app.command
 async def remove(
     broker: int, /, *, dry_run: DryRun = False, yes: Yes = False, connection: ConnectionOptions = CONNECTION
 ) -> None:
-    """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them.
+    """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla move run --drain BROKER` moves them.
 
     One that has stopped just now, or was killed, is removed as soon as the controller has fenced it.
     """
@@ -170,11 +119,11 @@ async def remove(
         found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
         if broker not in found:
             raise CommandFailed(f"there is no broker {broker}", "`ottla broker list` shows those that there are", USAGE)
-        held = [place for place, nodes in (await _replicas(cluster)).items() if broker in nodes]
+        held = [place for place, nodes in (await replicas_of_all(cluster)).items() if broker in nodes]
         if held:
             raise CommandFailed(
                 f"broker {broker} holds {len(held)} replica(s), such as that of {held[0][0]}-{held[0][1]}",
-                f"`ottla broker drain {broker}` moves them",
+                f"`ottla move run --drain {broker}` moves them",
             )
         while broker in found and not found[broker].is_fenced:
             if await answers(cluster, broker):
@@ -189,48 +138,6 @@ async def remove(
         confirm(f"remove broker {broker} from the cluster?", yes)
         await unregister_broker(cluster, broker)
     note(f"removed broker {broker}")
-
-
-async def move(cluster: ClusterClient, replicas: dict[TopicPartition, list[int]]) -> None:
-    """Begin to move partitions.
-
-    Raises:
-        CommandFailed: the first partition that is refused; the others move.
-    """
-    places = sorted(replicas)
-    refused: list[str] = []
-    for first in range(0, len(places), MOVES_AT_ONCE):
-        part = {place: replicas[place] for place in places[first : first + MOVES_AT_ONCE]}
-        async with cluster.limit():
-            results = await alter_reassignments(cluster, part)
-        refused += [
-            f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})"
-            for (name, index), (code, message) in results.items()
-            if code
-        ]
-    if refused:
-        raise CommandFailed("; ".join(refused[:3]), "`ottla partition moves` shows what goes on")
-
-
-async def wait_for_moves(cluster: ClusterClient, places: list[TopicPartition]) -> None:
-    """Wait until the partitions have moved, and note how many are left."""
-    left = len(places)
-    while left:
-        async with cluster.limit():
-            going_on = len(await list_reassignments(cluster, places))
-        if going_on != left:
-            left = going_on
-            note(f"{len(places) - left} of {len(places)} partitions have moved")
-        if left:
-            await asyncio.sleep(WATCH_S)
-
-
-async def _replicas(cluster: ClusterClient) -> dict[TopicPartition, list[int]]:
-    return {
-        (topic.name or "", part.partition_index): list(part.replica_nodes)
-        for topic in (await cluster.metadata(None)).topics
-        for part in topic.partitions
-    }
 
 
 def _known(number: int) -> int | None:

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, named, run
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.cli.problem_summary import summary
 from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import describe_quorum
@@ -27,6 +28,13 @@ AGAIN_SECONDS = 1.0
 INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
 
 main = partial(run, app)
+
+Verbose = Annotated[
+    bool,
+    Parameter(
+        name=["--verbose", "-v"], negative="", help="A line for each problem of each partition; JSON has these always."
+    ),
+]
 
 
 @app.command
@@ -53,12 +61,14 @@ async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptio
 
 
 @app.command(name="health")
-async def show_health(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> int:
-    """Check the cluster; the exit code is 3 if a check fails."""
+async def show_health(
+    *, verbose: Verbose = False, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
+) -> int:
+    """Check the cluster, and sum its problems up; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
         problems = await find_problems(cluster)
     if problems:
-        print_rows([problem._asdict() for problem in problems], Problem._fields, listing.output)
+        _show(problems, verbose, listing.output)
         return UNHEALTHY
     note("healthy")
     return OK
@@ -70,6 +80,7 @@ async def may_stop(
     /,
     *,
     wait: Annotated[float, Parameter(name="--wait", help="Seconds to wait until it may.")] = 0.0,
+    verbose: Verbose = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
 ) -> int:
@@ -90,10 +101,19 @@ async def may_stop(
     for problem in stop.always:
         note(f"{problem.place} will be unavailable meanwhile: {problem.problem}")
     if stop.now:
-        print_rows([problem._asdict() for problem in stop.now], Problem._fields, output)
+        _show(stop.now, verbose, output)
         return UNHEALTHY
     note(f"node {node_id} may stop")
     return OK
+
+
+def _show(problems: list[Problem], verbose: bool, output: str) -> None:
+    rows, left_out = summary(problems, is_whole=verbose or output != "table")
+    print_rows([row._asdict() for row in rows], Problem._fields, output)
+    if left_out:
+        note(f"{left_out} other problems; -v shows all")
+    elif len(rows) < len(problems):
+        note(f"{len(problems)} problems in all; -v shows each")
 
 
 async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -12,6 +12,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.cli.units import setting_text
 from ottla.client import configs
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.client.errors import did_you_mean
@@ -48,6 +49,8 @@ async def get(
         if keys and (missing := set(keys) - {entry.name for entry in entries}):
             await _refuse_unknown(cluster, kind, name, sorted(missing)[0])
     rows = [_row(entry, docs) for entry in entries if not (changed and entry.config_source == configs.DEFAULT_SOURCE)]
+    if listing.output == "table":
+        rows = [row | {"value": setting_text(str(row["name"]), row["value"])} for row in rows]
     print_rows(rows, (*GET_COLUMNS, "documentation") if docs else GET_COLUMNS, listing.output)
 
 
@@ -61,8 +64,8 @@ async def set_(
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the broker check the values.")] = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Change settings: KEY=VALUE ..."""
-    changes = dict(split_setting(item) for item in settings)
+    """Change settings: `ottla config set topic orders retention.ms=3600000`."""
+    changes = dict(split_setting(item, "retention.ms=3600000") for item in settings)
     await _change(kind, name, changes, dry_run, connection)
 
 
@@ -157,8 +160,8 @@ def _resource(kind: str, name: str) -> str:
     return name
 
 
-def _row(entry: DescribeConfigsResourceResult, docs: bool) -> dict[str, object]:
-    row: dict[str, object] = {
+def _row(entry: DescribeConfigsResourceResult, docs: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "name": entry.name,
         "value": "(hidden)" if entry.is_sensitive else entry.value,
         "source": configs.SOURCES.get(entry.config_source, str(entry.config_source)),

@@ -22,6 +22,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.errors import FAILED
+from ottla.processes.command_parser import CommandParser
 from ottla.processes.plan import process_count
 
 if TYPE_CHECKING:
@@ -34,26 +35,33 @@ BROKERS_AGAIN_S = 0.5
 PROCESSES = "OTTLA_PROCESSES"
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Entry point of the container image.")
-    parser.add_argument("step", nargs="?", default="run", choices=("run", "configure", "launch", "registry"))
+def parser() -> CommandParser:
+    parser = CommandParser(PROGRAM, "Entry point of the container image.")
+    parser.add_argument(
+        "step",
+        nargs="?",
+        default="run",
+        choices=("run", "configure", "launch", "registry"),
+        metavar="STEP",
+        help="run (default), configure, launch or registry.",
+    )
     parser.add_argument(
         "variables",
         nargs="*",
         metavar="VAR=VALUE",
-        help="as if it were set in the environment",
+        help="As if it were set in the environment.",
     )
     parser.add_argument(
-        "--dialect", choices=("apache", "confluent", "bitnami"), help="do not guess whose variables they are"
+        "--dialect", choices=("apache", "confluent", "bitnami"), help="Do not guess whose variables they are."
     )
-    parser.add_argument("--properties", metavar="FILE", help="where `configure` writes to and `launch` reads from")
+    parser.add_argument("--properties", metavar="FILE", help="Where `configure` writes to and `launch` reads from.")
     parser.add_argument(
         "--root",
         default=os.environ.get("OTTLA_CONTAINER_ROOT", ""),
         metavar="DIR",
-        help="look for all paths below this one",
+        help="Look for all paths below this one. [$OTTLA_CONTAINER_ROOT]",
     )
-    parser.add_argument("--check", action="store_true", help="stop before the node would start")
+    parser.add_argument("--check", action="store_true", help="Stop before the node would start.")
     return parser
 
 

@@ -23,6 +23,7 @@ from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, run
 from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, LocalNode
 from ottla.local.running import written_down
 from ottla.processes.children import fork
+from ottla.processes.command_parser import CommandParser
 from ottla.processes.start import imported, overrides
 
 if TYPE_CHECKING:
@@ -32,35 +33,35 @@ PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run a cluster of local processes in the foreground.")
+def parser() -> CommandParser:
+    parser = CommandParser(PROGRAM, "Run a cluster of local processes in the foreground.")
     parser.add_argument(
-        "--nodes", type=int, metavar="N", help="brokers, each a controller too (default 3, or what --dir has)"
+        "--nodes", type=int, metavar="N", help="Brokers, each a controller too. [default: 3, or what --dir has]"
     )
     parser.add_argument(
         "--base-port",
         type=int,
         default=BASE_PORT_DEFAULT,
         metavar="P",
-        help=f"port of the first (default {BASE_PORT_DEFAULT}; controllers 100 above, admin 200); 0 takes free ones",
+        help=f"Port of the first; controllers are 100 above, admin listeners 200. 0 takes free ones. [default: {BASE_PORT_DEFAULT}]",
     )
     parser.add_argument(
-        "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
+        "--dir", metavar="D", help="Keep the data here. [default: a temporary directory, removed at the end]"
     )
-    parser.add_argument("--secure", action="store_true", help="with TLS, logins by SCRAM-SHA-512, and ACLs")
+    parser.add_argument("--secure", action="store_true", help="With TLS, logins by SCRAM-SHA-512, and ACLs.")
     parser.add_argument(
         "--console",
         nargs="?",
         const=LOOK,
         choices=(LOOK, CHANGES),
-        help="serve a web page of the cluster too; `--console changes` lets it change something (needs 'ottla[console]')",
+        help="Serve a web page of the cluster too; `--console changes` lets it change something. Needs the extra `console`.",
     )
     parser.add_argument(
-        "--registry", action="store_true", help="serve a schema registry too, at port 8081 (needs 'ottla[registry]')"
+        "--registry", action="store_true", help="Serve a schema registry too, at port 8081. Needs the extra `registry`."
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
+    parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
     )
     return parser
 

@@ -77,7 +77,7 @@ async def downgrade(
 
 
 async def _update(texts: list[str], upgrade_type: int, dry_run: bool, connection: ConnectionOptions) -> None:
-    wanted = {name: _level(name, text) for name, text in map(split_setting, texts)}
+    wanted = {name: _level(name, text) for name, text in (split_setting(each, "group.version=1") for each in texts)}
     async with connect(connection) as cluster:
         known = (await describe_features(cluster)).levels
         for name in wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from ottla.local import nodes as local_nodes
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import place_fork
 from ottla.local.snapshots.taking import SECURE, cluster_at, make
+from ottla.processes.command_parser import CommandParser
 from ottla.processes.start import overrides
 
 PROGRAM = "ottla fork"
@@ -20,30 +20,30 @@ BASE_PORT_DEFAULT = 19092
 NOW = "now"
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Run a cluster of its own on the data of a snapshot, in the foreground. It has another cluster id.",
+def parser() -> CommandParser:
+    parser = CommandParser(
+        PROGRAM,
+        "Run a cluster of its own on the data of a snapshot, in the foreground. It has another cluster id.",
     )
     parser.add_argument(
-        "snapshot", nargs="?", metavar="SNAPSHOT", help="its name (default: a new one of the cluster as it is now)"
+        "snapshot", nargs="?", metavar="SNAPSHOT", help="Its name. [default: a new one of the cluster as it is now]"
     )
     parser.add_argument(
         "--dir", required=not os.environ.get("OTTLA_DIR"), default=os.environ.get("OTTLA_DIR"), metavar="D",
-        help="the directory of the cluster that is forked, as of `ottla dev --dir`",
+        help="The directory of the cluster that is forked, as of `ottla dev --dir`. [$OTTLA_DIR]",
     )  # fmt: skip
     parser.add_argument(
         "--into",
         metavar="D",
-        help="keep the fork here: `ottla dev --dir D` starts it again (default: removed at the end)",
+        help="Keep the fork here: `ottla dev --dir D` starts it again. [default: removed at the end]",
     )
     parser.add_argument(
         "--base-port", type=int, default=BASE_PORT_DEFAULT, metavar="P",
-        help=f"port of its first broker (default {BASE_PORT_DEFAULT}; controllers 100 above, admin 200); 0 takes free ones",
+        help=f"Port of its first broker; controllers are 100 above, admin listeners 200. 0 takes free ones. [default: {BASE_PORT_DEFAULT}]",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
+    parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
     )
     return parser
 

@@ -25,7 +25,8 @@ from ottla.cli.application import (
 )
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
-from ottla.cli.progress import ProgressLine, duration_text, size_text
+from ottla.cli.progress import ProgressLine
+from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import did_you_mean
 from ottla.mirror.catalogue import Catalogue

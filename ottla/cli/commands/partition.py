@@ -1,8 +1,7 @@
-"""The commands of `ottla partition`: move, moves, cancel, elect."""
+"""The commands of `ottla partition`: list, elect. What moves replicas is `ottla move`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -19,87 +18,60 @@ from ottla.cli.application import (
     connect,
     run,
 )
-from ottla.cli.commands.broker import move, wait_for_moves
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
-from ottla.cli.output import confirm, note, print_rows, would
+from ottla.cli.output import confirm, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import code_of, failure
+from ottla.client.cluster_error import code_of
 from ottla.client.leaders import TopicPartition
-from ottla.client.reassignments import PREFERRED, UNCLEAN, alter_reassignments, elect_leaders, list_reassignments
+from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
 from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 
-app = App(name="partition", version_flags=[], help="Partitions: move replicas, elect leaders.")
+app = App(name="partition", version_flags=[], help="Partitions: list them, elect their leaders.")
 
-MOVES_COLUMNS = ("topic", "partition", "replicas", "adding", "removing")
+LIST_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
 ELECT_COLUMNS = ("topic", "partition", "result")
 #: This error is no failure: the partition has its preferred leader already.
 NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 
-Places = Annotated[list[str], Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...")]
-
 main = partial(run, app)
 
 
-@app.command(name="move")
-async def move_(
-    places: Places,
+@app.command(name="list")
+async def list_(
+    places: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
+    ] = None,
     /,
     *,
-    to: Annotated[str, Parameter(help="The brokers of the replicas, the preferred leader first: 1,2,3.")],
-    wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
-    dry_run: DryRun = False,
+    led_by: Annotated[int | None, Parameter(help="Only partitions that this broker leads.")] = None,
+    on: Annotated[int | None, Parameter(help="Only partitions of which this broker has a replica.")] = None,
+    internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
+    listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Move all replicas of partitions to these brokers. Their number may change, and with it the replication factor."""
-    brokers = _brokers(to)
-    async with connect(connection, limited=False) as cluster:
-        async with cluster.limit():
-            found = await places_of(cluster, places)
-            if dry_run:
-                await _check_brokers(cluster, brokers)
-                would(f"move {len(found)} partition(s) to {to}")
-                return
-        await move(cluster, dict.fromkeys(found, brokers))
-        if wait:
-            await wait_for_moves(cluster, found)
-        else:
-            note("`ottla partition moves` shows what goes on")
-
-
-@app.command
-async def moves(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
-    """Show the moves that go on."""
+    """Show partitions: leader, replicas, and which of them are in sync. `ottla topic describe` has the offsets."""
     async with connect(connection) as cluster:
-        found = await list_reassignments(cluster)
+        wanted = None if places is None else set(await places_of(cluster, places))
+        cluster.doing = "listing partitions"
+        topics = (await cluster.metadata(None)).topics
     rows = [
         {
-            "topic": name,
-            "partition": index,
-            "replicas": part.replicas,
-            "adding": part.adding_replicas,
-            "removing": part.removing_replicas,
+            "topic": topic.name,
+            "partition": part.partition_index,
+            "leader": part.leader_id,
+            "leader_epoch": part.leader_epoch,
+            "replicas": part.replica_nodes,
+            "isr": part.isr_nodes,
+            "offline_replicas": part.offline_replicas,
         }
-        for (name, index), part in sorted(found.items())
+        for topic in sorted(topics, key=lambda topic: topic.name or "")
+        for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+        if ((internal or not topic.is_internal) if wanted is None else (topic.name, part.partition_index) in wanted)
+        and led_by in (None, part.leader_id)
+        and (on is None or on in part.replica_nodes)
     ]
-    print_rows(rows, MOVES_COLUMNS, listing.output)
-
-
-@app.command
-async def cancel(places: Places, /, *, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
-    """Cancel the moves of partitions: they stay where they were."""
-    async with connect(connection) as cluster:
-        found = await places_of(cluster, places)
-        going_on = await list_reassignments(cluster, found)
-        if not going_on:
-            raise CommandFailed("none of these partitions is moving", "`ottla partition moves` shows what goes on")
-        if dry_run:
-            would(f"cancel the moves of {', '.join(f'{name}-{index}' for name, index in sorted(going_on))}")
-            return
-        for (name, index), (code, message) in (await alter_reassignments(cluster, dict.fromkeys(going_on))).items():
-            if code:
-                raise CommandFailed(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
-    note(f"{len(going_on)} cancelled")
+    print_rows(rows, LIST_COLUMNS, listing.output)
 
 
 @app.command
@@ -155,17 +127,3 @@ async def _led_by_another(cluster: ClusterClient, places: list[TopicPartition] |
         if part.replica_nodes[:1] != [part.leader_id]
         and (places is None or (topic.name or "", part.partition_index) in places)
     ]
-
-
-async def _check_brokers(cluster: ClusterClient, brokers: Sequence[int]) -> None:
-    known = {row.node_id for row in (await cluster.metadata([])).brokers}
-    for broker in brokers:
-        if broker not in known:
-            raise failure(f"broker {broker}", ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-
-
-def _brokers(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise CommandFailed(f"--to {text!r} is no list of brokers", "for example --to 1,2,3", USAGE)
-    return [int(part) for part in parts]

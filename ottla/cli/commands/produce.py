@@ -16,6 +16,7 @@ from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import CODEC_IDS, CodecName
 from ottla.protocol.records.record import NewRecord
 from ottla.server.clock import Clock
@@ -65,7 +66,10 @@ async def produce(
     async with connect(connection, limited=False) as cluster:
         producer = ClusterProducer(cluster, topic, compression=CODEC_IDS[compression], notify=note)
         async with cluster.limit():
+            is_new = (await cluster.metadata([topic])).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await producer.start()
+        if is_new:
+            note(f"topic {topic} did not exist: the broker has created it (auto.create.topics.enable)")
         number = 0
         try:
             async for lines in read_lines(_open(file)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -11,6 +11,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.cli.units import setting_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import did_you_mean
 from ottla.client.logins import alter_quotas, describe_quotas
@@ -21,73 +22,86 @@ app = App(name="quota", version_flags=[], help="Quotas of users, client ids and 
 COLUMNS = ("user", "client_id", "ip", "quota", "value")
 #: The name of a type's default, as in Kafka's own tools.
 DEFAULT = "<default>"
-Name = Annotated[str | None, Parameter(help=f"A name, or {DEFAULT} for all that have no quota of their own.")]
+EXAMPLES = {
+    USER: "producer_byte_rate=1048576",
+    CLIENT_ID: "consumer_byte_rate=1048576",
+    IP: f"{CONNECTION_CREATION_RATE}=50",
+}
+Kind = Annotated[Literal["user", "client-id", "ip"], Parameter(help="Whose quotas.")]
+Name = Annotated[str, Parameter(help=f"A name, or {DEFAULT} for all that have no quota of their own.")]
+OfClient = Annotated[
+    str | None, Parameter(name="--client-id", help="Of a user: only the connections with this client id.")
+]
 
 main = partial(run, app)
 
 
 @app.command(name="list")
 async def list_(
+    kind: Annotated[Literal["user", "client-id", "ip"] | None, Parameter(help="Whose quotas; default: all.")] = None,
+    name: Annotated[str | None, Parameter(help=f"A name, or {DEFAULT}.")] = None,
+    /,
     *,
-    user: Name = None,
-    client_id: Name = None,
-    ip: Name = None,
+    client_id: OfClient = None,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Show quotas: all, or those of the named entities."""
+    """Show quotas: all, or those of one user, client id or address."""
     async with connect(connection) as cluster:
-        entries = await describe_quotas(cluster, _entity(user, client_id, ip))
-    rows = []
+        entries = await describe_quotas(cluster, _entity(kind, name, client_id) if kind and name else {})
+    rows: list[dict[str, Any]] = []
     for entry in entries:
         names = {part.entity_type.replace("-", "_"): part.entity_name or DEFAULT for part in entry.entity}
-        rows += [{**names, "quota": value.key, "value": _shown(value.value)} for value in entry.values]
+        if kind in (None, *(part.entity_type for part in entry.entity)):
+            rows += [{**names, "quota": value.key, "value": _shown(value.value)} for value in entry.values]
+    if listing.output == "table":
+        rows = [row | {"value": setting_text(row["quota"], str(row["value"]))} for row in rows]
     print_rows(sorted(rows, key=lambda row: [str(row.get(column, "")) for column in COLUMNS]), COLUMNS, listing.output)
 
 
 @app.command(name="set")
 async def set_(
+    kind: Kind,
+    name: Name,
     quotas: Annotated[list[str], Parameter(consume_multiple=True, help="QUOTA=VALUE ...")],
     /,
     *,
-    user: Name = None,
-    client_id: Name = None,
-    ip: Name = None,
+    client_id: OfClient = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the values.")] = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Set quotas: QUOTA=VALUE ... (producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate;
-    connection_creation_rate of an --ip)"""
-    changes = {key: _number(key, value) for key, value in map(split_setting, quotas)}
-    await _change(changes, user, client_id, ip, dry_run, connection)
+    """Set quotas: `ottla quota set user alice producer_byte_rate=1048576`.
+
+    Of users and client ids: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate. Of an ip:
+    connection_creation_rate.
+    """
+    changes = {
+        key: _number(key, value) for key, value in (split_setting(quota, f"{EXAMPLES[kind]}") for quota in quotas)
+    }
+    await _change(changes, _entity(kind, name, client_id), dry_run, connection)
 
 
 @app.command
 async def unset(
+    kind: Kind,
+    name: Name,
     quotas: Annotated[list[str], Parameter(consume_multiple=True)],
     /,
     *,
-    user: Name = None,
-    client_id: Name = None,
-    ip: Name = None,
+    client_id: OfClient = None,
     dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the names.")] = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
-    """Remove quotas."""
-    await _change(dict.fromkeys(quotas), user, client_id, ip, dry_run, connection)
+    """Remove quotas: `ottla quota unset user alice producer_byte_rate`."""
+    await _change(dict.fromkeys(quotas), _entity(kind, name, client_id), dry_run, connection)
 
 
 async def _change(
     changes: dict[str, float] | dict[str, None],
-    user: str | None,
-    client_id: str | None,
-    ip: str | None,
+    entity: dict[str, str | None],
     dry_run: bool,
     connection: ConnectionOptions,
 ) -> None:
-    entity = _entity(user, client_id, ip)
-    if not entity:
-        raise CommandFailed("whose quota?", f"name a --user, a --client-id or an --ip, {DEFAULT} for the others", USAGE)
     known = (*CLIENT_QUOTAS, CONNECTION_CREATION_RATE)
     for key in changes:
         if key not in known:
@@ -112,9 +126,15 @@ async def _present(cluster: ClusterClient, entity: dict[str, str | None]) -> dic
     return {}
 
 
-def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
-    names = {USER: user, CLIENT_ID: client_id, IP: ip}
-    return {kind: None if name == DEFAULT else name for kind, name in names.items() if name is not None}
+def _entity(kind: str, name: str, client_id: str | None) -> dict[str, str | None]:
+    names = {kind: name}
+    if client_id is not None:
+        if kind != USER:
+            raise CommandFailed(
+                "--client-id is for the quotas of a user", f"`ottla quota set client-id {client_id} ...`", USAGE
+            )
+        names[CLIENT_ID] = client_id
+    return {each: None if name == DEFAULT else name for each, name in names.items()}
 
 
 def _number(key: str, text: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
@@ -11,17 +10,20 @@ from pathlib import Path
 
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.kafka_tools import TOOLS
+from ottla.processes.command_parser import CommandParser
 
 #: The spellings of Confluent's packages, and of Apache's.
 SUFFIXES = ("", ".sh")
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="ottla shims",
-        description="Write launchers of Kafka's tools (kafka-topics, kafka-topics.sh, ...) into a directory.",
+    parser = CommandParser(
+        "ottla shims",
+        "Write launchers of Kafka's tools (kafka-topics, kafka-topics.sh, ...) into a directory.",
     )
-    parser.add_argument("directory", metavar="DIR", help="for example ~/.local/bin, or a new one to be put on the PATH")
+    parser.add_argument(
+        "directory", metavar="DIR", help="For example ~/.local/bin, or a new one to be put on the PATH."
+    )
     directory = Path(parser.parse_args(arguments).directory).expanduser()
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,7 @@ async def create(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Create a topic."""
-    configs = dict(split_setting(item) for item in config or [])
+    configs = dict(split_setting(item, "retention.ms=3600000") for item in config or [])
     async with connect(connection) as cluster:
         try:
             created = await topics.create_topic(
@@ -315,9 +315,13 @@ def _near_setting(settings: Mapping[str, str]) -> str | None:
     return did_you_mean(unknown[0], TOPIC_CONFIGS) if unknown else None
 
 
-def split_setting(text: str) -> tuple[str, str]:
-    """Split KEY=VALUE."""
+def split_setting(text: str, example: str) -> tuple[str, str]:
+    """Split KEY=VALUE.
+
+    Raises:
+        CommandFailed: it is none; the remedy is the example.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise CommandFailed(f"setting {text!r} is not KEY=VALUE", "for example retention.ms=3600000", USAGE)
+        raise CommandFailed(f"{text!r} is not KEY=VALUE", f"for example {example}", USAGE)
     return key.strip(), value

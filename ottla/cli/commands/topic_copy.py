@@ -10,8 +10,9 @@ from cyclopts import Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, DryRun, connect
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, would
-from ottla.cli.progress import ProgressLine, duration_text
+from ottla.cli.progress import ProgressLine
 from ottla.cli.topic_copy import TopicCopy
+from ottla.cli.units import duration_text
 from ottla.client.cluster import ClusterClient
 from ottla.protocol.records.compression import CodecName
 

@@ -141,11 +141,11 @@ KINDS: dict[str, FindingKind] = {
     ),
     "disk-full": FindingKind(
         ERROR, "A log directory has no room left: its broker refuses records.",
-        "free the disk, lower retention.bytes or retention.ms, or `ottla rebalance`", UNHEALTHY,
+        "free the disk, lower retention.bytes or retention.ms, or `ottla move run --even`", UNHEALTHY,
     ),
     "disk-nearly-full": FindingKind(
         WARNING, "A log directory has less than a tenth of its disk left.",
-        "lower retention.bytes or retention.ms, add a disk, or `ottla rebalance`",
+        "lower retention.bytes or retention.ms, add a disk, or `ottla move run --even`",
     ),
     "quorum-of-one": FindingKind(
         WARNING, "One controller: if its disk is lost, so is the metadata of all topics.",
@@ -156,7 +156,7 @@ KINDS: dict[str, FindingKind] = {
     ),
     "one-replica": FindingKind(
         WARNING, "Topics with one replica: their records are away with their broker, and lost with its disk.",
-        "`ottla partition move TOPIC --to 1,2,3`; default.replication.factor=3",
+        "`ottla move run TOPIC --to 1,2,3`; default.replication.factor=3",
     ),
     "min-isr-one": FindingKind(
         WARNING, "Topics with min.insync.replicas=1: a record that is acknowledged with acks=all may be on one disk only.",
@@ -175,11 +175,11 @@ KINDS: dict[str, FindingKind] = {
         "`ottla partition elect`; auto.leader.rebalance.enable does it every five minutes",
     ),
     "brokers-unbalanced": FindingKind(
-        WARNING, "A broker holds half as much again as the mean.", "`ottla rebalance` shows a plan"
+        WARNING, "A broker holds half as much again as the mean.", "`ottla move plan --even` shows a plan"
     ),
     "throttle-left": FindingKind(
         WARNING, "Topics have throttled replicas, and nothing moves: a forgotten throttle slows replication down.",
-        "`ottla reassign unthrottle`",
+        "`ottla move unthrottle`",
     ),
     "transaction-open": FindingKind(
         WARNING, "A transaction has been open for more than 15 minutes: consumers with read_committed wait behind it.",

@@ -141,7 +141,7 @@ async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Planne
     moves = await plan_moves(cluster, places, wanted)
     if len(moves) > PLAN_MAX:
         cause = f"{len(moves)} partitions would move, and a form takes {PLAN_MAX}"
-        raise Failure(cause, "name some topics, or use `ottla rebalance`", Kind.WRONG)
+        raise Failure(cause, "name some topics, or use `ottla move run`", Kind.WRONG)
     return moves
 
 

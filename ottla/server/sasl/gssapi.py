@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.server.config.key import ConfigError, Values
-from ottla.server.extras import install
+from ottla.server.installation import install
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.sasl.exchange import Authenticated, Mechanism, SaslFailure, Slow, user
 from ottla.server.sasl.kerberos import (

@@ -47,8 +47,8 @@ KEYS = 20
 LOOKS, GROUPS_SECONDS_MAX = 30, 120
 #: Settings that a user has made, by the commands of `ottla`, which Kafka's brokers serve, too.
 SETTINGS = (
-    "acl add alice read topic:records", "acl add bob write topic:re --prefixed --deny", "quota set --user alice producer_byte_rate=1048576",
-    "quota set --user <default> --client-id app consumer_byte_rate=5000", "config set topic records retention.ms=86400000",
+    "acl add alice read topic:records", "acl add bob write topic:re --prefixed --deny", "quota set user alice producer_byte_rate=1048576",
+    "quota set user <default> --client-id app consumer_byte_rate=5000", "config set topic records retention.ms=86400000",
     "config set broker all log.cleaner.threads=2",
 )  # fmt: skip
 #: What lists them, and what else must be the same before and after.

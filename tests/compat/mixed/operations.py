@@ -46,7 +46,7 @@ def log_in_anywhere(directory: Path) -> None:
             cli, user = Cli(maker.bootstrap), f"user-{maker.id}"
             cli.ok("user", "create", user, "--mechanism", MECHANISM, stdin=PASSWORD)
             cli.ok("acl", "add", user, "write", "topic:led-", "--prefixed", "--deny")
-            cli.ok("quota", "set", "--user", user, "producer_byte_rate=12345")
+            cli.ok("quota", "set", "user", user, "producer_byte_rate=12345")
             login = partial(logged_in, mixed, f'{SCRAM} username="{user}" password="{PASSWORD}";')
             until(f"{user} logs in", lambda login=login, maker=maker: login(maker, "topic", "list").code == 0)
             made = json.loads(login(maker, "token", "create", "-o", "json").out)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 
-from ottla.cli.progress import WINDOW_MS, Pace, ProgressLine, duration_text, size_text
+from ottla.cli.progress import WINDOW_MS, Pace, ProgressLine
+from ottla.cli.units import duration_text, size_text
 
 
 class Terminal(io.StringIO):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ottla.server.config.key import ConfigError
+from ottla.server.installation import install
 from ottla.server.sasl import gssapi
 from ottla.server.sasl.gssapi import check_choice, choice, offer
 
@@ -47,7 +48,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ConfigError, match="the optional library is missing") as refused:
             begin()
         assert refused.value.name == "sasl.enabled.mechanisms"
-        assert "pip install 'ottla[gssapi]'" in refused.value.what_to_try
+        assert install("gssapi") in refused.value.what_to_try
 
 
 def test_without_a_services_name_nodes_could_not_find_each_other() -> None:

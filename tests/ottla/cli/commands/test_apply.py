@@ -36,7 +36,7 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     refused = here("apply", "-f", str(file))
     assert refused.code == FAILED and "partitions are never taken away" in refused.err
     assert here("user", "delete", topic, "--yes").code == OK
-    assert here("quota", "unset", "--user", topic, "producer_byte_rate").code == OK
+    assert here("quota", "unset", "user", topic, "producer_byte_rate").code == OK
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
 
 

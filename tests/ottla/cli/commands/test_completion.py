@@ -61,10 +61,10 @@ def test_words_are_completed_with_commands_options_and_names_of_the_cluster(here
 @pytest.mark.parametrize(
     "words",
     [
-        "topic copy NAME N", "topic diff NAME N", "doctor --topic N", "perf latency N", "rebalance N", "reassign plan N", "partition elect N",
+        "topic copy NAME N", "topic diff NAME N", "doctor --topic N", "perf latency N", "move run --even N", "move plan N", "partition elect N",
         "registry --topic N", "registry --group N", "group lag N", "user passwd N", "token create --owner N", "token list --owner N",
-        "token create --renewer N", "quota set --user N", "acl add N", "acl list --user N", "acl why a read topic:N", "acl remove a read group:N",
-        "acl list user:N", "config get topic N", "config diff group NAME N", "consume NAME --group N", "reassign cancel NAME N",
+        "token create --renewer N", "quota set user N", "acl add N", "acl list --user N", "acl why a read topic:N", "acl remove a read group:N",
+        "acl list user:N", "config get topic N", "config diff group NAME N", "consume NAME --group N", "move cancel NAME N",
     ],
 )  # fmt: skip
 def test_a_name_of_the_cluster_is_offered_where_the_command_takes_it(topic: str, words: str) -> None:
@@ -76,16 +76,16 @@ def test_a_name_of_the_cluster_is_offered_where_the_command_takes_it(topic: str,
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("broker drain ", ["1"]), ("broker log-dirs 1 ", ["1"]), ("broker drain 1 ", []), ("rebalance --drain ", ["1"]),
-        ("reassign plan NAME --brokers ", ["1"]), ("reassign plan NAME --brokers 1,", []), ("partition move NAME --to ", ["1"]),
-        ("partition move NAME:", ["NAME:0", "NAME:1"]), ("cluster may-stop ", ["1"]), ("top --output ", ["json", "table", "yaml"]),
+        ("broker remove ", ["1"]), ("broker log-dirs 1 ", ["1"]), ("broker remove 1 ", []), ("move run --drain ", ["1"]),
+        ("move plan NAME --among ", ["1"]), ("move plan NAME --among 1,", []), ("move run NAME --to ", ["1"]),
+        ("move run NAME:", ["NAME:0", "NAME:1"]), ("cluster may-stop ", ["1"]), ("top --output ", ["json", "table", "yaml"]),
         ("console --port ", []), ("top --admin-port ", []), ("topic describe NAME ", []), ("topic list -o j", ["json"]),
         ("topic copy NAME a --compression z", ["zstd"]), ("registry --compatibility full", ["full", "full_transitive"]),
         ("user passwd NAME --mechanism ", ["SCRAM-SHA-256", "SCRAM-SHA-512"]), ("completion ", ["bash", "fish", "zsh"]),
         ("config get ", ["broker", "client-metrics", "group", "topic"]), ("config get broker ", ["1"]),
         ("config get topic NAME retention.b", ["retention.bytes"]), ("config set topic NAME retention.b", ["retention.bytes="]),
         ("config unset topic NAME min.i", ["min.insync.replicas"]), ("feature upgrade group.v", ["group.version="]),
-        ("quota set --user a producer", ["producer_byte_rate="]), ("quota unset --user a producer", ["producer_byte_rate"]),
+        ("quota set user a producer", ["producer_byte_rate="]), ("quota unset user a producer", ["producer_byte_rate"]),
         ("acl add a des", ["describe", "describe-configs", "describe-tokens"]), ("acl add a read clu", ["cluster"]),
         ("acl add a read to", ["topic:"]), ("top --admin-p", ["--admin-port"]), ("doctor --read", ["--read-only"]),
         ("token ", ["create", "expire", "list", "renew"]), ("token renew ", []), ("context delete ", []), ("start ", []),

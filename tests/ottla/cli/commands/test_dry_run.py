@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.errors import FAILED
+from ottla.cli.errors import FAILED, USAGE
 from tests.ottla.conftest import Cli
 
 
@@ -49,6 +49,6 @@ def test_each_change_says_what_it_would_do_or_why_it_could_not(cli: Cli, argumen
 def test_moves_are_checked_against_the_brokers_that_there_are(cli: Cli) -> None:
     name = cli.topic()
     here = str(cli.rows("broker", "list")[0]["broker"])
-    assert "would move 1 partition(s)" in cli("partition", "move", name, "--to", here, "--dry-run").err
-    done = cli("partition", "move", name, "--to", "99", "--dry-run")
-    assert done.code == FAILED and "broker 99" in done.err
+    assert "nothing was changed (--dry-run)" in cli("move", "run", name, "--to", here, "--dry-run").err
+    done = cli("move", "run", name, "--to", "99", "--dry-run")
+    assert done.code == USAGE and "broker 99" in done.err

@@ -210,3 +210,11 @@ def test_a_partition_that_is_not_there(cli: Cli) -> None:
     assert "no partition 3" in cli("produce", topic, "-p", "3", stdin="x\n").err
     done = cli("consume", topic, "-p", "3")
     assert done.code == FAILED and f"{topic}-3" in done.err
+
+
+def test_a_topic_that_was_misspelt_is_said_to_have_been_created(cli: Cli) -> None:
+    """Without a record nothing else shows that there is a new topic."""
+    topic = cli.topic() + "-typo"
+    said = cli("produce", topic, stdin="").err.splitlines()
+    assert said[0] == f"topic {topic} did not exist: the broker has created it (auto.create.topics.enable)"
+    assert len(cli("produce", topic, stdin="").err.splitlines()) == 1

@@ -17,7 +17,7 @@ from tests.ottla.conftest import Cli, command
 
 LISTS = [
     ["topic", "list"], ["group", "list"], ["broker", "list"], ["broker", "log-dirs"], ["cluster", "info"],
-    ["user", "list"], ["quota", "list"], ["txn", "list"], ["feature", "list"], ["partition", "moves"],
+    ["user", "list"], ["quota", "list"], ["txn", "list"], ["feature", "list"], ["move", "show"], ["partition", "list"],
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`ottla reassign` and `ottla rebalance` on three nodes: plans, runs with a throttle, cancelling, and what is refused."""
+"""`ottla move` on three nodes: plans, runs with a throttle, cancelling, and what is refused."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_a_plan_is_made_run_with_a_throttle_and_taken_back(three: Cli, tmp_path:
     topic, plan, back = topic_of_one(three, 2), str(tmp_path / "plan.json"), str(tmp_path / "back.json")
     three.ok("produce", topic, stdin=("x" * 1000 + "\n") * 500)
     before = replicas(three, topic)
-    rows = three.rows("reassign", "plan", topic, "--brokers", f"{two}", "--save", plan)
+    rows = three.rows("move", "plan", topic, "--among", f"{two}", "--save", plan)
     assert sum(int(str(row["bytes"])) for row in rows) > 0
-    assert "nothing was changed" in three("reassign", "run", plan, "--dry-run").err
-    done = three("reassign", "run", plan, "--throttle", str(100 * MB), "--rollback", back)
+    assert "nothing was changed" in three("move", "run", "--plan", plan, "--dry-run").err
+    done = three("move", "run", "--plan", plan, "--throttle", str(100 * MB), "--rollback", back)
     assert done.code == 0, done.err
     assert replicas(three, topic) == [[two], [two]]
     assert throttles(three, topic) <= {None, "", str(2**63 - 1)}
-    assert three("reassign", "run", back, "--yes").code == 0
+    assert three("move", "run", "--plan", back, "--yes").code == 0
     assert replicas(three, topic) == before
     assert len(three.ok("consume", topic, "-o", "hex").splitlines()) == 500
 
@@ -76,10 +76,10 @@ def test_a_plan_is_made_run_with_a_throttle_and_taken_back(three: Cli, tmp_path:
 def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli, tmp_path: Path) -> None:
     one, two, _ = brokers(three)
     topic, plan = topic_of_one(three), tmp_path / "plan.json"
-    three.ok("partition", "move", topic, "--to", f"{one}")
+    three.ok("move", "run", topic, "--to", f"{one}")
     three.ok("produce", topic, stdin=("x" * 100_000 + "\n") * 50)
     plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": [two]}]}))
-    arguments = command("reassign", "run", str(plan), "--throttle", "10000", "-b", three.bootstrap)
+    arguments = command("move", "run", "--plan", str(plan), "--throttle", "10000", "-b", three.bootstrap)
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stderr.readline() == "1 partition(s) change, 5.0 MB move\n"
@@ -87,17 +87,17 @@ def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli
         assert (progress["unit"], progress["done"] < progress["total"]) == ("bytes", True)
         running.send_signal(signal.SIGINT)
         assert running.wait() == INTERRUPTED
-        assert "ottla reassign cancel" in running.stderr.read().splitlines()[-1]
-    (row,) = three.rows("reassign", "list")
+        assert "ottla move cancel" in running.stderr.read().splitlines()[-1]
+    (row,) = three.rows("move", "show")
     assert (row["topic"], row["adding"], int(str(row["bytes"])) > 5 * MB) == (topic, [two], True)
     check_that_nothing_is_wrong(three, topic, one, two)
-    assert three("rebalance").code == FAILED
-    assert "would cancel" in three("reassign", "cancel", "--dry-run").err
-    three.ok("reassign", "cancel", topic)
-    assert replicas(three, topic) == [[one]] and three.rows("reassign", "list") == []
+    assert three("move", "plan", "--even").code == FAILED
+    assert "would cancel" in three("move", "cancel", "--dry-run").err
+    three.ok("move", "cancel", topic)
+    assert replicas(three, topic) == [[one]] and three.rows("move", "show") == []
     assert throttles(three, topic) <= {None, "", str(2**63 - 1)}
-    assert three("reassign", "cancel").code == FAILED
-    assert "no broker is throttled" in three("reassign", "unthrottle").err
+    assert three("move", "cancel").code == FAILED
+    assert "no broker is throttled" in three("move", "unthrottle").err
 
 
 def check_that_nothing_is_wrong(three: Cli, topic: str, source: int, target: int) -> None:
@@ -127,16 +127,15 @@ def check_that_nothing_is_wrong(three: Cli, topic: str, source: int, target: int
 def test_an_uneven_cluster_is_planned_evened_and_drained(three: Cli) -> None:
     one, two, three_ = brokers(three)
     topic = topic_of_one(three, 6)
-    three.ok("partition", "move", topic, "--to", f"{one}")
-    done = three("rebalance", topic)
-    assert "nothing was changed; --run carries it out" in done.err and "NEW-LEADERS" in done.out
+    three.ok("move", "run", topic, "--to", f"{one}")
+    assert "NEW-LEADERS" in three.ok("move", "plan", topic, "--even")
     assert replicas(three, topic) == [[one]] * 6
-    assert three("rebalance", topic, "--run").code == 0
+    assert three("move", "run", topic, "--even").code == 0
     held = [nodes[0] for nodes in replicas(three, topic)]
     assert len(set(held)) > 1
-    assert three("rebalance", topic, "--drain", f"{two}", "--drain", f"{one}", "--run").code == 0
+    assert three("move", "run", topic, "--drain", f"{two}", "--drain", f"{one}").code == 0
     assert replicas(three, topic) == [[three_]] * 6
-    assert three("rebalance", topic, "--drain", f"{one}", "--drain", f"{two}", "--drain", f"{three_}").code == FAILED
+    assert three("move", "plan", topic, "--drain", f"{one}", "--drain", f"{two}", "--drain", f"{three_}").code == FAILED
 
 
 def test_wrong_plans_are_refused_and_nothing_moves(three: Cli, tmp_path: Path) -> None:
@@ -147,11 +146,11 @@ def test_wrong_plans_are_refused_and_nothing_moves(three: Cli, tmp_path: Path) -
         (f'{{"partitions": [{{"topic": "{topic}", "partition": 0, "replicas": [99]}}]}}', "broker 99 takes no part"),
     ]:
         plan.write_text(text)
-        done = three("reassign", "run", str(plan))
+        done = three("move", "run", "--plan", str(plan))
         assert done.code == USAGE and says in done.err, text
-    assert three("reassign", "run", str(plan), "--throttle", "1").code == USAGE
-    assert three("reassign", "plan", topic, "--brokers", "one").code == USAGE
-    assert three("reassign", "plan", topic + "x", "--brokers", "1").code == FAILED
-    no_partition = three("reassign", "plan", f"{topic}:9", "--brokers", "1")
+    assert three("move", "run", "--plan", str(plan), "--throttle", "1").code == USAGE
+    assert three("move", "plan", topic, "--among", "one").code == USAGE
+    assert three("move", "plan", topic + "x", "--among", "1").code == FAILED
+    no_partition = three("move", "plan", f"{topic}:9", "--among", "1")
     assert (no_partition.code, f"no partition {topic}-9" in no_partition.err) == (USAGE, True)
-    assert three.rows("reassign", "list") == []
+    assert three.rows("move", "show") == []

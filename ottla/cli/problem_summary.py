@@ -1,0 +1,37 @@
+"""The problems of a cluster in ten lines: one for each kind of problem, with how many partitions have it.
+
+A dead broker of three is a problem of each of its replicas: 980 lines, and the one that says why has scrolled away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ottla.client.health import Problem
+
+LINES_MAX = 10
+NAMED_MAX = 3
+
+
+def summary(problems: Sequence[Problem], is_whole: bool = False) -> tuple[list[Problem], int]:
+    """Return a row for each problem with the places that have it, LINES_MAX at most, and how many rows are left out.
+
+    The first rows are those that come first in `problems`: brokers, disks and the quorum are before their partitions.
+    """
+    if is_whole:
+        return list(problems), 0
+    places: dict[str, list[str]] = {}
+    for place, problem in problems:
+        places.setdefault(problem, []).append(place)
+    rows = [Problem(_names(names), problem) for problem, names in places.items()]
+    shown = rows if len(rows) <= LINES_MAX else rows[: LINES_MAX - 1]
+    return shown, len(rows) - len(shown)
+
+
+def _names(places: Iterable[str]) -> str:
+    first, *rest = [*places]
+    if not rest:
+        return first
+    names = [first, *rest]
+    more = "" if len(names) <= NAMED_MAX else f" and {len(names) - NAMED_MAX} more"
+    return ", ".join(names[:NAMED_MAX]) + more
