@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,20 @@ from ottla.console.options import ConsoleOptions
 from ottla.console.panels import Panels
 from ottla.console.server import application
 from tests.ottla.conftest import Cli
+from tests.ottla.registry.instances import Instance, Registries
 
 Open = Callable[..., Awaitable[httpx.AsyncClient]]
 BASE = "http://127.0.0.1:9490"
 #: A page does not wait for a panel for so long, but the node of a test may pause for seconds on a busy machine.
 PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="session")
+def registry(cli: Cli) -> Iterator[Instance]:
+    """A schema registry over the node, for the pages that have one."""
+    made = Registries(cli.bootstrap)
+    yield made.at_least(1)[0]
+    made.stop()
 
 
 @pytest.fixture

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
-from tests.ottla.registry.instances import Instance, Registries
-
-
-@pytest.fixture(scope="module")
-def registry(cli: Cli) -> Iterator[Instance]:
-    made = Registries(cli.bootstrap)
-    yield made.at_least(1)[0]
-    made.stop()
+from tests.ottla.registry.instances import Instance
 
 
 async def test_a_record_is_written_in_each_form_and_its_place_is_shown(open_console: Open, cli: Cli) -> None:

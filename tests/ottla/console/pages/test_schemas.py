@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
-from tests.ottla.registry.instances import Instance, Registries
+from tests.ottla.registry.instances import Instance
 from tests.ottla.registry.stand_in import registry_of
 
 MARKUP = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def registry(cli: Cli) -> Iterator[Instance]:
-    made = Registries(cli.bootstrap)
-    yield made.at_least(1)[0]
-    made.stop()
 
 
 def order(*fields: str) -> str:
