@@ -46,12 +46,12 @@ class SteppedWriter(StreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         done = super().write(iterator)
-        if done.transaction is not None:
+        if done.written is not None:
             self._reach(TASK_DONE)
         return done
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        if not any(each is not None and each.transaction is not None for each in messages):
+        if not any(each is not None and each.written is not None for each in messages):
             super().commit(messages, batchId)
             return
         self._reach(BEFORE_DECISION)
@@ -60,7 +60,7 @@ class SteppedWriter(StreamWriter):
         def commit_all(cluster: Any, decided: Any) -> None:
             self._reach(DECIDED)
             if self._is_wanted(HALF_COMMITTED):
-                end(cluster, min(decided.prepared.items())[1], commit=True)
+                end(cluster, min(decided.prepared.items())[1].transaction, commit=True)
                 self._reach(HALF_COMMITTED)
             own(cluster, decided)
 

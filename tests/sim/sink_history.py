@@ -2,7 +2,8 @@
 
 A query runs its batches one after the other. Its tasks may run twice, side by side or one after the other; a driver is killed or left
 behind at any of its requests, and the next run of the query does the batch again with other tasks, as Spark does where its commit log
-has no entry. Processes that were left behind go on at any time. Transactions end by their timeouts.
+has no entry. Processes that were left behind go on at any time. Transactions end by their timeouts. A second query may run on the same
+checkpoint: it begins at the batch after the last entry of the commit log, and both go on with further batches, turn by turn.
 
 Each value is seen at most once by a reader of committed records, at any time, and those of a batch exactly once as soon as Spark takes it
 for committed. At the end nothing is left open that would hold back such a reader.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 import pytest
@@ -33,6 +35,10 @@ TIMEOUT_S = 60.0
 BATCHES, RUNS_MAX = 6, 60
 #: How often, in each turn, a task and a driver meet a fault, and how often a whole transaction timeout goes by.
 TASK_STRUCK, DRIVER_STRUCK, TIMED_OUT = 0.006, 0.012, 0.003
+#: How often, in each turn of one query, a second one begins on its checkpoint, in the histories that have it; and the share of these.
+SECOND_BEGUN, WITH_SECOND = 0.03, 0.5
+#: How often, in each turn of a task and of a driver, it is left to chance which query goes on: so seldom that one falls a batch behind.
+OVERTAKEN = ({"task": 0.2, "driver": 0.2}, {"task": 0.02, "driver": 0.02}, {"task": 0.03, "driver": 0.0})
 
 
 class RunEnded(Exception):
@@ -51,7 +57,11 @@ class History:
             "transactionTimeoutMs": str(int(TIMEOUT_S * 1000)),
         }
         self.options = SinkOptions(given, SCHEMA, is_stream=True)
-        self.run = 0
+        self.runs = 0
+        #: The queries that are alive, and the entries of the commit log in their checkpoint: the batches that are not done again.
+        self.queries: list[Iterator[str]] = []
+        self.logged = 0
+        self.second_begun = SECOND_BEGUN if self.rng.random() < WITH_SECOND else 0.0
         #: Of each batch, how many rows each partition of Spark has: the same in each run.
         self.rows = [[self.rng.choice((0, 2, 5)) for _ in range(self.rng.randint(1, 3))] for _ in range(BATCHES)]
         self.left_behind: list[SparkProcess] = []
@@ -60,21 +70,19 @@ class History:
         self._counted: tuple[int, Counter[bytes]] = (0, Counter())
 
     def play(self) -> None:
-        batch = 0
-        while batch < BATCHES:
-            self.run += 1
-            if self.run > RUNS_MAX:
-                raise SinkBroken(f"batch {batch} is not committed in {RUNS_MAX} runs")
-            self.faults = self.run < RUNS_MAX // 2
+        query: Iterator[str] | None = None
+        step, overtaken = "task", self.rng.choice(OVERTAKEN)
+        while self.queries or self.logged < BATCHES:
+            if not self.queries:
+                self.begin()
+            elif len(self.queries) == 1 and self.logged < BATCHES and self.strikes("second query", self.second_begun):
+                self.begin()
+            if query not in self.queries or self.rng.random() < overtaken[step]:
+                query = self.rng.choice(self.queries)
             try:
-                while batch < BATCHES:
-                    self.play_batch(batch)
-                    self.check_batch(batch)
-                    if self.strikes("commit log", 0.2):
-                        raise RunEnded  # Spark has no entry of it, and does it again
-                    batch += 1
-            except RunEnded:
-                continue
+                step = next(query)
+            except (StopIteration, RunEnded):
+                self.queries.remove(query)
         for process in self.left_behind:
             process.kill()
         self.cluster.advance(2 * TIMEOUT_S)
@@ -88,21 +96,38 @@ class History:
         self.struck[fault] += found
         return found
 
-    # -- What Spark does ---------------------------------------------------------------------------------------------------
+    # -- What Spark does: a query yields before each turn of a task or a driver --------------------------------------
 
-    def play_batch(self, batch: int) -> None:
+    def begin(self) -> None:
+        self.runs += 1
+        if self.runs > RUNS_MAX:
+            raise SinkBroken(f"batch {self.logged} is not committed in {RUNS_MAX} runs")
+        self.faults = self.runs < RUNS_MAX // 2
+        self.queries.append(self.query(f"run{self.runs}"))
+
+    def query(self, run: str) -> Iterator[str]:
+        """Run batches from the end of the commit log on."""
+        for batch in range(self.logged, BATCHES):
+            yield from self.play_batch(run, batch)
+            self.check_batch(batch)
+            if self.strikes("commit log", 0.2):
+                return  # Spark has no entry of it, and does it again
+            self.logged = max(self.logged, batch + 1)
+
+    def play_batch(self, run: str, batch: int) -> Iterator[str]:
         """Run the tasks of a batch, and its driver."""
-        messages = self.play_tasks(batch)
+        messages = yield from self.play_tasks(run, batch)
         committing = SparkProcess(f"commit {batch}", lambda: driver.commit(self.options, messages, batch))
-        self.play_driver(committing)
+        yield from self.play_driver(committing)
         if committing.fault is None:
             return
         aborting = SparkProcess(f"abort {batch}", lambda: driver.abort(self.options, messages, batch))
-        self.play_driver(aborting)
+        yield from self.play_driver(aborting)
         raise RunEnded
 
-    def play_driver(self, process: SparkProcess) -> None:
+    def play_driver(self, process: SparkProcess) -> Iterator[str]:
         while not process.is_over:
+            yield "driver"
             self.others()
             process.turn()
             self.after_turn()
@@ -114,20 +139,21 @@ class History:
                 raise RunEnded
         self.judge(process)
 
-    def play_tasks(self, batch: int) -> list[PreparedTask | None]:
+    def play_tasks(self, run: str, batch: int) -> Generator[str, None, list[PreparedTask | None]]:
         count = len(self.rows[batch])
         attempts = [0] * count
         running: list[tuple[int, SparkProcess]] = []
         done: list[PreparedTask | None] = [None] * count
 
         def begin(partition: int) -> None:
-            place = Place(batch, SINK, f"run{self.run}", partition, attempts[partition])
+            place = Place(batch, SINK, run, partition, attempts[partition])
             attempts[partition] += 1
             running.append((partition, SparkProcess(str(place), lambda: self.task(place))))
 
         for partition in range(count):
             begin(partition)
         while None in done:
+            yield "task"
             self.others()
             partition, process = self.rng.choice(running)
             process.turn()

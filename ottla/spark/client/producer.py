@@ -51,6 +51,14 @@ class SinkTransaction(NamedTuple):
     producer_epoch: int
 
 
+class WrittenTransaction(NamedTuple):
+    """A transaction and the offset of one of its batches, by which the log tells how it ended: see `outcomes`."""
+
+    transaction: SinkTransaction
+    place: TopicPartition
+    offset: int
+
+
 class BlockingProducer:
     """Collects rows and sends them to the leaders of their partitions, each batch until it is acknowledged by all in-sync replicas."""
 
@@ -65,6 +73,7 @@ class BlockingProducer:
         self._sizes: dict[TopicPartition, int] = {}
         self._bytes = 0
         self._sequences: dict[TopicPartition, int] = {}
+        self._first: tuple[TopicPartition, int] | None = None
         request = InitProducerIdRequest(transactional_id, timeout_ms)
 
         def attempt() -> Any:
@@ -84,6 +93,18 @@ class BlockingProducer:
         if self._id is None or not self._sequences:
             return None
         return SinkTransaction(self._id, self.producer_id, self.producer_epoch)
+
+    @property
+    def written(self) -> WrittenTransaction | None:
+        """The transaction and where it has written, or None if nothing was sent in it.
+
+        Raises:
+            ConnectorError: no broker has said at which offset, as where it recognised a batch that was sent again and no longer knew it.
+        """
+        transaction = self.transaction
+        if transaction is not None and self._first is None:
+            raise ConnectorError(f"transaction {self._id}: it is not known where its records are", "write them again")
+        return None if transaction is None or self._first is None else WrittenTransaction(transaction, *self._first)
 
     def add(self, place: TopicPartition, row: Row) -> None:
         """Take a row, and send what there is when it is much."""
@@ -161,6 +182,8 @@ class BlockingProducer:
                 code = part.error_code
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     found.append((topic.name, part.index))
+                    if self._first is None and part.base_offset >= 0:
+                        self._first = found[-1], part.base_offset
                 elif not (code in ErrorCode._value2member_map_ and ErrorCode(code).retriable):
                     check(f"writing to {topic.name}-{part.index}", code, part.error_message)
         return found

@@ -13,7 +13,8 @@ from ottla.protocol.messages.describe_transactions import DescribeTransactionsRe
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.spark.client.cluster import TRANSACTION, BlockingCluster
-from ottla.spark.client.producer import INIT_VERSION_MAX, SinkTransaction, end
+from ottla.spark.client.outcomes import commit_or_find
+from ottla.spark.client.producer import INIT_VERSION_MAX, SinkTransaction, WrittenTransaction, end
 from ottla.spark.errors import ConnectorError, check
 from ottla.spark.sink.decisions import Claim, Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
@@ -25,7 +26,7 @@ ONGOING = "Ongoing"
 def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
     """Make the batch final and commit it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
     done = [each for each in messages if each is not None]
-    prepared = {each.place.partition: each.transaction for each in done if each.transaction is not None}
+    prepared = {each.place.partition: each.written for each in done if each.written is not None}
     if not options.is_exactly_once or not done:
         return
     with BlockingCluster(options.client) as cluster:
@@ -38,9 +39,9 @@ def commit(options: SinkOptions, messages: Iterable[PreparedTask | None], batch:
         if before is not None and before.batch >= batch:
             # Spark runs a batch again that was decided; or another driver decided it after this one's tasks had begun.
             repairs = {
-                each.place.partition: each.transaction
+                each.place.partition: each.written
                 for each in done
-                if each.transaction is not None and each.repaired is not None
+                if each.written is not None and each.repaired is not None
                 if each.repaired == before.prepared.get(each.place.partition)
             }
             _abort(cluster, (each for number, each in prepared.items() if number not in repairs))
@@ -66,27 +67,27 @@ def _claim(cluster: BlockingCluster, options: SinkOptions, sink: str) -> Claim:
 
 
 def _commit_all(cluster: BlockingCluster, decided: SinkDecision) -> None:
-    lost = [number for number, each in sorted(decided.prepared.items()) if not end(cluster, each, commit=True)]
+    lost = [number for number, each in sorted(decided.prepared.items()) if not commit_or_find(cluster, each)]
     if lost:
         raise ConnectorError(
-            f"batch {decided.batch}: the transactions of tasks {lost} ended before they were committed",
+            f"batch {decided.batch}: the transactions of tasks {lost} were aborted before they were committed",
             "start the query again: it writes these rows again. A higher transactionTimeoutMs avoids it",
         )
 
 
-def _commit_undecided(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
+def _commit_undecided(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> None:
     """Commit a batch that has no number: all of it, unless the driver dies in between."""
-    for each in transactions:
-        if not end(cluster, each, commit=True):
+    for transaction, _, _ in prepared:
+        if not end(cluster, transaction, commit=True):
             raise ConnectorError(
-                f"transaction {each.transactional_id} ended before it was committed: the write is incomplete"
+                f"transaction {transaction.transactional_id} ended before it was committed: the write is incomplete"
             )
 
 
 def abort(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: int) -> None:
     """Abort what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
     done = [each for each in messages if each is not None]
-    prepared = [each.transaction for each in done if each.transaction is not None]
+    prepared = [each.written for each in done if each.written is not None]
     if not prepared:
         return
     place = done[0].place
@@ -100,17 +101,17 @@ def abort(options: SinkOptions, messages: Iterable[PreparedTask | None], batch: 
             abort_left_over(cluster, f"{options.id_prefix}{place.sink}/")
 
 
-def _abort(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
-    for each in transactions:
-        end(cluster, each, commit=False)
+def _abort(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> None:
+    for each in prepared:
+        end(cluster, each.transaction, commit=False)
 
 
-def _check_open(cluster: BlockingCluster, transactions: Iterable[SinkTransaction]) -> None:
+def _check_open(cluster: BlockingCluster, prepared: Iterable[WrittenTransaction]) -> None:
     """Raise ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
-    for each in transactions:
-        if _open(cluster, each.transactional_id) != each:
+    for transaction, _, _ in prepared:
+        if _open(cluster, transaction.transactional_id) != transaction:
             raise ConnectorError(
-                f"transaction {each.transactional_id} has ended before its batch was complete",
+                f"transaction {transaction.transactional_id} has ended before its batch was complete",
                 "a task ran twice, or longer than transactionTimeoutMs; the batch is written again when the query is started again",
             )
 

@@ -24,7 +24,7 @@ from ottla.protocol.records.control import end_txn_marker
 from ottla.spark.client.cluster import BlockingCluster
 from ottla.spark.client.fetch import RangeReader
 from ottla.spark.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
-from ottla.spark.client.producer import BlockingProducer, SinkTransaction, end
+from ottla.spark.client.producer import BlockingProducer, SinkTransaction, WrittenTransaction, end
 from ottla.spark.errors import ConnectorError, check
 
 #: The last decision of a sink is nearly always this near to the end. If not, the topic is read from its beginning.
@@ -37,10 +37,12 @@ class SinkDecision(NamedTuple):
 
     batch: int
     run: str
-    prepared: dict[int, SinkTransaction]
+    prepared: dict[int, WrittenTransaction]
 
     def to_bytes(self) -> bytes:
-        rows = {str(number): list(each) for number, each in sorted(self.prepared.items())}
+        rows = {
+            str(number): [*each.transaction, *each.place, each.offset] for number, each in sorted(self.prepared.items())
+        }
         return json.dumps({"batch": self.batch, "run": self.run, "transactions": rows}).encode()
 
 
@@ -48,7 +50,10 @@ def decision_of(data: bytes | None) -> SinkDecision:
     """Raise ConnectorError if the bytes are no decision: then the topic belongs to something else."""
     try:
         row = json.loads(data or b"")
-        prepared = {int(number): SinkTransaction(*each) for number, each in row["transactions"].items()}
+        prepared = {
+            int(number): WrittenTransaction(SinkTransaction(name, producer, epoch), (topic, int(partition)), int(offset))
+            for number, (name, producer, epoch, topic, partition, offset) in row["transactions"].items()
+        }
         return SinkDecision(int(row["batch"]), str(row["run"]), prepared)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise ConnectorError(

@@ -15,7 +15,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.protocol.records.builder import partition_for_key
 from ottla.spark.client.cluster import BlockingCluster
-from ottla.spark.client.producer import BlockingProducer, Row, SinkTransaction, end
+from ottla.spark.client.outcomes import commit_or_find
+from ottla.spark.client.producer import BlockingProducer, Row, WrittenTransaction
 from ottla.spark.errors import ConnectorError
 from ottla.spark.sink.decisions import Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
@@ -37,15 +38,15 @@ class Place(NamedTuple):
 class PreparedTask(WriterCommitMessage):
     """The result of a task: its transaction is open, if it wrote rows in one.
 
-    `repaired`: the batch was decided with this transaction of the partition, which was lost, and the task's own takes its place. That is
+    `repaired`: the batch was decided with this transaction of the partition, which was aborted, and the task's own takes its place. That is
     so only while the last decision has it: another run may have taken its place as well.
     """
 
     def __init__(
-        self, place: Place, transaction: SinkTransaction | None, *, repaired: SinkTransaction | None = None
+        self, place: Place, written: WrittenTransaction | None, *, repaired: WrittenTransaction | None = None
     ) -> None:
         self.place = place
-        self.transaction = transaction
+        self.written = written
         self.repaired = repaired
 
 
@@ -77,7 +78,7 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
             repaired = last.prepared[place.partition]
         producer = BlockingProducer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
         _send(cluster, producer, options, batches, place)
-        return PreparedTask(place, producer.transaction, repaired=repaired)
+        return PreparedTask(place, producer.written, repaired=repaired)
 
 
 def transactional_id(options: SinkOptions, place: Place) -> str:
@@ -96,11 +97,12 @@ def _last_decision(cluster: BlockingCluster, options: SinkOptions, place: Place)
 def resolved(cluster: BlockingCluster, decision: SinkDecision, partition: int) -> bool:
     """Commit the partition's own transaction of a decided batch. Return False if it was lost: its rows are to be written again.
 
-    A transaction is lost if its timeout ended it between the decision and its commit, while the driver was away. A partition that
-    had no rows, or that the batch did not have, has nothing to commit.
+    A transaction is lost if its timeout aborted it between the decision and its commit, while the driver was away. One that is fenced
+    need not be lost: another query on the checkpoint, which has gone on to the next batch, uses its transactional id again. A
+    partition that had no rows, or that the batch did not have, has nothing to commit.
     """
     own = decision.prepared.get(partition)
-    return own is None or end(cluster, own, commit=True)
+    return own is None or commit_or_find(cluster, own)
 
 
 def _send(

@@ -145,7 +145,7 @@ def killed_after_the_decision(sink: Sink, monkeypatch: pytest.MonkeyPatch, *, co
 
     def dies(cluster: Client, decided: Any) -> None:
         for number in range(committed):
-            assert end(cluster, decided.prepared[number], commit=True)
+            assert end(cluster, decided.prepared[number].transaction, commit=True)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -177,7 +177,7 @@ def test_a_decided_transaction_that_timed_out_is_written_again(sink: Sink, monke
     killed_after_the_decision(sink, monkeypatch, committed=1)
     with Client(sink.options.client) as client:
         last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
-        assert last is not None and end(client, last.prepared[1], commit=False)  # as its timeout does it
+        assert last is not None and end(client, last.prepared[1].transaction, commit=False)  # as its timeout does it
     sink.commit(sink.tasks(0, "run2"), 0)
     assert sink.values() == sink.expected(1)
 
@@ -188,7 +188,7 @@ def test_of_two_runs_that_write_a_lost_transaction_again_one_counts(
     killed_after_the_decision(sink, monkeypatch, committed=1)
     with Client(sink.options.client) as client:
         last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
-        assert last is not None and end(client, last.prepared[1], commit=False)
+        assert last is not None and end(client, last.prepared[1].transaction, commit=False)
     one, other = sink.tasks(0, "run2"), sink.tasks(0, "run3")
     with monkeypatch.context() as patched:
         patched.setattr(driver, "abort_left_over", lambda *_: None)  # it is killed before that
@@ -201,7 +201,7 @@ def test_what_a_driver_has_listed_as_open_and_another_commits_meanwhile_is_not_w
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = sink.tasks(0)
-    listed = [TransactionState(each.transaction.transactional_id) for each in messages if each and each.transaction]
+    listed = [TransactionState(each.written.transaction.transactional_id) for each in messages if each and each.written]
     sink.commit(messages, 0)
     with Client(sink.options.client) as client:
         client.topics([])
@@ -214,8 +214,8 @@ def test_what_a_driver_has_listed_as_open_and_another_commits_meanwhile_is_not_w
 def test_a_transaction_that_timed_out_before_the_decision_fails_the_batch(sink: Sink) -> None:
     messages = sink.tasks(0)
     with Client(sink.options.client) as client:
-        assert messages[0] is not None and messages[0].transaction is not None
-        assert end(client, messages[0].transaction, commit=False)
+        assert messages[0] is not None and messages[0].written is not None
+        assert end(client, messages[0].written.transaction, commit=False)
     with pytest.raises(ConnectorError, match="has ended before its batch was complete"):
         sink.commit(messages, 0)
     driver.abort(sink.options, messages, 0)
@@ -231,12 +231,35 @@ def test_of_two_drivers_with_the_same_batch_one_wins(sink: Sink) -> None:
     assert sink.values() == sink.expected(1)
 
 
+def test_a_query_that_is_a_batch_behind_another_on_its_checkpoint_writes_nothing_again(sink: Sink) -> None:
+    sink.commit(sink.tasks(0, "ahead"), 0)
+    next_batch = sink.tasks(1, "ahead")  # its tasks use the transactional ids again, and fence the producers of batch 0
+    behind = sink.tasks(0, "behind")
+    assert [each.written for each in behind if each] == [None, None]
+    sink.commit(behind, 0)
+    assert sink.values() == sink.expected(1)
+    with pytest.raises(ConnectorError):
+        sink.commit(next_batch, 1)  # the query that was behind has taken them for left over
+    sink.commit(sink.tasks(1, "later"), 1)
+    assert sink.values() == sink.expected(2)
+
+
+def test_a_query_that_is_behind_writes_again_what_was_lost(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_after_the_decision(sink, monkeypatch, committed=1)
+    with Client(sink.options.client) as client:
+        last = Decisions(client, BATCHES_TOPIC, sink.topic).last()
+        assert last is not None and end(client, last.prepared[1].transaction, commit=False)
+    sink.tasks(1)  # the ids of the transaction that was committed and of the one that was lost are used again
+    sink.commit(sink.tasks(0, "run2"), 0)
+    assert sink.values() == sink.expected(1)
+
+
 def test_a_driver_that_was_claimed_away_decides_nothing(sink: Sink) -> None:
     messages = sink.tasks(0)
     with Client(sink.options.client) as client, Client(sink.options.client) as later:
         claim = driver._claim(client, sink.options, sink.topic)
         driver._claim(later, sink.options, sink.topic)
-        prepared = {each.place.partition: each.transaction for each in messages if each and each.transaction}
+        prepared = {each.place.partition: each.written for each in messages if each and each.written}
         with pytest.raises(ConnectorError):
             claim.write(driver.SinkDecision(0, "run1", prepared), 0)
         assert Decisions(later, BATCHES_TOPIC, sink.topic).last() is None
