@@ -8,7 +8,6 @@ Who had read what a cut took, or a topic that was created again, has said so.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import random
 from collections import Counter
@@ -302,10 +301,7 @@ class History:
         for each in self.all:
             each.lane.closed = each.lane.paused = False
         for task in asyncio.all_tasks():
-            work = task.get_coro()
-            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()  # its lane was closed before its first turn
-            elif task is not asyncio.current_task():
+            if task is not asyncio.current_task():
                 task.cancel()
 
 
