@@ -51,7 +51,9 @@ def decision_of(data: bytes | None) -> SinkDecision:
     try:
         row = json.loads(data or b"")
         prepared = {
-            int(number): WrittenTransaction(SinkTransaction(name, producer, epoch), (topic, int(partition)), int(offset))
+            int(number): WrittenTransaction(
+                SinkTransaction(name, producer, epoch), (topic, int(partition)), int(offset)
+            )
             for number, (name, producer, epoch, topic, partition, offset) in row["transactions"].items()
         }
         return SinkDecision(int(row["batch"]), str(row["run"]), prepared)
