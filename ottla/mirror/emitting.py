@@ -65,6 +65,7 @@ class SyncEmitter:
         self, cluster: ClusterClient, topic: str, target_ids: Callable[[set[str]], Awaitable[dict[str, bytes]]]
     ) -> None:
         """Take the function that asks the target for the ids which the counterparts of the source's topics have now."""
+        self.topic = topic
         self._emitter = Emitter(cluster, topic)
         self._target_ids = target_ids
         self._choice = SyncWriter()
@@ -73,6 +74,10 @@ class SyncEmitter:
     def take(self, pairs: Iterable[OffsetSync]) -> None:
         """Take the pairs of a transaction that was committed."""
         self._due += self._choice.take(pairs)
+
+    def write_again(self) -> None:
+        """Write the last pair of each partition with the next ones: the topic was deleted, and is there again."""
+        self._choice.again()
 
     async def flush(self) -> None:
         """Write all pairs that are not written yet.

@@ -21,7 +21,7 @@ from ottla.client.leaders import Leaders, TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import PlaceBegin
 from ottla.mirror.formats import OffsetSync, TopicIds
-from ottla.mirror.positions import MirrorPosition, Positions, begun_record, position_record
+from ottla.mirror.positions import MirrorPosition, Positions, PositionsLost, begun_record, position_record
 from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -189,6 +189,8 @@ class Lane:
             except Fenced:
                 self._pause()
                 await self._around.confirm()
+            except PositionsLost:
+                raise
             except (Failure, KafkaError, TimeoutError) as fault:
                 self._pause()
                 if isinstance(fault, PlaceFailed) and await self._stop(fault):

@@ -43,6 +43,10 @@ class MirrorPosition(NamedTuple):
     epoch: int = -1
 
 
+class PositionsLost(Failure):
+    """The topic of positions was deleted under a worker: it no longer knows what the target has of each partition."""
+
+
 class TopicReader:
     """A topic of a mirror, read from its beginning to its end, and on from there at each call."""
 
@@ -54,7 +58,8 @@ class TopicReader:
         self.topic = topic
         self.partitions = 1
         self._forget = forget
-        self._topic_id: bytes | None = None
+        #: The id of the topic that was read last.
+        self.topic_id: bytes | None = None
         self._cluster = cluster
         self._replay = replay
         self._next: dict[int, int] = {}
@@ -69,10 +74,10 @@ class TopicReader:
         async with self._turn:
             topic = await self._cluster.topic(self.topic)
             self.partitions = len(topic.partitions)
-            if self._topic_id not in (None, topic.topic_id):
-                self._next.clear()
+            if self.topic_id not in (None, topic.topic_id):
                 self._forget()
-            self._topic_id = topic.topic_id
+                self._next.clear()
+            self.topic_id = topic.topic_id
             ends = await topics.list_offsets(self._cluster, self.topic, topics.LATEST)
             first = await topics.list_offsets(self._cluster, self.topic, topics.EARLIEST)
             begins = {index: max(self._next.get(index, 0), offset) for index, offset in first.items()}
@@ -102,16 +107,28 @@ class Positions:
         #: Lanes whose partitions have begun at their ends.
         self.begun: set[int] = set()
         self._source = source
-        self._reader = TopicReader(cluster, topic, self._take, self._clear)
+        self._reader = TopicReader(cluster, topic, self._take, self._lose)
 
     async def read(self) -> dict[TopicPartition, MirrorPosition]:
-        """Return what is committed by now."""
+        """Return what is committed by now.
+
+        Raises:
+            PositionsLost: the topic was deleted and created again since the first read. So does each later read.
+        """
         await self._reader.read()
         return self.found
 
-    def _clear(self) -> None:
-        self.found.clear()
-        self.begun.clear()
+    def check(self, topic_id: bytes | None) -> None:
+        """Take the topic's id of now, None if it was created just now. Raises PositionsLost if it is another topic than was read."""
+        if self._reader.topic_id not in (None, topic_id):
+            self._lose()
+
+    def _lose(self) -> None:
+        raise PositionsLost(
+            f"{self.topic} was deleted while this worker ran: how far each partition is mirrored is not known any more",
+            "started again, the mirror begins at the first record of each partition, and what the target has comes a second time; "
+            "delete the mirrored topics in the target first, or restore the positions",
+        )
 
     def place_of(self, key: bytes) -> TopicPartition:
         """Return where the record of a key belongs: where Connect's producer would have put it."""

@@ -28,7 +28,10 @@ class MirrorTasks:
         self, clusters: Clusters, options: MirrorOptions, catalogue: Catalogue, say: Say, is_first: Callable[[], bool]
     ) -> None:
         self.topics: list[tuple[ClusterClient, str]] = []
+        #: The ids that they had last; those that were created since have none.
+        self._ids: dict[tuple[ClusterClient, str], bytes | None] = {}
         self._options = options
+        self._catalogue = catalogue
         self._clock = clusters.target.world.clock
         self._say = say
         self._is_first = is_first
@@ -65,6 +68,22 @@ class MirrorTasks:
             self._say,
         )
 
+    async def keep_topics(self) -> None:
+        """Create the topics that are not there, also those that were deleted since the last call.
+
+        What they had comes again: the last pair of offsets of each partition from each worker, and all checkpoints that these give.
+
+        Raises:
+            Failure: one cannot be created.
+        """
+        for place in self.topics:
+            last, now = self._ids.get(place), await self._catalogue.create_internal(*place)
+            if last is not None and last != now:
+                self._say(f"{place[1]} was deleted, and is written again as far as this worker knows it")
+                if self._syncs is not None and place[1] == self._syncs.topic:
+                    self._syncs.write_again()
+            self._ids[place] = now or await self._catalogue.create_internal(*place)
+
     @property
     def restarted_checkpoints(self) -> int:
         """Return how many checkpoints began again, because their topic was created again."""
@@ -98,6 +117,14 @@ class MirrorTasks:
             await task()
         except (Failure, TimeoutError) as fault:
             self._say(f"{fault or 'time is up'}; it is tried again")
+            await self._keep_topics()
+
+    async def _keep_topics(self) -> None:
+        """Create what was deleted at once: what failed may have failed for that."""
+        try:
+            await self.keep_topics()
+        except (Failure, TimeoutError) as fault:
+            self._say(f"the mirror's own topics: {fault or 'time is up'}; it is tried again")
 
     async def _write_pairs(self) -> None:
         if self._syncs is not None:

@@ -100,6 +100,10 @@ class SyncWriter:
         self._written.update((pair.place, pair) for pair in due)
         return due
 
+    def again(self) -> None:
+        """Choose the last pair of each partition at the next pause, although it was written: what was written is gone."""
+        self._waiting = self._written | self._waiting
+
     def _begins(self, pair: OffsetSync) -> bool:
         """Return whether a topic began again, or a log was cut, since the last pair."""
         last = self._waiting.get(pair.place, self._written[pair.place])

@@ -16,7 +16,7 @@ from ottla.client.cluster import TRANSACTION_KEY_TYPE
 from ottla.client.cluster_error import NO_SUCH_TOPIC, failure
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
-from ottla.client.errors import Failure, Kind
+from ottla.client.errors import Failure
 from ottla.client.leaders import Leaders, TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
@@ -26,7 +26,7 @@ from ottla.mirror.lane import Done, Lane
 from ottla.mirror.membership import Membership
 from ottla.mirror.opposite import Brings
 from ottla.mirror.options import Clusters, MirrorOptions
-from ottla.mirror.positions import MirrorPosition, Positions
+from ottla.mirror.positions import MirrorPosition, Positions, PositionsLost
 from ottla.mirror.reader import ReadThrottle, SourceReader
 from ottla.mirror.scheduled import MirrorTasks
 from ottla.mirror.shares import lane_of
@@ -126,9 +126,12 @@ class Worker:
             await target.coordinator(policy.group)
             if self.options.exactly_once:
                 await target.coordinator(policy.transactional_id(FIRST_LANE), TRANSACTION_KEY_TYPE)
-            await self.catalogue.create_internal(self._clusters.target, self.positions.topic)
-            for cluster, name in self.scheduled.topics:
-                await self.catalogue.create_internal(cluster, name)
+            await self._keep_topics()
+
+    async def _keep_topics(self) -> None:
+        """Create the mirror's own topics that are not there. Raises PositionsLost if the positions were in one that was deleted."""
+        self.positions.check(await self.catalogue.create_positions(self.positions.topic))
+        await self.scheduled.keep_topics()
 
     async def run(self) -> None:
         """Mirror until `stop`. What has been read by then is committed, and the others get the lanes at once."""
@@ -292,7 +295,8 @@ class Worker:
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self._fault = Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror", Kind.FAILED)
+            defect = Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror")
+            self._fault = fault if isinstance(fault, PositionsLost) else defect
             self.stop()
 
     def _spread(self) -> None:
@@ -361,6 +365,8 @@ class Worker:
                 await self._look()
                 self._first_look.set()
             except (Failure, TimeoutError) as fault:
+                if isinstance(fault, PositionsLost):
+                    raise
                 self.say_seldom(f"looking for topics: {fault or 'time is up'}; it is tried again")
             waits = bool(self.catalogue.missing().keys() - self.catalogue.refused.keys())
             waits |= any(lane.waits_for_source for lane in self.lanes.values())
@@ -369,8 +375,9 @@ class Worker:
     async def _look(self) -> None:
         """See which topics there are; the worker of the first lane makes and changes those of the target."""
         await self._has_lanes.wait()
-        async with self._clusters.source.limit():
+        async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.look()
+            await self._keep_topics()
         if self._is_first():
             if self.catalogue.missing():
                 await self.catalogue.create()

@@ -73,9 +73,9 @@ class History:
         query: Iterator[str] | None = None
         step, overtaken = "task", self.rng.choice(OVERTAKEN)
         while self.queries or self.logged < BATCHES:
-            if not self.queries:
-                self.begin()
-            elif len(self.queries) == 1 and self.logged < BATCHES and self.strikes("second query", self.second_begun):
+            if not self.queries or (
+                len(self.queries) == 1 and self.logged < BATCHES and self.strikes("second query", self.second_begun)
+            ):
                 self.begin()
             if query not in self.queries or self.rng.random() < overtaken[step]:
                 query = self.rng.choice(self.queries)
