@@ -61,11 +61,28 @@ def decode(value: bytes) -> Record:
 
 
 def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: str) -> None:
+    """Create the topic, and ask again where the connection was lost: librdkafka's AdminClient does not do that, as Java's does.
+
+    A broker that no controller has answered for a session, and no other broker twice in a row, disconnects its clients: while a controller
+    is elected on a busy machine that may be one that is well.
+    """
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # kept by name: its end would end the request
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
-    admin.create_topics([NewTopic(topic, PARTITIONS, replicas, config=wanted)])[topic].result(30)
+    deadline, is_again = time.monotonic() + 30, False
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, PARTITIONS, replicas, config=wanted)])[topic].result(30)
+            return
+        except KafkaException as failure:
+            code = failure.args[0].code()
+            if is_again and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return  # by the request whose response was lost
+            if code != KafkaError._TRANSPORT or time.monotonic() > deadline:
+                raise
+            is_again = True
 
 
 class Load:
