@@ -231,31 +231,38 @@ class Catalogue:
                     self._say_once(f"{remote} cannot be made in the target: {fault}")
         await self.look()
 
-    async def create_internal(self, cluster: ClusterClient, name: str) -> bytes | None:
-        """Create one of the mirror's own topics, compacted and with one partition, unless it is there. Return its id, None if it is new.
+    async def internal_id(self, cluster: ClusterClient, name: str) -> bytes | None:
+        """Return the id that one of the mirror's own topics has now, None if the broker that is asked does not know the topic."""
+        return _ids(await cluster.metadata([name])).get(name)
+
+    async def create_internal(self, cluster: ClusterClient, name: str) -> bool:
+        """Create one of the mirror's own topics, compacted and with one partition. Return False if it was there.
 
         Raises:
             Failure: it cannot be created.
         """
-        if (topic_id := _ids(await cluster.metadata([name])).get(name)) is not None:
-            return topic_id
+        if await self.internal_id(cluster, name) is not None:
+            return False
         replicas = min(REPLICAS_MAX, max(1, len(cluster.brokers)))
         try:
             await topics.create_topic(cluster, name, 1, replicas, COMPACTED)
         except Failure as fault:
             if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        return None
+            return False
+        return True
 
     async def create_positions(self, name: str) -> bytes | None:
-        """Create the topic of positions as `create_internal` does, and say for which topics of the target that means a new beginning."""
-        topic_id = await self.create_internal(self._target, name)
-        if topic_id is None and self.remote_topics:
+        """Create the topic of positions if it is not there, and say for which topics of the target that means a new beginning.
+
+        Return its id, None if it is not known yet.
+        """
+        if await self.create_internal(self._target, name) and self.remote_topics:
             there = ", ".join(self.remote_topics[:NAMED_MAX])
             self._say(
                 f"{name} is new: nothing is known of how far these are mirrored, which the target has already: {there}"
             )
-        return topic_id
+        return await self.internal_id(self._target, name)
 
     async def _create(self, name: str, remote: str, count: int) -> None:
         described = await describe_many(self._source, [("topic", name)])

@@ -119,8 +119,8 @@ class Positions:
         return self.found
 
     def check(self, topic_id: bytes | None) -> None:
-        """Take the topic's id of now, None if it was created just now. Raises PositionsLost if it is another topic than was read."""
-        if self._reader.topic_id not in (None, topic_id):
+        """Take the topic's id of now, None if it is not known. Raises PositionsLost if it is another topic than was read."""
+        if None not in (topic_id, self._reader.topic_id) and topic_id != self._reader.topic_id:
             self._lose()
 
     def _lose(self) -> None:

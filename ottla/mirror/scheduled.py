@@ -16,7 +16,7 @@ from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, MirrorHeartbeats
 from ottla.mirror.formats import OffsetSync, read_offset_sync
 from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.options import Clusters, MirrorOptions
-from ottla.mirror.positions import TopicReader
+from ottla.mirror.positions import Positions, TopicReader
 from ottla.mirror.syncs import SyncStore
 from ottla.protocol.records.record import Record
 
@@ -25,13 +25,20 @@ class MirrorTasks:
     """The tasks of a worker. `topics` are those that they write to, each in its cluster."""
 
     def __init__(
-        self, clusters: Clusters, options: MirrorOptions, catalogue: Catalogue, say: Say, is_first: Callable[[], bool]
+        self,
+        clusters: Clusters,
+        options: MirrorOptions,
+        catalogue: Catalogue,
+        positions: Positions,
+        say: Say,
+        is_first: Callable[[], bool],
     ) -> None:
         self.topics: list[tuple[ClusterClient, str]] = []
-        #: The ids that they had last; those that were created since have none.
+        #: The ids that they had last.
         self._ids: dict[tuple[ClusterClient, str], bytes | None] = {}
         self._options = options
         self._catalogue = catalogue
+        self._positions = positions
         self._clock = clusters.target.world.clock
         self._say = say
         self._is_first = is_first
@@ -69,20 +76,23 @@ class MirrorTasks:
         )
 
     async def keep_topics(self) -> None:
-        """Create the topics that are not there, also those that were deleted since the last call.
+        """Create the mirror's own topics that are not there, also those that were deleted since the last call.
 
-        What they had comes again: the last pair of offsets of each partition from each worker, and all checkpoints that these give.
+        What `topics` had comes again: the last pair of offsets of each partition from each worker, and all checkpoints that these give.
 
         Raises:
+            PositionsLost: the topic of positions was deleted under this worker.
             Failure: one cannot be created.
         """
+        self._positions.check(await self._catalogue.create_positions(self._positions.topic))
         for place in self.topics:
-            last, now = self._ids.get(place), await self._catalogue.create_internal(*place)
-            if last is not None and last != now:
+            await self._catalogue.create_internal(*place)
+            last, now = self._ids.get(place), await self._catalogue.internal_id(*place)
+            if None not in (last, now) and last != now:
                 self._say(f"{place[1]} was deleted, and is written again as far as this worker knows it")
                 if self._syncs is not None and place[1] == self._syncs.topic:
                     self._syncs.write_again()
-            self._ids[place] = now or await self._catalogue.create_internal(*place)
+            self._ids[place] = now or last
 
     @property
     def restarted_checkpoints(self) -> int:

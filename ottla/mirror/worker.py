@@ -91,7 +91,7 @@ class Worker:
             lambda: options.shared(self.catalogue.cluster_ids[0]),
             options.session_ms,
         )
-        self.scheduled = MirrorTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)
+        self.scheduled = MirrorTasks(clusters, options, self.catalogue, self.positions, self.say_seldom, self._is_first)
         self._throttle = ReadThrottle(options.bytes_per_s, self.clock.mono_ms())
         self._tasks: set[asyncio.Task[None]] = set()
         self._fault: Exception | None = None
@@ -126,12 +126,7 @@ class Worker:
             await target.coordinator(policy.group)
             if self.options.exactly_once:
                 await target.coordinator(policy.transactional_id(FIRST_LANE), TRANSACTION_KEY_TYPE)
-            await self._keep_topics()
-
-    async def _keep_topics(self) -> None:
-        """Create the mirror's own topics that are not there. Raises PositionsLost if the positions were in one that was deleted."""
-        self.positions.check(await self.catalogue.create_positions(self.positions.topic))
-        await self.scheduled.keep_topics()
+            await self.scheduled.keep_topics()
 
     async def run(self) -> None:
         """Mirror until `stop`. What has been read by then is committed, and the others get the lanes at once."""
@@ -295,8 +290,8 @@ class Worker:
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            defect = Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror")
-            self._fault = fault if isinstance(fault, PositionsLost) else defect
+            lost = isinstance(fault, PositionsLost)
+            self._fault = fault if lost else Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror")
             self.stop()
 
     def _spread(self) -> None:
@@ -377,7 +372,7 @@ class Worker:
         await self._has_lanes.wait()
         async with self._clusters.source.limit(), self._clusters.target.limit():
             await self.catalogue.look()
-            await self._keep_topics()
+            await self.scheduled.keep_topics()
         if self._is_first():
             if self.catalogue.missing():
                 await self.catalogue.create()

@@ -1,6 +1,6 @@
 """How a transaction ended, by the log of a partition that it wrote to.
 
-Its coordinator tells that only until the transactional id is used again: then it knows the last producer alone, and answers for every
+Its coordinator says that only until the transactional id is used again: then it knows the last producer alone, and answers for every
 epoch before it that it is fenced, whether that transaction was committed or aborted. The log keeps the outcome of each.
 """
 

@@ -52,7 +52,7 @@ class SinkTransaction(NamedTuple):
 
 
 class WrittenTransaction(NamedTuple):
-    """A transaction and the offset of one of its batches, by which the log tells how it ended: see `outcomes`."""
+    """A transaction and the offset of one of its batches, by which the log shows how it ended: see `outcomes`."""
 
     transaction: SinkTransaction
     place: TopicPartition

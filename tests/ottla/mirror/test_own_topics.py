@@ -27,8 +27,7 @@ def test_topics_of_pairs_checkpoints_and_heartbeats_are_made_again_with_what_the
     )
     for name in (PAIRS, CHECKPOINTS, "heartbeats"):
         delete(mirror, name)
-    for name in (PAIRS, CHECKPOINTS, "heartbeats"):
-        mirror.until(lambda name=name: has_records(mirror, name), name)  # type: ignore[misc]
+    mirror.until(lambda: all(has_records(mirror, name) for name in (PAIRS, CHECKPOINTS, "heartbeats")), "all three")
     assert f"{PAIRS} was deleted, and is written again" in mirror.said()
     assert checkpoints(mirror, group)[-1] == (30, 30), "no record has come since, and the pair is written again"
     mirror.stop()
