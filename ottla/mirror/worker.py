@@ -290,8 +290,8 @@ class Worker:
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            lost = isinstance(fault, PositionsLost)
-            self._fault = fault if lost else Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror")
+            defect = Failure(f"a lane has ended: {fault!r}", "this is a defect of the mirror")
+            self._fault = fault if isinstance(fault, PositionsLost) else defect
             self.stop()
 
     def _spread(self) -> None:
