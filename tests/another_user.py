@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.needs import skip_because
+from tests.rules.sources import ROOT
 
 #: The user without rights, which all systems have.
 OTHER_USER = pwd.getpwuid(65534).pw_name
@@ -40,7 +41,8 @@ def skip_without_another_user() -> None:
 
 def write_program(path: Path) -> None:
     """Write a launcher of `ottla` that each user may run, with the packages of this interpreter."""
-    packages = ":".join(sys.path[1:])
+    # Without the standard library of this interpreter: the other one has its own.
+    packages = ":".join([str(ROOT), *(each for each in sys.path if each.endswith("-packages"))])
     python = python_for_all() or sys.executable
     path.write_text(f'#!/bin/sh\nexec env PYTHONPATH="{packages}" {python} -P -m ottla "$@"\n')
     path.chmod(0o755)

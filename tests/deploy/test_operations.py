@@ -1,0 +1,237 @@
+"""The commands of docs/OPERATIONS.md, from an empty machine: as root and as the user of the service.
+
+Each line of a block is run as it stands, with the folders, the host, the ports and the user of this test, or is named with the reason
+why it is not. A new line of the page is in neither list, and fails the first test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.another_user import OTHER_USER, as_other_user, skip_without_another_user, write_program
+from tests.broker.conftest import eventually
+from tests.ports import free_ports
+from tests.rules.sources import ROOT
+
+HOST = "127.0.0.1"
+STOP_SECONDS_MAX = 60
+BLOCKS = [line[4:] for line in (ROOT / "docs" / "OPERATIONS.md").read_text().splitlines() if line.startswith("    ")]
+SYSTEMCTL = (
+    "there is no systemd here: the test starts what ExecStart of the unit has, as its user, and stops it by its signal"
+)
+PACKAGES = "tests/plain installs the wheel in an empty environment"
+STORY = (
+    "tests/cluster/test_stories.py asks for stories of groups and transactions, which do not exist on an empty machine"
+)
+FOURTH = "it needs a fourth machine; tests/ottla/cli/commands/test_reassign.py moves partitions"
+FEATURES = "all features of a new cluster have their newest level"
+#: Line -> why it is not run here.
+NOT_RUN = {
+    "useradd --system --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla": "a test makes no users: it takes one that is there",
+    "python3 -m venv /opt/ottla": PACKAGES,
+    "/opt/ottla/bin/python -m pip install dist/ottla-*.whl": PACKAGES,
+    "install -m 644 deploy/systemd/ottla.service /etc/systemd/system/": SYSTEMCTL,
+    "install -m 644 deploy/systemd/99-ottla.conf /etc/sysctl.d/ && sysctl --system": "it would change this machine's kernel",
+    "systemctl enable --now ottla": SYSTEMCTL,
+    "systemctl start ottla": SYSTEMCTL,
+    "systemctl stop ottla": SYSTEMCTL,
+    "ottla group describe shop --story --admin-port 9644": STORY,
+    "ottla txn describe billing-0 --story --admin 1@broker-1:9644 --admin 2@broker-2:9644": STORY,
+    "ottla feature upgrade metadata.version=LEVEL --dry-run": FEATURES,
+    "ottla feature upgrade metadata.version=LEVEL": FEATURES,
+    "ottla partition move orders:0 orders:1 --to 4,1,2": FOURTH,
+}
+#: Lines of another machine, which is a copy here.
+BY_SCP = {
+    "scp cluster/nodes/kafka-1.tar root@kafka-1:": "cp cluster/nodes/kafka-1.tar .",
+    "scp -r kafka-1:/var/lib/ottla/data /var/lib/ottla/": "cp -r /backup/data /var/lib/ottla/",
+}
+#: What is printed, and no command.
+PRINTED = re.compile(r"TIME  |\d{4}-\d\d-\d\dT")
+
+
+class Machine:
+    """A machine in a folder: root's shell, and the node as the service runs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.chmod(0o755)
+        for name in ("opt", "backup"):
+            (folder / name).mkdir()
+        write_program(folder / "opt" / "ottla")
+        self.port, self.controller_port, self.admin_port = free_ports(3)
+        self.initial_controllers = ""
+        self.node: subprocess.Popen[bytes] | None = None
+
+    def here(self, line: str) -> str:
+        """Return a line of the page as it is run here."""
+        for there, here in (
+            ("/opt/ottla/bin/ottla", f"{self.folder}/opt/ottla"),
+            ("/etc/ottla", f"{self.folder}/etc"),
+            ("/var/lib/ottla", f"{self.folder}/var"),
+            ("/backup", f"{self.folder}/backup"),
+            ("kafka-1,kafka-2,kafka-3", HOST),
+            ("kafka-1", HOST),
+            ("9644", str(self.admin_port)),
+            ("LIST", self.initial_controllers),
+            ("-u ottla", f"-u {OTHER_USER}"),
+            ("-o ottla -g ottla", f"-o {OTHER_USER} -g $(id -gn {OTHER_USER})"),
+            ("-g ottla", f"-g $(id -gn {OTHER_USER})"),
+            ("ottla:ottla", f"{OTHER_USER}:$(id -gn {OTHER_USER})"),
+        ):
+            line = line.replace(there, here)
+        return line
+
+    def run(self, *lines: str, options: str = "") -> str:
+        """Run lines of the page as root, each of which is there; return what they print."""
+        out = []
+        for line in lines:
+            assert line in BLOCKS, f"OPERATIONS.md has no line {line}"
+            environment = {
+                **os.environ,
+                "PATH": f"{self.folder}/opt:{os.environ['PATH']}",
+                "OTTLA_USER": OTHER_USER,
+                "OTTLA": f"{self.folder}/opt/ottla",
+                "OTTLA_BOOTSTRAP": f"{HOST}:{self.port}",
+                "OTTLA_CONFIG": f"{self.folder}/cluster/clients/admin.properties",
+            }
+            command = self.here(BY_SCP.get(line, line).partition("  #")[0]) + options
+            done = subprocess.run(
+                ["sh", "-c", command], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=120
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            out.append(done.stdout + done.stderr)
+        return "".join(out)
+
+    def start(self) -> None:
+        """Start the node as the unit does: as its user, without the environment of root."""
+        program, file = f"{self.folder}/opt/ottla", f"{self.folder}/etc/server.properties"
+        with (self.folder / "journal").open("ab") as journal:
+            self.node = subprocess.Popen(
+                ["runuser", "-u", OTHER_USER, "--", program, "start", file], cwd="/", stdout=journal, stderr=journal
+            )
+        ready = f"http://127.0.0.1:{self.admin_port}/readyz"
+        eventually(
+            lambda: subprocess.run(["curl", "-sf", ready], capture_output=True).returncode == 0, self.journal(), 60
+        )
+
+    def stop(self) -> None:
+        if self.node is None:
+            return
+        for child in as_children(self.node.pid):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+        self.node.wait(STOP_SECONDS_MAX)
+        self.node = None
+
+    def journal(self) -> str:
+        return f"the node to serve: {self.folder / 'journal'}"
+
+
+def as_children(pid: int) -> list[int]:
+    """Return the processes that runuser has begun."""
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    skip_without_another_user()
+    made = Machine(Path(mkdtemp()))
+    try:
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(made.folder)
+
+
+def test_each_line_of_the_page_is_run_or_says_why_not() -> None:
+    text = Path(__file__).read_text()
+    missing = [line for line in BLOCKS if not PRINTED.match(line) and line not in NOT_RUN and f'"{line}"' not in text]
+    assert not missing, "run these lines in this file, or give them a reason in NOT_RUN:\n" + "\n".join(missing)
+    assert not [line for line in NOT_RUN if line not in BLOCKS], "the page does not have these any more"
+
+
+@pytest.mark.timeout(300)
+def test_a_node_from_an_empty_machine_to_the_loss_of_its_disk(machine: Machine) -> None:
+    machine.run("install -d -o root -g ottla -m 750 /etc/ottla")
+    machine.run("install -d -o ottla -g ottla -m 700 /var/lib/ottla /var/lib/ottla/data")
+    folders = machine.here(" --etc /etc/ottla --data /var/lib/ottla/data")
+    machine.run("ottla init cluster --nodes kafka-1,kafka-2,kafka-3 --secure --user alice", options=folders)
+    machine.run("scp cluster/nodes/kafka-1.tar root@kafka-1:", "tar -xf kafka-1.tar")
+    with_ports(machine)
+    machine.run("sh kafka-1/install", "rm -r kafka-1 kafka-1.tar")
+    machine.start()
+    machine.run("curl -s http://127.0.0.1:9644/readyz")
+    assert HOST in machine.run("ottla cluster info")
+    assert "healthy" in machine.run("ottla cluster health")
+    machine.run("ottla broker list", "ottla feature list", "ottla partition elect")
+
+    # The way of an upgrade: root's OTTLA_CONFIG, which the user of the node may not read, does not count beside the node's file.
+    stop = "runuser -u ottla -- /opt/ottla/bin/ottla cluster may-stop /etc/ottla/server.properties --wait 600"
+    assert "may stop" in machine.run(stop)
+    machine.stop()
+    machine.start()
+    machine.run("curl -sf http://127.0.0.1:9644/readyz        # until it succeeds: the replicas are in sync again")
+    create_orders(machine)
+    machine.run("ottla topic describe orders --story --partition 3 --admin-port 9644")
+    machine.run("cp -a /var/lib/ottla/data /backup/data", "cp -a /etc/ottla /backup/etc")
+    machine.stop()
+
+    # The disk is lost. A member of a quorum would join it; this quorum has nothing but the backup.
+    data = machine.folder / "var" / "data"
+    empty(data)
+    machine.run("runuser -u ottla -- /opt/ottla/bin/ottla format /etc/ottla/server.properties --no-initial-controllers")
+    assert (data / "meta.properties").exists() and not (data / "__cluster_metadata-0").exists()
+    empty(data)
+    machine.run(
+        "runuser -u ottla -- /opt/ottla/bin/ottla format /etc/ottla/server.properties --initial-controllers LIST",
+        "mv /var/lib/ottla/data/meta.properties /var/lib/ottla/",
+        "rm -r /var/lib/ottla/data",
+        "scp -r kafka-1:/var/lib/ottla/data /var/lib/ottla/",
+        "mv /var/lib/ottla/meta.properties /var/lib/ottla/data/",
+        "rm /var/lib/ottla/data/__cluster_metadata-0/quorum-state",
+        "chown -R ottla:ottla /var/lib/ottla/data",
+    )
+    machine.start()
+    assert "orders" in machine.run(
+        "ottla topic describe orders --story --partition 3 --admin-port 9644", options=" >&2; ottla topic list"
+    )
+
+
+def with_ports(machine: Machine) -> None:
+    """Give the node of the bundle free ports, and stories, which are off in a cluster with an authorizer."""
+    bundle = machine.folder / HOST
+    for file in (bundle / "install", bundle / "server.properties"):
+        text = file.read_text()
+        for port, own in ((9092, machine.port), (9093, machine.controller_port), (9644, machine.admin_port)):
+            text = text.replace(f":{port}", f":{own}")
+        file.write_text(text + ("ottla.admin.story=local\n" if file.suffix == ".properties" else ""))
+    found = re.search(r"--initial-controllers (\S+)", (bundle / "install").read_text())
+    assert found is not None
+    machine.initial_controllers = found[1]
+
+
+def create_orders(machine: Machine) -> None:
+    done = subprocess.run(
+        [f"{machine.folder}/opt/ottla", "topic", "create", "orders", "-p", "4", "-b", f"{HOST}:{machine.port}",
+         "--config", f"{machine.folder}/cluster/clients/admin.properties"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def empty(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir(mode=0o700)
+    shutil.chown(directory, OTHER_USER)
+    assert as_other_user("test", "-w", str(directory)).returncode == 0
