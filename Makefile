@@ -110,7 +110,7 @@ endif
 sim: $(VENV)/dev
 	$(PY) -m tests.sim $(ARGS)
 
-# Coverage-guided, of all that reads bytes of others; ARGS="--count 5000000" or "--seconds 600": docs/TESTING.md.
+# Coverage-guided, of all that reads bytes of others; ARGS="--count 5000000" or "--seconds 600": docs/dev/TESTS.md.
 fuzz: $(VENV)/dev
 	$(PY) -m tests.fuzz $(ARGS)
 	$(PY) -m tests.fuzz.costs

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -43,6 +43,8 @@ class LocalNode:
     controller_port: int
     admin_port: int
     dir: str
+    #: The port of a proxy at which clients reach it, if it has one. The node listens at `port`.
+    proxy_port: int | None = None
     #: Properties that every user of the machine could read in its command line: passwords, and what belongs to them.
     properties_file: str | None = None
     process: NodeProcess | None = None
@@ -62,8 +64,13 @@ class LocalNode:
         return os.path.join(self.dir, "data")
 
     @property
+    def client_port(self) -> int:
+        return self.port if self.proxy_port is None else self.proxy_port
+
+    @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        """HOST:PORT for clients."""
+        return f"{HOST}:{self.client_port}"
 
     @property
     def controller_address(self) -> str:
@@ -103,6 +110,19 @@ def _planned(index: int, base_port: int, directory: str) -> LocalNode:
         # another cluster that looks for free ones, nor an outgoing connection while the node is down. Elsewhere both may happen.
         node.reserved = tuple(sockets)
     return node
+
+
+def put_behind_proxies(nodes: Iterable[LocalNode]) -> dict[int, int]:
+    """Let each node listen at a free port in place of the one that was planned. Return these, by node: proxies are to listen there."""
+    planned = {}
+    for node in nodes:
+        (own,) = _bound_to_free_ports(1)
+        planned[node.id], node.port = node.port, own.getsockname()[1]
+        if sys.platform == "linux":  # see `_planned`
+            node.reserved += (own,)
+        else:
+            own.close()
+    return planned
 
 
 def ports_in_use(nodes: Sequence[LocalNode]) -> list[int]:

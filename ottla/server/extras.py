@@ -22,6 +22,7 @@ COMPILED_BYTES_MAX = 1 << 20
 BROUGHT_BY = {
     "console": ("starlette", "uvicorn", "jinja2"),
     "registry": ("starlette", "uvicorn", "fastavro", "avro", "jsonschema", "google.protobuf"),
+    "testing": ("uvicorn",),  # of `ottla dev --faults`; tests in Python find out by themselves what they lack
 }
 
 

@@ -26,23 +26,43 @@ that made a cluster, no node outlives it. For pytest there are fixtures (`plugin
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.protocol.api import ApiKey
+    from ottla.protocol.errors import ErrorCode
+    from ottla.testing.clients import Clients, SeenRecord
     from ottla.testing.cluster import Cluster
+    from ottla.testing.errors import WrongUse
     from ottla.testing.kafka import KafkaContainer
+    from ottla.testing.snapshots import ClusterSnapshot
 
-__all__ = ["Cluster", "KafkaContainer"]
+__all__ = [
+    "ApiKey",
+    "Clients",
+    "Cluster",
+    "ClusterSnapshot",
+    "ErrorCode",
+    "KafkaContainer",
+    "SeenRecord",
+    "WrongUse",
+]
+
+_MODULES = {
+    "ApiKey": "ottla.protocol.api",
+    "Clients": "ottla.testing.clients",
+    "Cluster": "ottla.testing.cluster",
+    "ClusterSnapshot": "ottla.testing.snapshots",
+    "ErrorCode": "ottla.protocol.errors",
+    "KafkaContainer": "ottla.testing.kafka",
+    "SeenRecord": "ottla.testing.clients",
+    "WrongUse": "ottla.testing.errors",
+}
 
 
 def __getattr__(name: str) -> object:
     # pytest imports the plugin beside this at every start, also of those who never use it: they must not pay for the codec.
-    if name == "Cluster":
-        from ottla.testing.cluster import Cluster
-
-        return Cluster
-    if name == "KafkaContainer":
-        from ottla.testing.kafka import KafkaContainer
-
-        return KafkaContainer
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

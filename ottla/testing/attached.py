@@ -1,31 +1,23 @@
-"""A cluster that runs already: elsewhere, or for all workers of pytest-xdist. It has a client's verbs, and none that break nodes."""
+"""A cluster that another process has started, or that all workers of pytest-xdist share. It has a client's verbs, and none that break nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from ottla.testing.clients import Clients
+from ottla.testing.errors import TO_BREAK, MadeOtherwise, SharedWithOthers
 
-#: Verbs of `Cluster` that other tests would notice.
-BREAKING = frozenset(
-    {
-        *(
-            "start",
-            "kill",
-            "stop",
-            "restart",
-            "pause",
-            "resume",
-            "partition",
-            "isolate",
-            "heal",
-            "latency",
-            "bandwidth",
-        ),
-        *("advance", "skew_clock", "disk_full", "slow_disk", "fail_next", "delay", "versions", "snapshot"),
-    }
-)
+ELSEWHERE = "this process has not started this cluster"
+BY_WORKERS = "this cluster is that of all workers of pytest-xdist"
+#: What each cluster of this process has, beside its verbs.
+FACTS = frozenset({"nodes", "directory"})
+
+
+class UserMaker(Protocol):
+    """Makes a user of the cluster; `Clients.add_user`."""
+
+    def __call__(self, name: str, /, *allowed: str) -> dict[str, str]: ...
 
 
 class Attached(Clients):
@@ -37,12 +29,18 @@ class Attached(Clients):
         settings: Mapping[str, str] | None = None,
         properties_file: str | None = None,
         log_files: Sequence[str] = (),
+        *,
+        whose: str = ELSEWHERE,
+        add_user: UserMaker | None = None,
     ) -> None:
-        """Take `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names."""
+        """Take `settings` of confluent-kafka besides bootstrap.servers, and a file of client properties with Kafka's names; `whose` the
+        cluster is, for the errors of faults."""
         self._bootstrap = bootstrap
         self._settings = dict(settings or {})
         self._file = properties_file
         self._log_files = list(log_files)
+        self._whose = whose
+        self._add_user = add_user
 
     @property
     def bootstrap(self) -> str:
@@ -60,9 +58,19 @@ class Attached(Clients):
     def _properties_file(self) -> str | None:
         return self._file
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in BREAKING:
-            raise AttributeError(
-                f"{name}: this cluster is shared with other tests. One to break is factories.kafka_cluster(scope='function'), or shared=False"
+    def add_user(self, name: str, *allowed: str) -> dict[str, str]:
+        if self._add_user is None:
+            raise MadeOtherwise(
+                f"{self._whose}, and its users are not known here",
+                "make one with `ottla user create` and `ottla acl add`, or take factories.kafka_cluster(secure=True)",
             )
+        return self._add_user(name, *allowed)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        from ottla.testing.cluster import Cluster
+
+        __tracebackhide__ = True
+        # No AttributeError, which `hasattr` swallows: a test that breaks nodes has to fail where it may not.
+        if not name.startswith("_") and (name in FACTS or hasattr(Cluster, name)):
+            raise SharedWithOthers(f"{name}: {self._whose}", TO_BREAK)
         raise AttributeError(f"{type(self).__name__} has no {name}")

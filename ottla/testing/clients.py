@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
 from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.record import NewRecord
+from ottla.server.installation import install
 from ottla.testing.connection import CLIENT_ID
+from ottla.testing.errors import ClientMissing, TooFewNodes
 
 if TYPE_CHECKING:
     import confluent_kafka
@@ -47,7 +51,7 @@ class SeenRecord(NamedTuple):
 
 
 class Clients:
-    """The verbs of a client. A cluster of this process has them, and one that runs elsewhere (`attached`)."""
+    """The verbs of a client, which disturb no other test. A cluster of this process has them, and one that runs elsewhere (`attached`)."""
 
     @property
     def bootstrap(self) -> str:
@@ -68,6 +72,11 @@ class Clients:
         """The file of client properties, if the cluster needs one."""
         raise NotImplementedError
 
+    @property
+    def time_ms(self) -> int:
+        """The time by the nodes' clocks, which `advance` of a test's own cluster moves: a timestamp for records."""
+        return time.time_ns() // 1_000_000
+
     def topic(
         self,
         name: str,
@@ -81,12 +90,22 @@ class Clients:
 
         Raises:
             Failure: the cluster refuses it, and says why.
+            TooFewNodes: it has fewer brokers than the topic is to have replicas.
             ValueError: a row of the seed is none.
         """
         rows = list(read_seed(seed))
 
         async def create(cluster: ClusterClient) -> None:
-            await create_topic(cluster, name, partitions, replicas, configs or {})
+            try:
+                await create_topic(cluster, name, partitions, replicas, configs or {})
+            except ClusterError as refused:
+                count = len((await cluster.metadata([])).brokers)
+                if refused.code != ErrorCode.INVALID_REPLICATION_FACTOR or replicas <= count:
+                    raise
+                raise TooFewNodes(
+                    f"topic {name} cannot have {replicas} replicas, because {count} of the cluster's brokers run",
+                    "take a cluster of more nodes, such as kafka_cluster or factories.kafka_cluster(3), or fewer replicas",
+                ) from None
             await _write(cluster, name, rows)
 
         self._do(create, TIMEOUT_SECONDS)
@@ -100,15 +119,28 @@ class Clients:
     def records(self, topic: str, n: int | None = None, seconds: float = TIMEOUT_SECONDS) -> list[SeenRecord]:
         """Return the topic's first `n` records once they are there, or those that are there now: by partition, in order of offsets.
 
-        Records of open and of aborted transactions are left out.
+        Records of open and of aborted transactions are left out. With `n` the topic may be created meanwhile.
 
         Raises:
+            ClusterError: without `n`, there is no such topic.
             TimeoutError: there are fewer than `n` after that many seconds.
         """
         seen: list[SeenRecord] = []
+        exists = False
+
+        async def begin(cluster: ClusterClient) -> dict[int, int]:
+            while True:
+                try:
+                    return await list_offsets(cluster, topic, EARLIEST)
+                except ClusterError as missing:
+                    if n is None or missing.code not in NO_SUCH_TOPIC:
+                        raise
+                await asyncio.sleep(POLL_SECONDS)
 
         async def read(cluster: ClusterClient) -> None:
-            begins = await list_offsets(cluster, topic, EARLIEST)
+            nonlocal exists
+            begins = await begin(cluster)
+            exists = True
             ends = None
             if n is None:
                 ends = places_of(topic, await list_offsets(cluster, topic, LATEST, None, READ_COMMITTED))
@@ -124,9 +156,21 @@ class Clients:
         try:
             self._do(read, seconds)
         except TimeoutError:
-            raise TimeoutError(f"{topic} has {len(seen)} records after {seconds} s, not {n}") from None
+            has = f"has {len(seen)} records" if exists else "is no topic, and so has no records,"
+            raise TimeoutError(f"{topic} {has} after {seconds} s, not {n}") from None
         seen.sort()
         return seen if n is None else seen[:n]
+
+    def add_user(self, name: str, *allowed: str) -> dict[str, str]:
+        """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
+
+        Return settings of confluent-kafka.
+
+        Raises:
+            Failure: `ottla acl add` would refuse these words too.
+            MadeOtherwise: the cluster is not secure.
+        """
+        raise NotImplementedError
 
     # -- What the cluster says ---------------------------------------------------------------------------------------
 
@@ -138,6 +182,7 @@ class Clients:
         return {each.partition_index: each.leader_id for each in self.metadata([topic]).topics[0].partitions}
 
     def isr(self, topic: str) -> dict[int, list[int]]:
+        """Return partition -> the replicas in sync."""
         found = self.metadata([topic]).topics[0]
         return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
 
@@ -200,13 +245,15 @@ class Clients:
 def _confluent_kafka() -> Any:
     """
     Raises:
-        ModuleNotFoundError: it is not installed; the text has the remedy.
+        ClientMissing: it is not installed.
     """
     try:
         import confluent_kafka
-    except ModuleNotFoundError as missing:
-        text = "producers and consumers of tests are confluent-kafka's: pip install confluent-kafka (`write` and `records` need no client)"
-        raise ModuleNotFoundError(text, name=missing.name) from None
+    except ModuleNotFoundError:
+        raise ClientMissing(
+            "the package confluent-kafka is not installed, of which are the producers and consumers of tests",
+            f"{install('testing')} installs it (`write` and `records` need no client library)",
+        ) from None
     return confluent_kafka
 
 

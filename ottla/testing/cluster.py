@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import permutations
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,8 +25,10 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
 )
 from ottla.testing.clients import Clients
+from ottla.testing.conditions import Condition
 from ottla.testing.connection import ClusterConnection
-from ottla.testing.links import CLIENTS, Direction, Links
+from ottla.testing.cuttable import Cuttable
+from ottla.testing.errors import MadeOtherwise, NotRunning
 from ottla.testing.nursery import ForkedNode, Nursery
 from ottla.testing.snapshots import ClusterSnapshot
 from ottla.testing.spoiled import Spoiled
@@ -40,7 +41,7 @@ STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 
 
-class Cluster(Clients, Spoiled):
+class Cluster(Spoiled, Cuttable, Clients):
     """A cluster of node processes, named by their ids from 1 to `nodes`. The package's docstring lists what tests can do with them."""
 
     def __init__(
@@ -77,11 +78,10 @@ class Cluster(Clients, Spoiled):
         every = local_nodes.plan(nodes, base_port, self.directory)
         self.nodes = {node.id: node for node in every}
         Spoiled.__init__(self, self.directory, list(self.nodes))
-        self._links = Links(every) if cuttable else None
+        Cuttable.__init__(self, every, cuttable=cuttable, are_ports_set=base_port > 0)
         common = {"cluster.id": kept.cluster_id} | {name.replace("_", "."): text for name, text in properties.items()}
         own = per_node or {}
-        advertised = {str(node_id): self.address(node_id) for node_id in self.nodes}
-        self._former = former_addresses.detours(self.directory, local_nodes.addresses(every) | advertised)
+        self._former = former_addresses.detours(self.directory, local_nodes.addresses(every))
         self._properties = {
             node.id: local_nodes.properties_of(node, every)
             | common
@@ -123,26 +123,39 @@ class Cluster(Clients, Spoiled):
         return {"bootstrap.servers": self.bootstrap} | security
 
     @property
+    def secure_files(self) -> SecureFiles | None:
+        return self._secure
+
+    @property
     def client_file(self) -> str:
-        """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only."""
-        assert self._secure is not None, "this cluster was not made with secure=True"
-        return self._secure.client_file()
+        """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only.
+
+        Raises:
+            MadeOtherwise: the cluster is not secure.
+        """
+        return self._files().client_file()
 
     @property
     def _properties_file(self) -> str | None:
         return None if self._secure is None else self.client_file
 
     def add_user(self, name: str, *allowed: str) -> dict[str, str]:
-        """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
-
-        Return settings of confluent-kafka. Raises Failure for words that `ottla acl add` would refuse too.
-        """
         from ottla.testing import users
 
-        assert self._secure is not None, "this cluster was not made with secure=True"
+        files = self._files()
         nodes = [self._connector(node.port) for node_id, node in self.nodes.items() if self._serves(node_id)]
-        self._secure = self._secure.with_user(name, users.add(nodes, name, allowed))
+        if not nodes:
+            raise NotRunning("no node runs", "start(1) starts one")
+        self._secure = files.with_user(name, users.add(nodes, name, allowed))
         return {"bootstrap.servers": self.bootstrap} | self._secure.librdkafka(name)
+
+    def _files(self) -> SecureFiles:
+        if self._secure is None:
+            raise MadeOtherwise(
+                "this cluster has no users",
+                "make it with secure=True, as Cluster or factories.kafka_cluster, or by `ottla dev --secure`",
+            )
+        return self._secure
 
     def _serves(self, node_id: int) -> bool:
         return self.is_running(node_id) and node_id not in self._paused
@@ -152,15 +165,33 @@ class Cluster(Clients, Spoiled):
 
     def address(self, node_id: int) -> str:
         """Return where clients connect to the node."""
-        return self.nodes[node_id].address if self._links is None else f"{HOST}:{self._links.advertised_port(node_id)}"
+        return self.node(node_id).address
+
+    def node(self, node_id: int) -> LocalNode:
+        """
+        Raises:
+            NoSuchNode: the cluster has none of that id.
+        """
+        self.faults_of(node_id)
+        return self.nodes[node_id]
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self.nodes)
 
     def pid(self, node_id: int) -> int:
-        process = self.nodes[node_id].process
-        assert process is not None, f"node {node_id} was never started"
+        """Return the process id of a node, which may have ended.
+
+        Raises:
+            NotRunning: it was never started.
+        """
+        process = self.node(node_id).process
+        if process is None:
+            raise NotRunning(f"node {node_id} was never started", f"start({node_id}) starts it")
         return process.pid
 
     def is_running(self, node_id: int) -> bool:
-        return self.nodes[node_id].is_running
+        return self.node(node_id).is_running
 
     def is_paused(self, node_id: int) -> bool:
         return node_id in self._paused
@@ -171,7 +202,7 @@ class Cluster(Clients, Spoiled):
 
     def log(self, node_id: int) -> str:
         """Return the node's log output so far."""
-        with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
+        with open(self.node(node_id).log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
 
     # -- Faults ------------------------------------------------------------------------------------------------------
@@ -179,7 +210,7 @@ class Cluster(Clients, Spoiled):
     def start(self, *node_ids: int) -> float:
         """Start nodes that do not run; the seconds until all of them serve clients."""
         began = time.monotonic()
-        nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
+        nodes = [self.node(node_id) for node_id in dict.fromkeys(node_ids) if not self.is_running(node_id)]
         for node in nodes:
             local_nodes.start(node, self._properties[node.id], partial(self._born, node))
         failure = local_nodes.wait_ready(nodes)
@@ -200,10 +231,12 @@ class Cluster(Clients, Spoiled):
         self._paused.discard(node_id)
 
     def pause(self, node_id: int) -> None:
+        """Let the node sleep (SIGSTOP): its sockets stay open, and nothing answers."""
         self._signal(node_id, signal.SIGSTOP)
         self._paused.add(node_id)
 
     def resume(self, node_id: int) -> None:
+        """Wake a node that was paused."""
         self._signal(node_id, signal.SIGCONT)
         self._paused.discard(node_id)
         if self._spoilable:
@@ -220,36 +253,6 @@ class Cluster(Clients, Spoiled):
             self.stop(node_id)
         return self.start(node_id)
 
-    def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
-        """Cut the connections between two nodes until `heal`; with `one_way` only what `one` sends to `other` is lost."""
-        directions = [Direction(one, other)] if one_way else [Direction(one, other), Direction(other, one)]
-        self._cuttable().cut(*directions)
-
-    def isolate(self, node_id: int, *, clients: bool = False) -> None:
-        """Cut a node off from all others. Clients still reach it, unless `clients` says that they are cut off, too."""
-        for other in self.nodes:
-            if other != node_id:
-                self.partition(node_id, other)
-        if clients:
-            self.partition(node_id, CLIENTS)
-
-    def latency(self, ms: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
-        """Let bytes from and to these nodes, or all, take so much longer each way: those of clients, and of nodes with each other."""
-        self._cuttable().slow(self._links_of(node_ids, clients, nodes), ms / 1000, None)
-
-    def bandwidth(self, bytes_per_second: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
-        """Let no more bytes than that pass in a second, in each direction between two nodes, or between a node and all clients."""
-        self._cuttable().slow(self._links_of(node_ids, clients, nodes), None, bytes_per_second)
-
-    def _links_of(self, node_ids: Sequence[int], clients: bool, nodes: bool) -> list[Direction]:
-        wanted = set(node_ids or self.nodes)
-        places = [*([CLIENTS] if clients else []), *self.nodes]
-        return [
-            Direction(*pair)
-            for pair in permutations(places, 2)
-            if wanted.intersection(pair) and (nodes or CLIENTS in pair)
-        ]
-
     def snapshot(self) -> ClusterSnapshot[Cluster]:
         """Keep the data of this moment, and go on: each `fork()` of it is a cluster of its own. The nodes stand still for some milliseconds."""
         return ClusterSnapshot(self.directory, self._again)
@@ -259,27 +262,42 @@ class Cluster(Clients, Spoiled):
 
     def heal(self, *pair: int) -> None:
         """Mend the connections of two nodes; without a pair everything: connections, disks, clocks that are skewed, and answers."""
-        if pair:
-            self._cuttable().mend(Direction(*pair), Direction(*reversed(pair)))
-            return
+        self._mend_links(*pair)
+        if not pair:
+            self._mend_nodes()
+
+    def condition(self) -> Condition:
+        """Return which nodes run and which faults there are, for `restore`."""
+        ways = {} if self._links is None else self._links.states()
+        running = frozenset(filter(self.is_running, self.nodes))
+        return Condition(dict(self._faults), ways, running, frozenset(self._paused))
+
+    def restore(self, condition: Condition | None = None) -> None:
+        """End all faults, or those since `condition`: killed nodes are started and paused ones go on. The data stays as it is.
+
+        Where time has passed, the nodes are killed and started in the time that was.
+        """
+        wanted = condition or Condition.as_started(self.nodes)
         if self._links is not None:
-            self._links.mend()
-        self._mend_nodes()
+            self._links.restore(wanted.ways)
+        over = set(self.nodes) if self.advanced_ms != wanted.advanced_ms else set(self.nodes) - wanted.running
+        for node_id in filter(self.is_running, over):
+            self.kill(node_id)
+        for node_id in self._paused - wanted.paused:
+            self.resume(node_id)
+        for node_id, faults in wanted.faults.items():
+            self._set_faults(node_id, faults)
+        self.start(*wanted.running)
+        for node_id in wanted.paused - self._paused:
+            self.pause(node_id)
 
     def _send_faults(self, node_id: int) -> None:
         """A node that does not run, or sleeps, gets them when it is started or resumed."""
         if not self._spoilable:
-            raise RuntimeError("the nodes of this cluster run as in production: make it without spoilable=False")
+            raise MadeOtherwise("the nodes of this cluster run as in production", "make it without spoilable=False")
         process = self.nodes[node_id].process
         if self._serves(node_id) and isinstance(process, ForkedNode):
             process.spoil(self.faults_of(node_id))
-
-    def _cuttable(self) -> Links:
-        if self._links is None:
-            raise RuntimeError(
-                "the connections of this cluster cannot be cut: make it with Cluster(..., cuttable=True)"
-            )
-        return self._links
 
     def _detours(self, node_id: int) -> dict[str, str]:
         ways = self._former
@@ -290,6 +308,8 @@ class Cluster(Clients, Spoiled):
         return local_nodes.detours_property(ways) | {"advertised.listeners": f"PLAINTEXT://{self.address(node_id)}"}
 
     def _signal(self, node_id: int, number: int) -> None:
+        if not self.is_running(node_id):  # its number may be another process's by now
+            raise NotRunning(f"node {node_id} does not run", f"start({node_id}) starts it")
         os.kill(self.pid(node_id), number)
 
     def _wait(self, node_id: int) -> None:
@@ -300,6 +320,7 @@ class Cluster(Clients, Spoiled):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            self._paused.discard(node_id)
             raise RuntimeError(f"node {node_id} did not stop within {STOP_SECONDS_MAX} s") from None
 
     def close(self, *, kill: bool | None = None) -> None:

@@ -3,7 +3,7 @@
 from ottla.testing import factories
 
 kafka_strict = factories.kafka_cluster(properties={"auto.create.topics.enable": "false"})
-kafka_to_break = factories.kafka_cluster(cuttable=True, scope="function")
+three_to_break = factories.kafka_cluster(cuttable=True, scope="function")
 kafka_secure = factories.kafka_cluster(secure=True)      clients take **kafka_secure.client_settings
 orders = factories.kafka_topic("kafka_strict", partitions=3, seed="orders.jsonl")      the topic's name
 alice = factories.kafka_user("kafka_secure", "write topic:orders")      settings of a client
@@ -15,10 +15,11 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pytest
 
+from ottla.testing.faults_end import SharedFaults
 from ottla.testing.node_logs import ShownLogs, leave_logs
 
 if TYPE_CHECKING:
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
     from ottla.testing.snapshots import ClusterSnapshot
 
-Scope = Literal["session", "package", "module", "class", "function"]
-Fixture = Callable[..., object]
+T = TypeVar("T")
+Scope: TypeAlias = Literal["session", "package", "module", "class", "function"]
+#: A fixture whose tests get a T. With pytest-xdist a cluster of the session's scope has the verbs of `Clients` alone.
+Fixture: TypeAlias = Callable[..., T]
 
 ON_WINDOWS = "Ottla's nodes run on Linux and macOS: on Windows run the tests in WSL, or with kafka_noproc against a cluster elsewhere"
 FLUSH_SECONDS_MAX = 30.0
 #: The logs of this process's clusters (plugin.py shows them).
 LOGS = ShownLogs()
+#: The clusters of this process that more than one test uses.
+SHARED_FAULTS = SharedFaults()
 
 
 def kafka_proc(
@@ -46,7 +51,7 @@ def kafka_proc(
     secure: bool = False,
     scope: Scope = "session",
     shared: bool | None = None,
-) -> Fixture:
+) -> Fixture[Cluster]:
     """A fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
 
     With pytest-xdist one of the session's scope is `shared` by all workers, unless it is cuttable: its nodes are not there to be broken.
@@ -62,7 +67,7 @@ def kafka_cluster(
     secure: bool = False,
     scope: Scope = "session",
     shared: bool | None = None,
-) -> Fixture:
+) -> Fixture[Cluster]:
     """A running cluster of three nodes, or as many as the command line or the ini file sets."""
     return _cluster(nodes, properties, cuttable, secure, scope, shared)
 
@@ -74,43 +79,56 @@ def _cluster(
     secure: bool,
     scope: Scope,
     shared: bool | None,
-) -> Fixture:
+) -> Fixture[Cluster]:
     @pytest.fixture(scope=scope)
     def cluster(
         request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Cluster | Attached]:
-        _skip_on_windows()
-        from ottla.testing.cluster import Cluster
-        from ottla.testing.shared import WantedCluster, ask
-
-        config = request.config
-        wanted = WantedCluster(
-            str(request.fixturename),
-            nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes")),
-            configured(config) | dict(properties or {}),
-            secure or bool(config.getoption("kafka_secure")),
-        )
-        at = getattr(config, "workerinput", {}).get("kafka_share")
-        if at is not None and (scope == "session" and not cuttable if shared is None else shared):
-            running: Cluster | Attached = ask(at, wanted, str(tmp_path_factory.getbasetemp().parent))
-            LOGS.add(wanted.fixture, running)
-            try:
-                yield running
-            finally:
-                LOGS.remove(wanted.fixture)
-            return
-        # The folder is pytest's own: what a killed worker leaves is removed with the folders of old runs.
-        directory = str(tmp_path_factory.mktemp("kafka"))
-        started = Cluster(
-            wanted.nodes,
-            directory=directory,
-            cuttable=cuttable,
-            secure=wanted.secure,
-            per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
-        )
-        yield from _running(wanted.fixture, started, directory)
+        yield from running_cluster(request, tmp_path_factory, nodes, properties, cuttable, secure, shared)
 
     return cluster
+
+
+def running_cluster(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    nodes: int | None,
+    properties: Mapping[str, str] | None = None,
+    cuttable: bool = False,
+    secure: bool = False,
+    shared: bool | None = None,
+) -> Iterator[Cluster | Attached]:
+    """Run the cluster of a fixture, of which this is the body: its scope is the request's."""
+    _skip_on_windows()
+    from ottla.testing.cluster import Cluster
+    from ottla.testing.shared import WantedCluster, ask
+
+    config = request.config
+    wanted = WantedCluster(
+        str(request.fixturename),
+        nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes")),
+        configured(config) | dict(properties or {}),
+        secure or bool(config.getoption("kafka_secure")),
+    )
+    at = getattr(config, "workerinput", {}).get("kafka_share")
+    if at is not None and (request.scope == "session" and not cuttable if shared is None else shared):
+        running: Cluster | Attached = ask(at, wanted, str(tmp_path_factory.getbasetemp().parent))
+        LOGS.add(wanted.fixture, running)
+        try:
+            yield running
+        finally:
+            LOGS.remove(wanted.fixture)
+        return
+    # The folder is pytest's own: what a killed worker leaves is removed with the folders of old runs.
+    directory = str(tmp_path_factory.mktemp("kafka"))
+    started = Cluster(
+        wanted.nodes,
+        directory=directory,
+        cuttable=cuttable,
+        secure=wanted.secure,
+        per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
+    )
+    yield from _running(request, started, directory)
 
 
 def _skip_on_windows() -> None:
@@ -118,14 +136,19 @@ def _skip_on_windows() -> None:
         pytest.skip(ON_WINDOWS)
 
 
-def _running(fixture: str, cluster: Cluster, directory: str) -> Iterator[Cluster]:
+def _running(request: pytest.FixtureRequest, cluster: Cluster, directory: str) -> Iterator[Cluster]:
     """Start the cluster, and end it after the tests. Its directory goes, except for the logs if a test, or the start, has failed."""
+    fixture = str(request.fixturename)
     failed = True
     LOGS.add(fixture, cluster)
     try:
         cluster.start(*cluster.nodes)
         failed = False
-        yield cluster
+        if request.scope == "function":
+            yield cluster
+        else:
+            with SHARED_FAULTS.of(fixture, cluster):
+                yield cluster
     finally:
         failed = LOGS.remove(fixture) or failed
         cluster.close(kill=True)
@@ -141,7 +164,7 @@ def kafka_noproc(
     settings: Mapping[str, str] | None = None,
     config_file: str | None = None,
     scope: Scope = "session",
-) -> Fixture:
+) -> Fixture[Clients]:
     """A fixture that is a cluster which runs already: at `bootstrap`, or where --kafka-bootstrap or the ini file says.
 
     `settings` are those of confluent-kafka for a cluster that wants a login; `config_file` has client properties for topics and records.
@@ -170,7 +193,7 @@ def kafka_snapshot(
     cuttable: bool = False,
     secure: bool = False,
     scope: Scope = "session",
-) -> Fixture:
+) -> Fixture[ClusterSnapshot[Cluster]]:
     """A fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
 
     @pytest.fixture(scope=scope)
@@ -190,14 +213,14 @@ def kafka_snapshot(
     return snapshot
 
 
-def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture:
+def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture[Cluster]:
     """A fixture that is a running cluster of its own with the data of that snapshot."""
 
     @pytest.fixture(scope=scope)
     def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         taken: ClusterSnapshot[Cluster] = request.getfixturevalue(snapshot)
         directory = str(tmp_path_factory.mktemp("kafka"))
-        yield from _running(str(request.fixturename), taken.fork(directory), directory)
+        yield from _running(request, taken.fork(directory), directory)
 
     return fork
 
@@ -209,7 +232,7 @@ def kafka_topic(
     configs: Mapping[str, str] | None = None,
     seed: Seed = (),
     scope: Scope = "function",
-) -> Fixture:
+) -> Fixture[str]:
     """A fixture that is the name of a new topic on the cluster of that fixture. `seed` is a file or a list (ottla/testing/clients.py)."""
 
     @pytest.fixture(scope=scope)
@@ -220,18 +243,20 @@ def kafka_topic(
     return topic
 
 
-def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixture:
+def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixture[dict[str, str]]:
     """A fixture that is a client's settings: of a new user of that secure cluster, who may do what `ottla acl add` would name so."""
 
     @pytest.fixture(scope=scope)
     def user(request: pytest.FixtureRequest) -> dict[str, str]:
-        running: Cluster = request.getfixturevalue(cluster)
+        running: Clients = request.getfixturevalue(cluster)
         return running.add_user(unused_name(request), *allowed)
 
     return user
 
 
-def kafka_producer(cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any) -> Fixture:
+def kafka_producer(
+    cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
+) -> Fixture[confluent_kafka.Producer]:
     """A fixture that is a producer of confluent-kafka, flushed at the end. Settings have underscores for dots."""
 
     @pytest.fixture(scope=scope)
@@ -244,7 +269,9 @@ def kafka_producer(cluster: str = "kafka_proc", *, scope: Scope = "function", **
     return producer
 
 
-def kafka_consumer(cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any) -> Fixture:
+def kafka_consumer(
+    cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
+) -> Fixture[confluent_kafka.Consumer]:
     """A fixture that is a consumer of confluent-kafka in a group of its own, from the beginning, which has not yet subscribed."""
 
     @pytest.fixture(scope=scope)

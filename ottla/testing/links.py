@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import permutations
 from typing import NamedTuple, Never
 
@@ -44,6 +45,17 @@ class Arrival(NamedTuple):
     data: bytes
 
 
+class WayState(NamedTuple):
+    """The state of one direction of a link."""
+
+    is_open: bool
+    latency_s: float
+    bytes_per_s: float | None
+
+
+AS_MADE = WayState(True, 0.0, None)
+
+
 class Way:
     """The quality of one direction of a link."""
 
@@ -54,6 +66,7 @@ class Way:
         #: The bytes that pass in a second; None: as many as come.
         self.bytes_per_s: float | None = None
         self._free_at = 0.0
+        self._changed = asyncio.Event()
 
     def passes_at(self, now: float, size: int) -> float:
         """Return the time at which so many bytes have passed that come now."""
@@ -61,6 +74,29 @@ class Way:
             return now
         self._free_at = max(now, self._free_at) + size / self.bytes_per_s
         return self._free_at
+
+    async def carry(self, due: float, size: int) -> None:
+        """Wait until so many bytes have passed that were due then, or until the link is set to another state."""
+        left = self.passes_at(due, size) - time.monotonic()
+        if left > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
+        else:
+            await asyncio.sleep(0)
+
+    @property
+    def state(self) -> WayState:
+        return WayState(self.open.is_set(), self.latency_s, self.bytes_per_s)
+
+    def set(self, state: WayState) -> None:
+        is_open, self.latency_s, self.bytes_per_s = state
+        self._free_at = 0.0
+        self._changed.set()  # what is under way at the old speed would be late long after the end of the fault
+        self._changed = asyncio.Event()
+        if is_open:
+            self.open.set()
+        else:
+            self.open.clear()
 
     @property
     def piece_bytes(self) -> int:
@@ -71,7 +107,9 @@ class Way:
 class Links:
     """All connections between the given nodes. A thread of its own moves their bytes."""
 
-    def __init__(self, nodes: Iterable[LocalNode]) -> None:
+    def __init__(self, nodes: Iterable[LocalNode], client_ports: Mapping[int, int] | None = None) -> None:
+        """Take where clients connect to each node; without, free ports are taken."""
+        self._client_ports = client_ports or {}
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()
         self._ways_of = {Direction(*pair): Way() for pair in permutations([CLIENTS, *self._nodes], 2)}
@@ -105,6 +143,14 @@ class Links:
         """Set the latency, or the bandwidth, of these directions; None leaves it."""
         self._call(self._slow(list(directions), latency_s, bytes_per_s))
 
+    def states(self) -> dict[Direction, WayState]:
+        """Return the directions that are cut or slow."""
+        return {direction: way.state for direction, way in self._ways_of.items() if way.state != AS_MADE}
+
+    def restore(self, states: Mapping[Direction, WayState]) -> None:
+        """Let all directions be as `states` returned them."""
+        self._call(self._restore(states))
+
     def close(self) -> None:
         if self._loop.is_closed():
             return
@@ -124,19 +170,19 @@ class Links:
             if target == CLIENTS:
                 continue
             ways = self._ways[dialler][target] = []
-            for port in (self._nodes[target].port, self._nodes[target].controller_port):
-                server = await asyncio.start_server(self._accepted(dialler, target, port), HOST, 0)
+            own = self._client_ports.get(target, 0) if dialler == CLIENTS else 0
+            for port, at in ((self._nodes[target].port, own), (self._nodes[target].controller_port, 0)):
+                server = await asyncio.start_server(self._accepted(dialler, target, port), HOST, at)
                 self._servers.append(server)
                 ways.append(server.sockets[0].getsockname()[1])
 
     async def _set(self, directions: Iterable[Direction], is_open: bool) -> None:
-        for direction in directions:
-            way = self._ways_of[direction]
-            if is_open:
-                way.open.set()
-                way.latency_s, way.bytes_per_s = 0.0, None
-            else:
-                way.open.clear()
+        for way in map(self._ways_of.__getitem__, directions):
+            way.set(AS_MADE if is_open else way.state._replace(is_open=False))
+
+    async def _restore(self, states: Mapping[Direction, WayState]) -> None:
+        for direction, way in self._ways_of.items():
+            way.set(states.get(direction, AS_MADE))
 
     async def _slow(self, directions: Iterable[Direction], latency_s: float | None, bytes_per_s: float | None) -> None:
         for way in map(self._ways_of.__getitem__, directions):
@@ -210,7 +256,7 @@ async def _write(queue: asyncio.Queue[Arrival], writer: asyncio.StreamWriter, wa
     """Give bytes to the other side when they have passed the link, until one side has closed, and the close could pass it."""
     while True:
         due, data = await queue.get()
-        await asyncio.sleep(way.passes_at(due, len(data)) - time.monotonic())
+        await way.carry(due, len(data))
         await way.open.wait()
         if not data:
             return

@@ -6,14 +6,16 @@ the workers has those of the session; a worker has those of narrower scopes.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ottla.testing import factories
 
 if TYPE_CHECKING:
+    from ottla.testing.clients import Clients
+    from ottla.testing.cluster import Cluster
     from ottla.testing.shared import SharedClusters
 
 SHARED: pytest.StashKey[SharedClusters] = pytest.StashKey()
@@ -32,8 +34,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_bootstrap", "the running cluster of kafka_noproc", default="")
 
 
-kafka_proc = factories.kafka_proc()
-kafka_cluster = factories.kafka_cluster()
+# Functions, and no products of `factories`: of these an editor knows what a test gets.
+
+
+@pytest.fixture(scope="session")
+def kafka_proc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """One node for all tests of the session; `kafka_to_break` is for those that break it."""
+    yield from factories.running_cluster(request, tmp_path_factory, 1)
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """Three nodes for all tests of the session, or as many as --kafka-nodes or the ini file says."""
+    yield from factories.running_cluster(request, tmp_path_factory, None)
+
+
+@pytest.fixture
+def kafka_to_break(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node of the test's own, with all faults: kill, advance, fail_next, disk_full, latency and the others."""
+    for own in factories.running_cluster(request, tmp_path_factory, 1, cuttable=True):
+        yield cast("Cluster", own)
+
+
 kafka_noproc = factories.kafka_noproc()
 kafka_producer = factories.kafka_producer()
 kafka_consumer = factories.kafka_consumer()
@@ -43,6 +65,16 @@ kafka_consumer = factories.kafka_consumer()
 def kafka_topic(request: pytest.FixtureRequest) -> str:
     """A topic's name that no other test uses; the topic is made by the first who asks for it, or by `kafka_proc.topic(kafka_topic, ...)`."""
     return factories.unused_name(request)
+
+
+@pytest.fixture(autouse=True)
+def _kafka_faults_end_with_their_test() -> Iterator[None]:
+    """It is set up after the fixtures of wider scopes, and ends after the test's own."""
+    factories.SHARED_FAULTS.begin_test()
+    yield
+    said = factories.SHARED_FAULTS.end_test()
+    if said:
+        pytest.fail("\n".join(said), pytrace=False)
 
 
 # -- Logs of failed tests ------------------------------------------------------------------------------------------------

@@ -12,7 +12,10 @@ import threading
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client.errors import Failure
+from ottla.testing.errors import WrongUse
 
 if TYPE_CHECKING:
     from ottla.testing.attached import Attached
@@ -26,6 +29,13 @@ class WantedCluster(NamedTuple):
     nodes: int
     properties: dict[str, str]
     secure: bool
+
+
+class WantedUser(NamedTuple):
+    """A user that a worker wants of a secure cluster."""
+
+    name: str
+    allowed: tuple[str, ...]
 
 
 class SharedPlace(NamedTuple):
@@ -73,12 +83,16 @@ class SharedClusters:
 
     def _answer(self, connection: Connection) -> None:
         with connection, suppress(EOFError, OSError):
-            wanted, parent = connection.recv()
+            wanted, parent, user = connection.recv()
             try:
                 with self._lock:
                     cluster = self._clusters.get(repr(wanted)) or self._started(wanted, parent)
+                    settings = None if user is None else cluster.add_user(user.name, *user.allowed)
             except Exception as failure:
-                connection.send(str(failure))
+                connection.send(failure if isinstance(failure, Failure | WrongUse) else RuntimeError(str(failure)))
+                return
+            if settings is not None:
+                connection.send(settings)
                 return
             secured = cluster.client_file if wanted.secure else None
             connection.send((cluster.bootstrap, cluster.client_settings, secured, cluster.log_files))
@@ -108,12 +122,20 @@ def ask(place: tuple[str, str], wanted: WantedCluster, parent: str) -> Attached:
     Raises:
         RuntimeError: it did not start; says why.
     """
-    from ottla.testing.attached import Attached
+    from ottla.testing.attached import BY_WORKERS, Attached
 
+    def add_user(name: str, *allowed: str) -> dict[str, str]:
+        return dict(_answer(place, wanted, parent, WantedUser(name, allowed)))
+
+    known = _answer(place, wanted, parent, None)
+    return Attached(*known, whose=BY_WORKERS, add_user=add_user)
+
+
+def _answer(place: tuple[str, str], wanted: WantedCluster, parent: str, user: WantedUser | None) -> Any:
     address, key = place
     with Client(address, "AF_UNIX", authkey=bytes.fromhex(key)) as connection:
-        connection.send((wanted, parent))
+        connection.send((wanted, parent, user))
         answer = connection.recv()
-    if isinstance(answer, str):
-        raise RuntimeError(answer)
-    return Attached(*answer)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
-from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.api import APIS, BROKER, Api, ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.testing.errors import InvalidFault, NoSuchNode, in_range
 from ottla.testing.inside.faults import NodeFaults, RequestFault
 
 FOLDER = "faults"
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+#: A hundred years: by the largest timestamps that are left for records, all of Kafka's arithmetic is far from its ends.
+PASSED_DAYS_MAX = 36_525
+FAULT_SECONDS_MAX = 3_600
+#: Each request that is to be struck is a file.
+STRIKES_MAX = 10_000
+#: The APIs that clients ask brokers for. `fail_next`, `delay` and `versions` take them by name; docs/TESTING.md lists them.
+STRUCK = {api.name: api for api in APIS.values() if api.listeners >= BROKER}
 
 
 class Strikes:
@@ -36,7 +45,11 @@ class Spoiled:
         self._folder = os.path.join(directory, FOLDER)
 
     def faults_of(self, node_id: int) -> NodeFaults:
-        return self._faults[node_id]
+        try:
+            return self._faults[node_id]
+        except (KeyError, TypeError):
+            ids = ", ".join(map(str, self._faults))
+            raise NoSuchNode(f"there is no node {node_id!r}", f"the nodes of this cluster are {ids}") from None
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let time pass for all nodes at once: retention, compaction, sessions, transactions and locks follow.
@@ -44,20 +57,34 @@ class Spoiled:
         Nodes stay in touch with each other meanwhile, and clients' clocks stay: a record that a client stamps after ten days is ten days
         old. A member of a group whose session time-out is shorter is out, as after such a silence.
         """
-        passed_ms = round(days * DAY_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS)
+        units = {
+            "days": (days, DAY_MS),
+            "hours": (hours, HOUR_MS),
+            "minutes": (minutes, MINUTE_MS),
+            "seconds": (seconds, SECOND_MS),
+        }
+        passed_ms = sum(in_range(unit, count, -DAY_MS, DAY_MS * 100) * ms for unit, (count, ms) in units.items())
         if passed_ms < 0:
-            raise ValueError("time does not go back; skew_clock sets a node's wall clock back")
-        advanced_ms = max(faults.advanced_ms for faults in self._faults.values()) + passed_ms
+            raise InvalidFault("time does not go back", "skew_clock sets a node's wall clock back")
+        advanced_ms = self.advanced_ms + round(passed_ms)
+        in_range("the days in all", advanced_ms / DAY_MS, 0, PASSED_DAYS_MAX)
         self._spoil((), advanced_ms=advanced_ms)
+
+    @property
+    def advanced_ms(self) -> int:
+        """The time that `advance` has let pass."""
+        return max(faults.advanced_ms for faults in self._faults.values())
 
     @property
     def time_ms(self) -> int:
         """The time by the nodes' clocks, which `advance` moves: a timestamp for records that a client writes after that."""
-        return time.time_ns() // 1_000_000 + max(faults.advanced_ms for faults in self._faults.values())
+        return time.time_ns() // 1_000_000 + self.advanced_ms
 
     def skew_clock(self, node_id: int, seconds: float) -> None:
         """Set the wall clock of one node so far ahead of the others', or behind them. Its time-outs do not follow."""
-        self._spoil([node_id], skew_ms=round(seconds * SECOND_MS))
+        days = PASSED_DAYS_MAX
+        skew_s = in_range("seconds", seconds, -days * DAY_MS / SECOND_MS, days * DAY_MS / SECOND_MS)
+        self._spoil([node_id], skew_ms=round(skew_s * SECOND_MS))
 
     def disk_full(self, *node_ids: int, full: bool = True) -> None:
         """Leave no free block on the disks of these nodes, or of all. Files that have blocks ahead (16 KB each at least) fill them first."""
@@ -65,33 +92,43 @@ class Spoiled:
 
     def slow_disk(self, ms: int, *node_ids: int) -> None:
         """Let each flush of these nodes, or of all, take so much longer. Kafka acknowledges before the flush, unless flush.messages is set."""
-        self._spoil(node_ids, slow_disk_ms=ms)
+        self._spoil(node_ids, slow_disk_ms=round(in_range("ms", ms, 0, FAULT_SECONDS_MAX * SECOND_MS)))
 
     def fail_next(
-        self, api: str | int, error: str | int, n: int = 1, *, nodes: Sequence[int] = (), served: bool = False
+        self,
+        api: ApiKey | str | int,
+        error: ErrorCode | str | int,
+        n: int = 1,
+        *,
+        nodes: Sequence[int] = (),
+        served: bool = False,
     ) -> Strikes:
         """Answer the next `n` requests of clients with an error: `fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")`.
 
         They count for all of the nodes together. With `served` the request takes effect, and only its response is the error.
         """
-        strikes = Strikes(self._tokens(n))
-        self._add(nodes, RequestFault(_api(api), _error(error), served, 0, strikes._folder))
+        key, code = struck(api).key, error_named(error)
+        strikes = Strikes(self._tokens(nodes, n))
+        self._add(nodes, RequestFault(int(key), int(code), served, 0, strikes._folder))
         return strikes
 
-    def delay(self, api: str | int, seconds: float, n: int | None = None, *, nodes: Sequence[int] = ()) -> None:
+    def delay(
+        self, api: ApiKey | str | int, seconds: float, n: int | None = None, *, nodes: Sequence[int] = ()
+    ) -> None:
         """Send the responses to this API's next `n` requests, or to all until `heal`, so much later."""
-        tokens = None if n is None else self._tokens(n)
-        self._add(nodes, RequestFault(_api(api), None, True, round(seconds * SECOND_MS), tokens))
+        key = struck(api).key
+        delay_ms = round(in_range("seconds", seconds, 0, FAULT_SECONDS_MAX) * SECOND_MS)
+        tokens = None if n is None else self._tokens(nodes, n)
+        self._add(nodes, RequestFault(int(key), None, True, delay_ms, tokens))
 
-    def versions(self, api: str | int, *, lowest: int | None = None, highest: int | None = None) -> None:
+    def versions(self, api: ApiKey | str | int, *, lowest: int | None = None, highest: int | None = None) -> None:
         """Offer clients fewer versions of an API, as older or newer brokers do. A request in another version is UNSUPPORTED_VERSION."""
-        known = APIS[ApiKey(_api(api))]
+        known = struck(api)
         low = known.advertised_min if lowest is None else lowest
         high = known.max_version if highest is None else highest
         if not known.advertised_min <= low <= high <= known.max_version:
-            raise ValueError(
-                f"versions {low} to {high} of {known.name}: there are {known.advertised_min} to {known.max_version}"
-            )
+            there = f"there are {known.advertised_min} to {known.max_version}"
+            raise InvalidFault(f"versions {low} to {high} of {known.name}", there)
         for node_id, faults in self._faults.items():
             others = tuple(row for row in faults.versions if row[0] != known.key)
             self._spoil([node_id], versions=(*others, (int(known.key), low, high)))
@@ -99,43 +136,67 @@ class Spoiled:
     def _mend_nodes(self) -> None:
         self._spoil((), disk_full=False, slow_disk_ms=0, skew_ms=0, requests=(), versions=())
 
-    def _tokens(self, count: int) -> str:
+    def _tokens(self, node_ids: Sequence[int], count: int) -> str:
+        for node_id in node_ids:
+            self.faults_of(node_id)
+        if in_range("n", count, 1, STRIKES_MAX) != int(count):
+            raise InvalidFault(f"n={count} is no number of requests", "it is a whole number")
         os.makedirs(self._folder, exist_ok=True)
         folder = tempfile.mkdtemp(dir=self._folder)
-        for number in range(count):
+        for number in range(int(count)):
             with open(os.path.join(folder, str(number)), "wb"):
                 pass
         return folder
 
     def _add(self, node_ids: Sequence[int], fault: RequestFault) -> None:
         for node_id in node_ids or self._faults:
-            self._spoil([node_id], requests=(*self._faults[node_id].requests, fault))
+            self._spoil([node_id], requests=(*self.faults_of(node_id).requests, fault))
 
     def _spoil(self, node_ids: Sequence[int], **changes: Any) -> None:
-        for node_id in node_ids or self._faults:
-            changed = replace(self._faults[node_id], **changes)
-            if changed != self._faults[node_id]:
-                self._faults[node_id] = changed
-                self._send_faults(node_id)
+        changed = {node_id: replace(self.faults_of(node_id), **changes) for node_id in node_ids or self._faults}
+        for node_id, faults in changed.items():
+            self._set_faults(node_id, faults)
+
+    def _set_faults(self, node_id: int, faults: NodeFaults) -> None:
+        if faults != self._faults[node_id]:
+            self._faults[node_id] = faults
+            self._send_faults(node_id)
 
     def _send_faults(self, node_id: int) -> None:
         raise NotImplementedError
 
 
-def _api(api: str | int) -> int:
+def struck(api: ApiKey | str | int) -> Api:
+    """Return the API of a name or a number.
+
+    Raises:
+        InvalidFault: clients do not ask brokers for it.
+    """
     if isinstance(api, int):
-        return int(ApiKey(api))
-    wanted = api.replace("_", "").lower()
-    for known in APIS.values():
-        if known.name.lower() == wanted:
-            return int(known.key)
-    raise ValueError(f"Kafka has no API {api!r}; names are those of ApiKey: Produce, Fetch, JoinGroup")
+        found = next((each for each in STRUCK.values() if each.key == api), None)
+    else:
+        wanted = str(api).replace("_", "").lower()
+        found = next((each for each in STRUCK.values() if each.name.lower() == wanted), None)
+    if found is None:
+        raise InvalidFault(f"brokers have no API {api!r} for clients", _near(api, STRUCK))
+    return found
 
 
-def _error(error: str | int) -> int:
-    try:
-        return int(ErrorCode(error) if isinstance(error, int) else ErrorCode[error])
-    except KeyError:
-        raise ValueError(
-            f"Kafka has no error {error!r}; names are those of ErrorCode: NOT_LEADER_OR_FOLLOWER"
-        ) from None
+def error_named(error: ErrorCode | str | int) -> ErrorCode:
+    """Return Kafka's error of a name or a number.
+
+    Raises:
+        InvalidFault: there is none.
+    """
+    wanted = str(error).upper()
+    found = next((each for each in ErrorCode if each == error or each.name == wanted), None)
+    if found is None:
+        raise InvalidFault(f"Kafka has no error {error!r}", _near(error, ErrorCode.__members__))
+    return found
+
+
+def _near(word: object, known: Iterable[str]) -> str:
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(str(word).lower(), by_lower, n=3)
+    listed = "docs/TESTING.md lists the names"
+    return f"is {' or '.join(by_lower[each] for each in near)} meant? {listed}" if near else listed

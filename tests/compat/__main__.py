@@ -24,6 +24,7 @@ from tests.compat import (
     client_lines,
     command_line,
     cut_off,
+    faults,
     group_logs,
     images,
     kafka_python,
@@ -281,6 +282,16 @@ def run_registry(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
         return java.outcomes(bootstrap, report)
 
 
+def run_faults(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The examples of the control port in other languages, at `ottla dev --faults`."""
+    if nodes > 1:
+        print("the examples of faults are left out: they bring their own node")
+        return []
+    folder = logs / "faults"
+    folder.mkdir()
+    return faults.outcomes(folder, report)
+
+
 def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """The connector for Spark by spark-submit, at a node and at Apache Kafka; there also by each login; with newer pyspark; and the
     pipeline with Delta. The names: submitted, logins, newer, delta."""
@@ -393,6 +404,7 @@ SUITES = {
     "ecosystem": run_ecosystem,
     "registry": run_registry,
     "spark": run_spark,
+    "faults": run_faults,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

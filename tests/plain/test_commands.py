@@ -75,7 +75,8 @@ def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) 
     # No summary: where CI is set it repeats the sentence.
     done = plain.run("pytest", "-q", "-rN", "-p", "no:cacheprovider", cwd=tmp_path)
     sentence = (
-        "ModuleNotFoundError: producers and consumers of tests are confluent-kafka's: pip install confluent-kafka"
+        "ottla.testing.errors.ClientMissing: the package confluent-kafka is not installed, of which are the producers and "
+        f"consumers of tests: {plain.remedy}[testing]' installs it"
     )
     assert done.returncode == 1 and done.stdout.count(sentence) == 2, done.stdout
 
@@ -86,6 +87,7 @@ def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) 
         ("console", "ottla: the console needs the package starlette\n  INSTALL[console]'\n"),
         ("registry", "ottla: the registry needs the package starlette\n  INSTALL[registry]'\n"),
         ("dev --console", "ottla: --console needs the package starlette\n  INSTALL[console]'\n"),
+        ("dev --faults", "ottla: --faults needs the package uvicorn\n  INSTALL[testing]'\n"),
         ("dev --registry", "ottla: --registry needs the package starlette\n  INSTALL[registry]'\n"),
     ],
 )

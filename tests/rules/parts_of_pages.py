@@ -1,4 +1,5 @@
-"""Parts of pages that are made of tables: the rows of commands in docs/CLI.md, and the index of docs/DIFFERENCES.md."""
+"""Parts of pages that are made of tables: the rows of commands in docs/CLI.md, the names of APIs and errors in docs/TESTING.md, and the
+index of docs/DIFFERENCES.md."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections.abc import Callable
 
 from ottla.cli.command_table import COMMANDS
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.resource_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
+from ottla.testing.spoiled import STRUCK
 
 #: What begins a word of the index: an API as Kafka writes it, and a property.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:\.[a-z0-9]+)*")
@@ -22,6 +25,30 @@ def commands(page: str) -> list[str]:
         "| command | does |",
         "| --- | --- |",
         *(f"| {name} | {row.summary} |" for name, row in COMMANDS.items()),
+        "",
+    ]
+
+
+def names(page: str) -> list[str]:
+    """Return what `fail_next`, `delay` and `versions` of a test take, with the versions of each API."""
+    apis = ", ".join(f"{name} {api.advertised_min}-{api.max_version}" for name, api in sorted(STRUCK.items()))
+    errors = {
+        is_retriable: ", ".join(sorted(each.name for each in ErrorCode if each.retriable is is_retriable))
+        for is_retriable in (True, False)
+    }
+    return [
+        "",
+        "What `fail_next`, `delay` and `versions` take: names, in any case and with or without underscores, or Kafka's",
+        "numbers.",
+        "",
+        "The APIs that clients ask brokers for, with their versions:",
+        apis + ".",
+        "",
+        "Errors that clients retry by themselves:",
+        errors[True] + ".",
+        "",
+        "Others:",
+        errors[False] + ".",
         "",
     ]
 
@@ -49,6 +76,7 @@ def anchor(title: str) -> str:
 MADE_PARTS: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("docs/CLI.md", "## All commands"): commands,
     ("docs/DIFFERENCES.md", "## Index"): index,
+    ("docs/TESTING.md", "## Names of APIs and errors"): names,
 }
 
 
@@ -56,4 +84,4 @@ def with_part(page: str, heading: str, make: Callable[[str], list[str]]) -> str:
     """Return the page with its part made again. What follows the next heading stays as it is."""
     before, _, rest = page.partition(f"\n{heading}\n")
     after = f"\n{rest}".partition("\n## ")[2]
-    return "\n".join([before, heading, *make(page), f"## {after}"])
+    return "\n".join([before, heading, *make(page), *([f"## {after}"] if after else [])])

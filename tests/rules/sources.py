@@ -26,8 +26,8 @@ STANDS_ON: dict[str, tuple[str, ...]] = {
     "console": ("registry",),
     "spark": ("registry",),
     "local": ("processes", "client"),
-    "testing": ("local", "container"),
-    "cli": ("local", "container", "mirror", "console", "spark"),
+    "testing": ("local", "container", "web"),
+    "cli": ("testing", "mirror", "console", "spark"),
     "pipeline": ("spark",),
     "__main__": ("cli",),
 }

@@ -18,6 +18,8 @@ USED_FROM_OUTSIDE = {
     "pytest_runtest_makereport": "pytest calls it (ottla/testing/plugin.py)",
     "pytest_sessionfinish": "pytest calls it (ottla/testing/plugin.py)",
     "pytest_configure_node": "pytest-xdist calls it (ottla/testing/plugin.py)",
+    "kafka_proc": "a conftest.py calls it (ottla/testing/factories.py)",
+    "kafka_cluster": "a conftest.py calls it (ottla/testing/factories.py)",
     "kafka_topic": "a conftest.py calls it (ottla/testing/factories.py)",
     "kafka_snapshot": "a conftest.py calls it (ottla/testing/factories.py)",
     "kafka_fork": "a conftest.py calls it (ottla/testing/factories.py)",

@@ -26,6 +26,7 @@ SERVERS = {
     "ottla/processes/admin.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/processes/supervisor.py": "tests/server/test_admin.py",
     "ottla/registry/server.py": "tests/ottla/web/test_hostile_http.py",
+    "ottla/testing/control_port.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
     "ottla/web/server.py": "tests/ottla/web/test_connections.py",
     "server/admin.py": "tests/ottla/web/test_hostile_http.py",
@@ -84,6 +85,7 @@ DECODERS = {
     "ottla/spark/schema/decode.py": SCHEMA_LOOKED_AT,
     "ottla/spark/schema/tree.py": SCHEMA_LOOKED_AT,
     "ottla/spark/sink/decisions.py": JSON_OF_OTHERS,
+    "ottla/testing/control_port.py": JSON_OF_OTHERS,
     "ottla/testing/inside/faults.py": OWN,
     "ottla/testing/inside/nursery.py": OWN,
     "pipeline/config.py": OWN,

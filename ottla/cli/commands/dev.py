@@ -10,10 +10,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.local import directory as local_directory
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092
+#: The control port of faults is beside the console's: 9491.
+FAULTS_OFFSET = PORT_OFFSET + 1
+PORT_MAX = 65_535
+ADMIN_LISTENER = "ottla.admin.listener"
+#: `--faults` without a port.
+BESIDE = -1
 
 
 def parser() -> CommandParser:
@@ -59,6 +65,15 @@ def parser() -> CommandParser:
     parser.add_argument(
         "--registry", action="store_true", help="Serve a schema registry too, at port 8081. Needs the extra `registry`."
     )
+    parser.add_argument(
+        "--faults",
+        nargs="?",
+        type=int,
+        const=BESIDE,
+        metavar="PORT",
+        help="Serve all faults of tests over HTTP to this machine, at port 9491 or this one: kills, cuts, time, full disks, scripted "
+        "errors (docs/TESTING.md). Needs the extra `testing`.",
+    )
     parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
@@ -74,9 +89,16 @@ def check(arguments: argparse.Namespace) -> None:
         raise CommandFailed(
             f"--base-port {arguments.base_port} is not between 1 and {BASE_PORT_MAX}", "0 takes free ports", USAGE
         )
-    for service, is_wanted in (("console", arguments.console), ("registry", arguments.registry)):
+    if arguments.faults is not None and not BESIDE <= arguments.faults <= PORT_MAX:
+        raise CommandFailed(f"--faults {arguments.faults} is no port", "0 takes a free one", USAGE)
+    is_with_faults = arguments.faults is not None
+    for extra, option, is_wanted in (
+        ("console", "--console", arguments.console),
+        ("registry", "--registry", arguments.registry),
+        ("testing", "--faults", is_with_faults),
+    ):
         if is_wanted:
-            need_extra(service, f"--{service}")
+            need_extra(extra, option)
 
 
 def check_ports(nodes: Sequence[LocalNode]) -> None:
@@ -114,12 +136,20 @@ def print_nodes(
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
-            {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
+            {
+                "id": n.id,
+                "pid": n.process.pid if n.process else -1,
+                "port": n.client_port,
+                "admin": n.admin_port,
+                "dir": n.dir,
+            }
             for n in nodes
         ]
         config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
         if secure is not None and "console" in services:
             config["console_token"] = secure.console_token()
+        if secure is not None and "faults" in services:
+            config["faults_token"] = secure.console_token()
         if secure is not None and "registry" in services:
             config["registry_config"] = secure.registry_client()
         print(json.dumps({"bootstrap": servers, "nodes": described} | config | dict(services)), flush=True)
@@ -129,7 +159,7 @@ def print_nodes(
     for node in nodes:
         pid = node.process.pid if node.process else -1
         print(f"  {node.id:>3}  {pid:>7}  {node.address:<21}  {node.dir}")
-    at = "" if nodes[0].port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
+    at = "" if nodes[0].client_port == BASE_PORT_DEFAULT else f" -b {nodes[0].address}"
     if secure is not None:
         at += f" --config {secure.client_file()}"
     ottla = _command()
@@ -139,6 +169,10 @@ def print_nodes(
     lines += [f"\nSchema registry: {services['registry']}"] if "registry" in services else []
     if secure is not None and "registry" in services:
         lines.append(f"  with the login in {secure.registry_client()} (--registry-config)")
+    if "faults" in services:
+        lines.append(f"\nFaults: {services['faults']} lists the verbs, POST runs them")
+        if secure is not None:
+            lines.append(f"  with Authorization: Bearer and the token in {secure.console_token()}")
     lines += [
         "\nNext, in another terminal:",
         f"  {ottla} topic create hello{at}",
@@ -169,13 +203,20 @@ def _command() -> str:
 def watch(nodes: Sequence[LocalNode]) -> int:
     """Wait for a signal or the end of the last node. Single nodes may end, because users kill them to try a failover."""
     while True:
-        for node in nodes:
-            if node.process is not None and not node.ended and node.process.poll() is not None:
-                node.ended = True
-                _say(f"node {node.id} has ended ({node.process.returncode})")
+        look(nodes)
         if all(node.ended for node in nodes):
             return 1
         signal.sigtimedwait([], 0.2)
+
+
+def look(nodes: Sequence[LocalNode]) -> None:
+    """Say which nodes have ended since the last look."""
+    for node in nodes:
+        if node.process is None:
+            continue
+        if (has_ended := node.process.poll() is not None) and not node.ended:
+            _say(f"node {node.id} has ended ({node.process.returncode})")
+        node.ended = has_ended
 
 
 # -- Running -------------------------------------------------------------------------------------------------------------
@@ -210,6 +251,15 @@ def secured(
     return secure(nodes, directory, cluster_id, properties)
 
 
+class Running(NamedTuple):
+    """A cluster that runs, and what waits for its end; that returns the exit code."""
+
+    nodes: Sequence[LocalNode]
+    files: SecureFiles | None
+    wait: Callable[[], int]
+    services: dict[str, str]
+
+
 def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -> int:
     kept = local_directory.look(directory, arguments.nodes)
     nodes = local_nodes.plan(kept.nodes, arguments.base_port, directory)
@@ -219,36 +269,107 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
     signal.signal(signal.SIGTERM, _on_signal)
     began = time.monotonic()
     try:
+        with ExitStack() as stack:
+            if arguments.faults is None:
+                started = _running(nodes, kept, directory, common, arguments.secure)
+            else:
+                started = _running_with_faults(arguments, kept.nodes, directory, common)
+            up = stack.enter_context(started)
+            listeners = {node.id: common.get(ADMIN_LISTENER, f"{HOST}:{node.admin_port}") for node in up.nodes}
+            stack.enter_context(written_down(kept.cluster_id, listeners))
+            services = dict(up.services)
+            if arguments.registry:
+                port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
+                services["registry"] = stack.enter_context(running_registry(up.nodes, port, up.files))
+            if arguments.console:
+                port = arguments.base_port and arguments.base_port + PORT_OFFSET
+                console = running_console(up.nodes, port, arguments.console, up.files, services.get("registry"))
+                services["console"] = stack.enter_context(console)
+            print_nodes(up.nodes, arguments.json, time.monotonic() - began, up.files, services)
+            return up.wait()
+    except Stopped:
+        _say("stopping")
+        return 0
+
+
+@contextmanager
+def _running(
+    nodes: Sequence[LocalNode],
+    kept: local_directory.KeptCluster,
+    directory: str,
+    common: dict[str, str],
+    is_secure: bool,
+) -> Iterator[Running]:
+    try:
         ways = former_addresses.detours(directory, local_nodes.addresses(nodes))
         own = {"cluster.id": kept.cluster_id} | local_nodes.detours_property(ways)
         properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
-        admin = {node: each["ottla.admin.listener"] for node, each in properties.items()}
-        files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
+        files = secured(nodes, directory, kept.cluster_id, properties) if is_secure else None
         for node in nodes:
             local_nodes.start(node, properties[node.id], partial(fork, imported))
         failure = local_nodes.wait_ready(nodes, partial(print_ready, nodes))
         if failure is not None:
             raise CommandFailed(failure)
-        with ExitStack() as stack:
-            stack.enter_context(written_down(kept.cluster_id, admin))
-            services: dict[str, str] = {}
-            if arguments.registry:
-                port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
-                services["registry"] = stack.enter_context(running_registry(nodes, port, files))
-            if arguments.console:
-                port = arguments.base_port and arguments.base_port + PORT_OFFSET
-                console = running_console(nodes, port, arguments.console, files, services.get("registry"))
-                services["console"] = stack.enter_context(console)
-            print_nodes(nodes, arguments.json, time.monotonic() - began, files, services)
-            return watch(nodes)
-    except Stopped:
-        _say("stopping")
-        return 0
+        yield Running(nodes, files, partial(watch, nodes), {})
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _ignore_signals()
         for node in local_nodes.stop(nodes):
             _say(f"node {node.id} did not stop within {STOP_TIMEOUT_S:.0f} s: killed")
+
+
+@contextmanager
+def _running_with_faults(
+    arguments: argparse.Namespace, count: int, directory: str, common: dict[str, str]
+) -> Iterator[Running]:
+    """Run nodes that can be spoiled, as those of tests in Python. Clients reach them through proxies, which can be cut."""
+    from ottla.testing.cluster import Cluster  # no other cluster knows of faults
+    from ottla.testing.control_port import listen, serve
+
+    port = (
+        arguments.faults if arguments.faults != BESIDE else arguments.base_port and arguments.base_port + FAULTS_OFFSET
+    )
+    try:
+        listening = listen(port)
+    except OSError as failure:
+        raise CommandFailed(
+            f"port {port} of {HOST}: {failure.strerror}", "name another: --faults PORT, or 0 for a free one"
+        ) from None
+    with listening:
+        cluster = Cluster(
+            count,
+            directory=directory,
+            temporary=False,
+            base_port=arguments.base_port,
+            cuttable=True,
+            secure=arguments.secure,
+            per_node=dict.fromkeys(range(1, count + 1), common),
+        )
+        try:
+            try:
+                cluster.start(*cluster.nodes)
+            except RuntimeError as failure:
+                raise CommandFailed(str(failure)) from None
+            files, nodes = cluster.secure_files, list(cluster.nodes.values())
+
+            def wait() -> int:
+                token = None if files is None else _first_line(files.console_token())
+                serve(cluster, listening, token, partial(look, nodes))
+                return 0
+
+            yield Running(nodes, files, wait, {"faults": f"http://{HOST}:{listening.getsockname()[1]}"})
+        finally:
+            _ignore_signals()
+            cluster.close(kill=False)
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.readline().strip()
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Golden transcripts of a group coordinator and its clients (docs/TESTING.md describes the language).
+"""Golden transcripts of a group coordinator and its clients (docs/dev/TESTS.md describes the language).
 
     config NAME=VALUE                       a new coordinator
     client a [instance= session= rebalance= protocols= topics= type= version= group=]

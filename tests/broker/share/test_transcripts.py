@@ -1,4 +1,4 @@
-"""Golden transcripts of share sessions and acknowledgements at one leader (docs/TESTING.md describes the language).
+"""Golden transcripts of share sessions and acknowledgements at one leader (docs/dev/TESTS.md describes the language).
 
     settings lock=1000 limit=5 locks=2000 committed=1 renew=0      of the group; times in milliseconds
     produce 3                           one batch of so many records; with txn=1 one of a transaction

@@ -1,4 +1,4 @@
-"""Golden transcripts of a transaction coordinator and its producers (docs/TESTING.md describes the language).
+"""Golden transcripts of a transaction coordinator and its producers (docs/dev/TESTS.md describes the language).
 
     config NAME=VALUE                          a new coordinator
     init a [id=x] [timeout=60000] [resume]     a producer called a asks for its id; `resume` names the one it has

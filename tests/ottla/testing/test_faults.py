@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from ottla.testing.errors import InvalidFault, MadeOtherwise, NoSuchNode, NotRunning, WrongUse
+from ottla.testing.spoiled import FAULT_SECONDS_MAX, PASSED_DAYS_MAX, STRIKES_MAX
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.ottla.conftest import ROOT
@@ -233,14 +235,69 @@ def test_clients_are_offered_the_versions_of_an_older_broker(cluster: Cluster) -
     assert produce(cluster, "old", [b"x"]) == [None]
 
 
-@pytest.mark.parametrize(
-    "api, error, said", [("Produse", "NONE", "Produse"), ("Produce", "NOT_A_LEADER", "NOT_A_LEADER")]
-)
-def test_a_name_that_kafka_does_not_have_is_named(cluster: Cluster, api: str, error: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        cluster.fail_next(api, error)
-    with pytest.raises(ValueError, match="there are 0 to"):
-        cluster.versions("Produce", highest=99)
+#: What a test asks for by mistake, the error of its kind, and a part of its text.
+WRONG: list[tuple[Callable[[Cluster], object], type[WrongUse], str]] = [
+    (lambda it: it.kill(7), NoSuchNode, "there is no node 7: the nodes of this cluster are 1"),
+    (lambda it: it.start(1, 2), NoSuchNode, "there is no node 2"),
+    (lambda it: it.log(0), NoSuchNode, "there is no node 0"),
+    (lambda it: it.disk_full(2), NoSuchNode, "there is no node 2"),
+    (lambda it: it.fail_next("Produce", "NONE", nodes=[2]), NoSuchNode, "there is no node 2"),
+    (lambda it: it.skew_clock([1], 1), NoSuchNode, "there is no node"),
+    (lambda it: it.isolate(1), MadeOtherwise, "cannot be cut or slowed: make it with cuttable=True"),
+    (lambda it: it.add_user("alice"), MadeOtherwise, "has no users: make it with secure=True"),
+    (lambda it: it.client_file, MadeOtherwise, "make it with secure=True"),
+    (lambda it: it.fail_next("Produse", "NONE"), InvalidFault, "no API 'Produse' for clients: is Produce meant"),
+    (lambda it: it.delay("Vote", 1), InvalidFault, "no API 'Vote' for clients"),  # one of controllers
+    (
+        lambda it: it.fail_next("Produce", "NOT_LEADER"),
+        InvalidFault,
+        "no error 'NOT_LEADER': is NOT_LEADER_OR_FOLLOWER",
+    ),
+    (lambda it: it.fail_next("Produce", 999), InvalidFault, "Kafka has no error 999"),
+    (lambda it: it.fail_next("Produce", "NONE", 0), InvalidFault, f"n=0 is out of range: .* 1 to {STRIKES_MAX}"),
+    (lambda it: it.fail_next("Produce", "NONE", STRIKES_MAX + 1), InvalidFault, "out of range"),
+    (lambda it: it.delay("Fetch", FAULT_SECONDS_MAX + 1), InvalidFault, "seconds=3601 is out of range"),
+    (lambda it: it.delay("Fetch", float("nan")), InvalidFault, "seconds=nan is no number"),
+    (lambda it: it.slow_disk("1"), InvalidFault, "ms='1' is no number"),
+    (lambda it: it.advance(days=PASSED_DAYS_MAX + 1), InvalidFault, "days in all=.* is out of range"),
+    (lambda it: it.advance(days=-1), InvalidFault, "time does not go back: skew_clock"),
+    (lambda it: it.versions("Produce", highest=99), InvalidFault, "versions 0 to 99 of Produce: there are 0 to"),
+]
+
+
+@pytest.mark.parametrize("ask, error, said", WRONG, ids=[said for _, _, said in WRONG])
+def test_what_a_cluster_cannot_do_is_an_error_of_its_kind_that_says_what_to_do(
+    cluster: Cluster, ask: Callable[[Cluster], object], error: type[WrongUse], said: str
+) -> None:
+    before = cluster.condition()
+    with pytest.raises(error, match=said):
+        ask(cluster)
+    assert cluster.condition() == before
+
+
+def test_a_node_that_does_not_run_gets_no_signal(cluster: Cluster) -> None:
+    cluster.kill(1)
+    for ask in (cluster.kill, cluster.pause, cluster.resume, cluster.stop):
+        with pytest.raises(NotRunning, match=r"node 1 does not run: start\(1\)"):
+            ask(1)
+    cluster.restore()
+    assert cluster.is_running(1)
+
+
+def test_a_cluster_is_again_as_it_was_with_the_faults_that_it_had(cluster: Cluster) -> None:
+    create(cluster, "restored")
+    cluster.slow_disk(1)
+    before = cluster.condition()
+    cluster.advance(days=30)
+    cluster.fail_next("Produce", "TOPIC_AUTHORIZATION_FAILED", 50)
+    cluster.disk_full()
+    cluster.pause(1)
+    after = cluster.condition()
+    assert after.lasting_since(before) == ["node 1 is paused", "its time is 30 days ahead"]
+    cluster.restore(before)
+    assert cluster.condition() == before != after
+    assert abs(cluster.time_ms / 1000 - time.time()) < 60
+    assert produce(cluster, "restored", [b"x"]) == [None]
 
 
 def test_a_node_has_its_faults_again_after_a_kill_and_gets_those_that_it_slept_through(cluster: Cluster) -> None:
@@ -260,13 +317,17 @@ def test_a_node_has_its_faults_again_after_a_kill_and_gets_those_that_it_slept_t
 # -- Production ----------------------------------------------------------------------------------------------------------
 
 
+#: `ottla dev --faults` imports them in the function that starts such nodes.
+WITH_FAULTS = "ottla/cli/commands/dev.py"
+
+
 def test_nothing_that_a_production_node_imports_knows_of_faults() -> None:
     for source in sources():
-        if not source.module.startswith("ottla.testing"):
+        if not source.module.startswith("ottla.testing") and source.path != WITH_FAULTS:
             for line, module in imported_modules(source.tree):
                 assert not module.startswith("ottla.testing"), f"{source.path}:{line} imports {module}"
     code = (
-        "import sys, ottla.processes.start, ottla.node.process;"
+        "import sys, ottla.processes.start, ottla.node.process, ottla.cli.commands.dev;"
         "sys.exit(any(name.startswith('ottla.testing') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

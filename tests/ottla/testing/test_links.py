@@ -105,3 +105,25 @@ def test_links_that_close_while_a_client_connects_leave_no_connection_behind(mon
         left = asyncio.all_tasks(loop)
     loop.close()
     assert not left
+
+
+def test_what_is_under_way_on_a_slow_link_arrives_as_soon_as_the_link_is_mended(
+    links: Links, client: socket.socket
+) -> None:
+    links.slow([TO, BACK], 3_000, None)
+    mending = threading.Timer(0.1, links.mend)
+    mending.start()
+    assert echo(client, 1) < 60
+    mending.join()
+
+
+def test_links_are_again_as_they_were(links: Links, client: socket.socket) -> None:
+    links.slow([BACK], 0.2, None)
+    before = links.states()
+    links.cut(TO)
+    links.slow([TO, BACK], 0.0, 1_000)
+    links.restore(before)
+    assert links.states() == before
+    assert 0.2 <= echo(client, 10_000) < 10
+    links.restore({})
+    assert links.states() == {}

@@ -119,21 +119,26 @@ def test_all_workers_share_the_clusters_of_the_session_and_break_only_their_own(
         "from ottla.testing import factories\n"
         "kafka_own = factories.kafka_proc(scope='module')\n"
         "kafka_refusing = factories.kafka_proc(properties={'num.partitions': 'many'})\n"
+        "kafka_secure = factories.kafka_proc(secure=True)\n"
+        "alice = factories.kafka_user('kafka_secure', 'read topic:*')\n"
     )
     for name in ("one", "two"):
         (project / f"test_{name}.py").write_text(
             ROUND_TRIP.format(fixture="kafka_cluster")
             + f"""
 import pytest
+from ottla.testing.errors import SharedWithOthers
 
 def test_three(kafka_cluster, worker_id):
     assert len(kafka_cluster.metadata().brokers) == 3
     open("seen-{name}-" + worker_id, "w").write(kafka_cluster.bootstrap)
-    with pytest.raises(AttributeError, match="shared with other tests"):
+    with pytest.raises(SharedWithOthers, match="kafka_to_break"):
         kafka_cluster.kill(1)
 
-def test_own(kafka_own):
+def test_own(kafka_own, alice):
+    assert alice["sasl.username"] != "admin" and alice["bootstrap.servers"]
     kafka_own.kill(1)
+    kafka_own.start(1)
 
 def test_that_fails(kafka_cluster):
     kafka_cluster.topic("of-{name}")
@@ -151,6 +156,65 @@ def test_that_cannot_start(kafka_refusing):
     assert len({file.read_text() for file in seen}) == 1
     assert nodes_below(project) == []
     assert {path.name for path in project.glob("tmp/kafka-*/node-*/*")} == {"server.log"}
+
+
+LEFT = """
+import time
+import pytest
+
+@pytest.fixture(scope="module")
+def slowed(kafka_proc):
+    kafka_proc.slow_disk(1)
+    yield
+    kafka_proc.slow_disk(0)
+
+def is_accepted(cluster, topic):
+    errors = []
+    producer = cluster.producer()
+    producer.produce(topic, b"x", on_delivery=lambda error, message: errors.append(error))
+    producer.flush(30)
+    return errors == [None]
+
+def test_fails_requests(kafka_proc, slowed):
+    kafka_proc.fail_next("Produce", "TOPIC_AUTHORIZATION_FAILED", 50)
+
+def test_after_it_the_faults_of_wider_scope_are_there(kafka_proc, kafka_topic, slowed):
+    assert is_accepted(kafka_proc, kafka_topic)
+    assert kafka_proc.condition().faults[1].slow_disk_ms == 1
+
+def test_lets_time_pass_and_kills(kafka_proc):
+    kafka_proc.advance(days=30)
+    kafka_proc.kill(1)
+
+def test_after_it_nodes_run_in_the_present(kafka_proc, kafka_topic):
+    assert abs(kafka_proc.time_ms / 1000 - time.time()) < 60
+    assert is_accepted(kafka_proc, kafka_topic)
+
+def test_kills_and_starts(kafka_proc):
+    kafka_proc.kill(1)
+    kafka_proc.start(1)
+
+def test_kills_its_own(kafka_to_break):
+    kafka_to_break.latency(1)
+    kafka_to_break.advance(days=30)
+    kafka_to_break.kill(1)
+
+def test_has_its_own(kafka_to_break, kafka_topic):
+    assert abs(kafka_to_break.time_ms / 1000 - time.time()) < 60
+    assert is_accepted(kafka_to_break, kafka_topic)
+"""
+
+
+def test_a_fault_ends_with_its_test_and_what_cannot_be_undone_fails_the_test_that_did_it(project: Path) -> None:
+    (project / "test_it.py").write_text(LEFT)
+    said = run(project, "-p", "no:xdist")
+    assert "7 passed, 1 error" in said, said
+    assert "ERROR at teardown of test_lets_time_pass_and_kills" in said
+    assert (
+        "kafka_proc is shared with other tests, and this test has left it so that node 1 does not run, and its time is "
+        "30 days ahead: take the fixture kafka_to_break, which is a cluster of the test's own, or one of "
+        "factories.kafka_cluster(scope='function')" in said
+    )
 
 
 def test_topics_users_clients_and_a_cluster_that_runs_already_are_fixtures(project: Path) -> None:
@@ -285,5 +349,16 @@ def test_the_example_of_the_documentation_works_as_it_is_printed(project: Path) 
     for name, content in files:
         with (project / name).open("a") as file:
             file.write(content)
-    said = run(project)
+    said = run(project, "-n", "auto")
     assert re.search(r"\d passed", said) and "failed" not in said and "error" not in said, said
+
+
+def test_the_annotated_example_of_the_documentation_is_the_one_that_lint_checks() -> None:
+    (shown,) = re.findall(
+        r"```python\n# test_typed.py\n(.*?)```", (ROOT / "docs" / "TESTING.md").read_text(), re.DOTALL
+    )
+    _, _, tests = shown.partition("\n\n\n")
+    checked = (ROOT / "tests" / "ottla" / "testing" / "annotated.py").read_text()
+    assert tests and tests in checked
+    imported = re.findall(r"\w+", shown.partition("from ottla.testing import ")[2].partition("\n")[0])
+    assert all(re.search(rf"^from ottla.testing import .*\b{name}\b", checked, re.MULTILINE) for name in imported)

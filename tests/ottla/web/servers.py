@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +18,8 @@ from ottla.registry import server as registry_server
 from ottla.server.admin import AdminServer
 from ottla.server.metrics import Registry
 from ottla.server.world import RealWorld, World
+from ottla.testing import control_port
+from ottla.testing.cluster import Cluster
 from ottla.web.server import HttpServer
 from tests.ottla.registry.memory import SELF, leader
 
@@ -53,6 +56,29 @@ async def registry() -> AsyncIterator[int]:
         _running(registry_server.http_server(application, settings)) as port,
     ):
         yield port
+
+
+@contextmanager
+def in_thread(server: HttpServer) -> Iterator[int]:
+    """Run the server beside a test that blocks; its port."""
+    with socket.create_server((HOST, 0)) as listening:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = server.force_exit = True
+            thread.join(20)
+
+
+@asynccontextmanager
+async def faults() -> AsyncIterator[int]:
+    cluster = Cluster(1)  # it is not started
+    try:
+        async with _running(control_port.http_server(control_port.ControlPort(cluster))) as port:
+            yield port
+    finally:
+        cluster.close()
 
 
 async def _nothing() -> None:
@@ -117,6 +143,7 @@ class Served(NamedTuple):
 REAL = {
     "ottla/console/server.py": Served(console, "/healthz", "ottla.console.server", True),
     "ottla/registry/server.py": Served(registry, "/", "ottla.registry.server", True),
+    "ottla/testing/control_port.py": Served(faults, "/", "ottla.testing.control_port", True),
     "ottla/cli/commands/mirror.py": Served(mirror, "/readyz", "ottla.server.admin", False),
     "ottla/processes/admin.py": Served(machine, "/healthz", "ottla.server.admin", False),
     "server/admin.py": Served(admin, "/", "ottla.server.admin", False),
