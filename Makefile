@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 # Tests start hundreds of processes: without the files of bytecode each of them would compile pandas, pyspark and the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run failover test check lint types rules unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
+.PHONY: run failover test site check lint types rules unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -27,6 +27,9 @@ $(VENV)/dev: $(VENV)/core
 	$(install_extra)
 
 $(VENV)/pipeline: pyproject.toml | $(VENV)/core
+	$(install_extra)
+
+$(VENV)/site: pyproject.toml | $(VENV)/dev
 	$(install_extra)
 
 # Three nodes; ARGS="--nodes 1" for one.
@@ -138,11 +141,15 @@ delta-jars: spark-jars
 demo: $(VENV)/pipeline spark-jars
 	$(PY) -m ottla.pipeline.demo $(ARGS)
 
+# The pages of docs/ with a search and a generated reference, into build/site: open index.html.
+site: $(VENV)/site
+	$(PY) -m tools.docs_site
+
 # What a release consists of, into dist/; ARGS="--tag v1.0.0" as the workflow of a tag has it.
-dist: $(VENV)/dev
+dist: $(VENV)/site
 	$(PY) -m tools.dist $(ARGS)
 
-dist-twice: $(VENV)/dev
+dist-twice: $(VENV)/site
 	$(PY) -m tools.dist --twice $(ARGS)
 
 # With the lowest versions of all packages that pyproject.toml allows, in an environment of their own.

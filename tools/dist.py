@@ -4,6 +4,7 @@ ottla-VERSION-py3-none-any.whl, ottla-VERSION.tar.gz     the wheel and the sourc
 pyspark_ottla-VERSION-py3-none-any.whl                   the connector for Spark alone (docs/SPARK.md)
 ottla-image-VERSION.tar.gz                               the context of docker/Dockerfile: docker build -f docker/Dockerfile .
 ottla-VERSION.cdx.json                                   what is in the image, as CycloneDX
+ottla-site-VERSION.tar.gz                                the pages of docs/, to be read without a network (tools/docs_site.py)
 SHA256SUMS                                               of all of them
 """
 
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def version() -> str:
     return found[1]
 
 
-def build(folder: Path) -> list[Path]:
-    """Build everything into the folder. Return the files, SHA256SUMS last."""
+def build(folder: Path, site: Path | None = None) -> list[Path]:
+    """Build everything into the folder, the pages too if their folder is given. Return the files, SHA256SUMS last."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
@@ -60,22 +61,30 @@ def build(folder: Path) -> list[Path]:
     made = sorted(folder / file for file in (f"{name}-py3-none-any.whl", f"{name}.tar.gz"))
     made.append(connector_dist.write_wheel(folder, version(), DATE))
     made += [folder / f"ottla-image-{version()}.tar.gz", folder / f"{name}.cdx.json"]
+    if site is not None:
+        made.append(folder / f"ottla-site-{version()}.tar.gz")
+        made[-1].write_bytes(packed(site, site.rglob("*"), made[-1].name.removesuffix(".tar.gz")))
     sums = folder / "SHA256SUMS"
     sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made))
     return [*made, sums]
 
 
 def image_context() -> bytes:
-    """Return the archive from which the image is built: owners, times and order are no one's machine's."""
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
-        for path in sorted(_context()):
-            entry = tarfile.TarInfo(path.relative_to(ROOT).as_posix())
+    """Return the archive from which the image is built."""
+    return packed(ROOT, _context())
+
+
+def packed(folder: Path, paths: Iterable[Path], top: str = "") -> bytes:
+    """Return an archive of these files of the folder, below `top`: owners, times and order are no one's machine's."""
+    made = io.BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in sorted(each for each in paths if each.is_file()):
+            entry = tarfile.TarInfo((Path(top) / path.relative_to(folder)).as_posix())
             entry.size, entry.mtime = path.stat().st_size, EPOCH
             entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
             with path.open("rb") as file:
                 archive.addfile(entry, file)
-    return packed.getvalue()
+    return made.getvalue()
 
 
 def _context() -> Iterator[Path]:
@@ -124,11 +133,13 @@ def main() -> int:
     options = parser.parse_args()
     if options.tag is not None and not _is_release(options.tag):
         return 1
-    made = build(ROOT / "dist")
+    from tools import docs_site  # its packages are the group `site`, which a test of the other files does without
+
+    made = build(ROOT / "dist", docs_site.build())
     print("\n".join(str(file.relative_to(ROOT)) for file in made))
     if options.twice:
         with tempfile.TemporaryDirectory() as again:
-            build(Path(again))
+            build(Path(again), docs_site.build())
             differing = [name for name in differences(ROOT / "dist", Path(again)) if (Path(again) / name).exists()]
         print(f"differ: {', '.join(differing)}" if differing else "a second build has the same bytes")
         return 1 if differing else 0

@@ -8,7 +8,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal, Never, TypeVar
+from inspect import BoundArguments
+from typing import Annotated, Any, Literal, Never, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter, Token
 
@@ -134,21 +135,7 @@ ADMIN = Admin()
 
 def run(app: App, arguments: Sequence[str]) -> int:
     """Parse and run; the exit code. A command that needs a verb shows its help without one, as a wrong usage."""
-    # Markdown would cost 140 ms, and panels the rest of rich.
-    root = App(name="ottla", help_format="plaintext", help_formatter=HelpPage())
-    root.command(app)
-    if app.default_command is None:  # options before the verb are put behind it
-        leading, rest = leading_options(arguments)
-        arguments = [*rest[:1], *leading, *rest[1:]]
-    verb_is_missing = not arguments and app.default_command is None
-    try:
-        command, bound, _ = root.parse_args(
-            [*app.name, *(["--help"] if verb_is_missing else arguments)], exit_on_error=False, print_error=False
-        )
-    except CycloptsError as fault:
-        verb = " ".join(["ottla", *(fault.command_chain or app.name)])
-        hint = hint_of_option(app.name[0], arguments) or f"`{verb} --help` shows the usage"
-        raise CommandFailed(str(fault).strip(), hint, USAGE) from None
+    command, bound = parsed(app, arguments)
 
     def once() -> int:
         result = command(*bound.args, **bound.kwargs)
@@ -160,7 +147,33 @@ def run(app: App, arguments: Sequence[str]) -> int:
     if listing.watch and asyncio.iscoroutinefunction(command):
         _watch(once, listing.every)
     code = once()
-    return USAGE if verb_is_missing else code
+    return USAGE if _verb_is_missing(app, arguments) else code
+
+
+def parsed(app: App, arguments: Sequence[str]) -> tuple[Callable[..., Any], BoundArguments]:
+    """Return the function of a command, and what it is called with; that of the help if the verb is missing.
+
+    Raises:
+        CommandFailed: the words are none that it takes.
+    """
+    # Markdown would cost 140 ms, and panels the rest of rich.
+    root = App(name="ottla", help_format="plaintext", help_formatter=HelpPage())
+    root.command(app)
+    words = ["--help"] if _verb_is_missing(app, arguments) else arguments
+    if app.default_command is None:  # options before the verb are put behind it
+        leading, rest = leading_options(words)
+        words = [*rest[:1], *leading, *rest[1:]]
+    try:
+        command, bound, _ = root.parse_args([*app.name, *words], exit_on_error=False, print_error=False)
+    except CycloptsError as fault:
+        verb = " ".join(["ottla", *(fault.command_chain or app.name)])
+        hint = hint_of_option(app.name[0], words) or f"`{verb} --help` shows the usage"
+        raise CommandFailed(str(fault).strip(), hint, USAGE) from None
+    return command, bound
+
+
+def _verb_is_missing(app: App, arguments: Sequence[str]) -> bool:
+    return app.default_command is None and not leading_options(arguments)[1]
 
 
 def repeat(look: Callable[[], Coroutine[object, Never, None]], listing: ListingOptions) -> None:

@@ -16,15 +16,18 @@ from ottla.processes.command_parser import CommandParser
 SUFFIXES = ("", ".sh")
 
 
-def main(arguments: Sequence[str]) -> int:
+def parser() -> CommandParser:
     parser = CommandParser(
-        "ottla shims",
-        "Write launchers of Kafka's tools (kafka-topics, kafka-topics.sh, ...) into a directory.",
+        "ottla shims", "Write launchers of Kafka's tools (kafka-topics, kafka-topics.sh, ...) into a directory."
     )
     parser.add_argument(
         "directory", metavar="DIR", help="For example ~/.local/bin, or a new one to be put on the PATH."
     )
-    directory = Path(parser.parse_args(arguments).directory).expanduser()
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    directory = Path(parser().parse_args(arguments).directory).expanduser()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for tool in TOOLS:

@@ -1,0 +1,58 @@
+"""Each block of code of the pages is run by a test, or has the reason why not; and its commands are ones that `ottla` takes."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+from cyclopts import App
+
+from ottla.cli.application import parsed
+from ottla.cli.command_table import COMMANDS
+from tests.rules.blocks import ALL, NOT_RUN, PAGES, PLACEHOLDERS, RUN_BY, blocks_of, commands_of
+from tests.rules.sources import ROOT
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def test_each_block_is_run_or_has_a_reason_and_no_row_is_left_over() -> None:
+    shown = [block.key for block in BLOCKS]
+    used = {next((row for row in (key, (key[0], ALL)) if row in RUN_BY or row in NOT_RUN), None) for key in shown}
+    bare = [key for key in shown if key not in RUN_BY and key not in NOT_RUN and (key[0], ALL) not in NOT_RUN]
+    assert not bare, f"name the test that runs these blocks, or why none does, in tests/rules/blocks.py: {bare}"
+    assert not {*RUN_BY, *NOT_RUN} - used, "these blocks are gone"
+    assert not RUN_BY.keys() & NOT_RUN.keys()
+
+
+@pytest.mark.parametrize("test", sorted(set(RUN_BY.values())))
+def test_what_runs_a_block_is_there(test: str) -> None:
+    path, _, name = test.partition("::")
+    assert f"def {name}(" in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [(block.page, words) for block in BLOCKS for words in commands_of(block)], ids=str
+)
+def test_a_command_of_a_page_is_one_that_ottla_takes(page: str, words: list[str]) -> None:
+    name, *rest = [PLACEHOLDERS.get(word, word) for word in words]
+    module = import_module(COMMANDS[name].module)
+    app = getattr(module, "app", None)
+    if isinstance(app, App):
+        parsed(app, rest)
+    else:
+        _parse(module, rest)
+
+
+def _parse(module: ModuleType, words: list[str]) -> None:
+    module.parser().parse_args(words)
+
+
+def test_each_page_is_in_one_of_the_four_parts_of_the_site() -> None:
+    listed = re.findall(r"([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert len(set(listed)) == len(listed)
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert pages - set(listed) == set(), "name these pages in the nav of mkdocs.yml"
+    generated = {"reference/cli.md", "reference/properties.md", "reference/testing.md", "docker.md", "CHANGELOG.md"}
+    assert set(listed) - pages == generated
