@@ -11,10 +11,11 @@ from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.tables.security import SASL, SSL
 from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
+from ottla.server.sasl.client_exchange import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.sasl.gssapi import command
 from ottla.server.sasl.jaas import JaasError, read_module
 from ottla.server.sasl.mechanisms import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, login_module
-from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PeerLogin, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"

@@ -17,6 +17,7 @@ from ottla.server.metrics import GAUGE, Family
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.listener import ServerTls
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.sasl.client_exchange import ClientExchange, OAuthBearerClient
 from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
 from ottla.server.sasl.login import Logins
 from ottla.server.sasl.mechanisms import (
@@ -29,7 +30,7 @@ from ottla.server.sasl.mechanisms import (
     login_rules,
     peer_tokens,
 )
-from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PeerLogin
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.sasl.scram import NUMBERS, SALT_BYTES, ScramCredential, ScramUsers, TokenCredential, decoy
 from ottla.server.world import World
 

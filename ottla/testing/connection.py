@@ -16,7 +16,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.primitives import Pieces
-from ottla.server.sasl.peer_login import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 
 CLIENT_ID = "ottla.testing"
 #: Against hanging only: a node that is alive answers at once, but on a busy machine not always within seconds.

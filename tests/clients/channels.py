@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.server.sasl.peer_login import ClientExchange, PeerLogin, PlainClient, ScramClient
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.world import RealWorld
 
 

@@ -29,12 +29,12 @@ from ottla.server.network.listener import Listener
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.principal import ANONYMOUS
+from ottla.server.sasl.client_exchange import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Mechanism, SaslFailure, Slow
 from ottla.server.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.sasl.login import LoginRules, Logins
 from ottla.server.sasl.mechanisms import PlainExchange
 from ottla.server.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
-from ottla.server.sasl.peer_login import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.sasl.scram import HASHES, ScramExchange, ScramUsers, TokenCredential, decoy, keys_of, salted_password
 from tests.fuzz.target import Target, Wrong, equal
 from tests.fuzz.wire import INBOX, LIMITS, SentBytes, deliver, plain_frames

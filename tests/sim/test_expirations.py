@@ -29,7 +29,8 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
-from ottla.server.sasl.peer_login import ClientExchange, PeerLogin, PlainClient, ScramClient
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.sasl.scram import salted_password
 from ottla.server.tls.contexts import client_context
 from tests.server.tls.store_files import properties

@@ -18,6 +18,7 @@ from ottla.server.config.key import ConfigError, Values, require
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.extras import CRYPTOGRAPHY
 from ottla.server.sasl import gssapi
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Authenticated, Mechanism, SaslFailure, user
 from ottla.server.sasl.jaas import JaasError, LoginModule, read_module
 from ottla.server.sasl.login import LoginRules
@@ -30,7 +31,7 @@ from ottla.server.sasl.oauthbearer import (
     Validator,
     unsecured_token,
 )
-from ottla.server.sasl.peer_login import ClientExchange, Exchanges, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import Exchanges
 from ottla.server.sasl.scram import HASHES, ScramExchange, ScramUsers
 from ottla.server.world import World
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.jaas import JaasError, read_module
-from ottla.server.sasl.peer_login import ClientExchange, PlainClient, ScramClient
 from ottla.spark.errors import ConnectorError
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"

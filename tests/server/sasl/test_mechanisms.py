@@ -11,10 +11,10 @@ import pytest
 
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.principal import Principal
+from ottla.server.sasl.client_exchange import ITERATIONS_ACCEPTED_MAX, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.sasl.mechanisms import PlainExchange
-from ottla.server.sasl.peer_login import ITERATIONS_ACCEPTED_MAX, PlainClient, ScramClient
 from ottla.server.sasl.scram import (
     HASHES,
     SALT_BYTES,

@@ -26,6 +26,7 @@ from ottla.server.config.key import ConfigError
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.principal import Principal
 from ottla.server.sasl import identity_provider, signed_tokens
+from ottla.server.sasl.client_exchange import OAuthBearerClient
 from ottla.server.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.sasl.identity_provider import ClientCredentials, JwtBearer
 from ottla.server.sasl.mechanisms import JWT_BEARER, RETRIEVER, OAuthTokens
@@ -37,7 +38,6 @@ from ottla.server.sasl.oauthbearer import (
     UnsecuredTokens,
     unsecured_token,
 )
-from ottla.server.sasl.peer_login import OAuthBearerClient
 from ottla.server.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, KeySet, SignedTokens, read_keys
 from ottla.server.world import RealWorld
 from ottla.storage.errors import failure_of

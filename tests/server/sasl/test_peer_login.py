@@ -19,9 +19,10 @@ from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.principal import Principal
+from ottla.server.sasl.client_exchange import ClientExchange, PlainClient
 from ottla.server.sasl.login import LoginRules
 from ottla.server.sasl.mechanisms import PlainExchange
-from ottla.server.sasl.peer_login import ClientExchange, PeerLogin, PlainClient
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.world import RealWorld
 from tests.manual_clock import ManualClock
 from tests.server.tiny_node import TinyNode, tiny_node
