@@ -320,7 +320,7 @@ async def fetcher_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
     offset_at = frame.index(struct.pack(">q", MARK_OFFSET + 1))
 
     def receive() -> None:
-        struct.pack_into(">i", frame, 4, protocol._next_correlation_id)
+        struct.pack_into(">i", frame, 4, protocol.wire._last_correlation_id)
         struct.pack_into(">q", frame, watermark_at, log.log_end_offset)
         struct.pack_into(">q", frame, offset_at, log.log_end_offset)
         protocol.get_buffer(len(frame))[: len(frame)] = frame

@@ -7,14 +7,8 @@ from ottla.client.acls import StarInName
 from ottla.client.cluster import NoConnection
 from ottla.client.errors import Failure, Kind
 from ottla.protocol.errors import ErrorCode
-from ottla.server.network.channel_protocol import (
-    AnotherProtocol,
-    ChannelClosed,
-    HandshakeLost,
-    RequestLost,
-    SecurityRejected,
-)
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import AnotherProtocol, ChannelClosed, HandshakeLost, RequestLost, SecurityRejected
 
 EXIT_CODES = {
     Kind.TIMED_OUT: TIMED_OUT,

@@ -21,9 +21,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.server.address import Address, NoAddress, parse_addresses
-from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.network.wire import ChannelClosed, RequestTimeout
 from ottla.server.world import World
 
 T = TypeVar("T")

@@ -55,10 +55,10 @@ from ottla.protocol.work import Work
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.clock import pause
 from ottla.server.handlers.api_versions import Features
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World

@@ -18,7 +18,8 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.shared_structs import TokenPrincipal
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.client import Channel
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.sasl.delegation_tokens import hmac_of
 from tests.clients.channels import channels
 from tests.clients.sasl_node import PLAIN_LOGIN, SaslNode, started

@@ -30,7 +30,8 @@ from ottla.protocol.messages.create_delegation_token import CreateDelegationToke
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.network.client import Channel
+from ottla.server.network.wire import ChannelClosed
 from ottla.testing import Cluster
 from tests.clients.channels import Channels, channels
 from tests.cluster.shared import STEADY, make_topics

@@ -26,9 +26,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.sasl.scram import salted_password

@@ -33,9 +33,9 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.clock import pause
-from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout, Unreachable
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import ChannelClosed, RequestTimeout, Unreachable
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

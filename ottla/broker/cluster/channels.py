@@ -39,10 +39,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.server.network.channel_protocol import ChannelClosed, RequestLost
 from ottla.server.network.client import Channel
 from ottla.server.network.context import Peer, RequestContext
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.network.wire import ChannelClosed, RequestLost
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,8 @@ from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
 from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
-from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
+from ottla.server.network.channel_protocol import ChannelProtocol
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.workers import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from ottla.controller.metadata.cluster import RegisteredEndpoint
 from ottla.protocol.api import APIS, ApiKey
-from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
+from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.world import World
 
 #: The delay after a lost connection, doubled each time: a restarted process is there soon, a dead one is replaced by the metadata.
@@ -68,7 +69,7 @@ class LeaderLink:
             raise ChannelClosed(f"broker {self._leader_id} is not registered")
         channel = self.channel = Channel(self._world, address.host, address.port, self._client_id, self._security)
         protocol = await channel.connect()
-        _, highest = protocol.versions.get(ApiKey.FETCH, (0, -1))
+        _, highest = protocol.wire.versions.get(ApiKey.FETCH, (0, -1))
         if highest < REPLICA_STATE_VERSION:
             raise ChannelClosed(f"broker {self._leader_id} has Fetch up to version {highest} only")
         return protocol, min(highest, APIS[ApiKey.FETCH].max_version)

@@ -17,9 +17,9 @@ from ottla.cli.doctor.findings import DoctorFinding
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataResponseBroker
 from ottla.server.address import Address
-from ottla.server.network.channel_protocol import ChannelClosed, SecurityRejected
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import ChannelClosed, SecurityRejected
 from ottla.server.world import World
 
 CLIENT_ID = "ottla-doctor"

@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from ottla.protocol.api import Api, ApiKey, decode_response_header, encode_request_header, response_header_version
-from ottla.protocol.compile import decoder, encoder
-from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.api import Api
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import TimerHandle
 from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
+from ottla.server.network.wire import (
+    RESPONSE_BYTES_MAX,
+    AnotherProtocol,
+    Ask,
+    ChannelClosed,
+    ClientWire,
+    RequestLost,
+    RequestTimeout,
+    Steps,
+    UnreadableResponse,
+    Work,
+)
 from ottla.server.transport import write_pieces
 from ottla.server.world import World
 
+T = TypeVar("T")
+
 #: Up to this size the parts of a request are copied into one: cheaper than a system call with many parts.
 JOIN_BYTES = 64 * 1024
-#: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
-RESPONSE_BYTES_MAX = 2**30
 pack_start = Struct(">ihhi").pack
-UNSUPPORTED_VERSION_CODE = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-
-
-class ChannelClosed(ConnectionError):
-    """The peer could not be reached, or the connection was lost before the answer came."""
-
-
-class Unreachable(ChannelClosed):
-    """The peer does not answer, and its host does not even refuse the connection."""
-
-
-class RequestLost(ChannelClosed):
-    """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
-
-
-class HandshakeLost(ChannelClosed):
-    """The peer closed the connection before it could be used, at ApiVersions or in the login: no request had been sent."""
-
-
-class AnotherProtocol(ChannelClosed):
-    """The peer does not speak Kafka's protocol."""
-
-
-class SecurityRejected(ChannelClosed):
-    """One side did not accept the other's TLS or login."""
-
-
-class RequestTimeout(ChannelClosed):
-    """The answer did not come in time. Answers come in order, so the connection was given up with it."""
 
 
 #: What a request in flight fails with as it is; other losses of its connection become `RequestLost`.
@@ -61,12 +41,9 @@ Answered = Callable[[Any, ChannelClosed | None], None]
 Read = Callable[[int, Buffer, int, int], Any]
 
 
-class InFlightRequest(NamedTuple):
-    """A request that has been sent."""
+class Waiter(NamedTuple):
+    """Who waits for a response, and until when."""
 
-    api: Api
-    version: int
-    correlation_id: int
     answered: Answered
     timeout_ms: int
     deadline_ms: int
@@ -77,20 +54,18 @@ class ChannelProtocol(FrameProtocol):
     """One connection of a channel. Answers own their memory: their records may be kept."""
 
     __slots__ = (
-        "_in_flight", "_next_correlation_id", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "on_closed", "versions", "where",
+        "_in_flight", "_timer", "_timer_ms", "_transport", "_world", "closed", "failure", "on_closed", "wire",
     )  # fmt: skip
 
     def __init__(self, world: World, where: str) -> None:
         super().__init__(ReceiveBuffer(2 * LARGE_FRAME_BYTES, pooled=0))
         self._world = world
         self._transport: asyncio.Transport | None = None
-        self._in_flight: deque[InFlightRequest] = deque()
-        self._next_correlation_id = 0
+        self.wire: ClientWire[Waiter] = ClientWire(where)
+        self._in_flight = self.wire.in_flight
         #: One timer for all that is in flight. An answer leaves it alone: it looks when it fires, which is rarely.
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
-        self.versions: dict[int, tuple[int, int]] = {}
-        self.where = where
         self.closed = False
         self.failure: ChannelClosed | None = None
         #: Called when nothing more is to be expected.
@@ -120,16 +95,15 @@ class ChannelProtocol(FrameProtocol):
         Raises:
             UnsupportedVersion: the version cannot hold the request. Nothing was sent, and no answer is awaited.
         """
-        parts = _encoded(request, api, version)
-        correlation_id = self._register(api, version, timeout_ms, answered)
-        self._write(client_id, parts, api, version, correlation_id)
+        pieces = self.wire.request(client_id, request, api, version, self._waiter(timeout_ms, answered))
+        self._write(pieces)
 
     def call_encoded(
         self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
     ) -> None:
         """Call like `call`, with a request that is encoded from its client id on."""
         assert self._transport is not None
-        correlation_id = self._register(api, version, timeout_ms, answered, read)
+        correlation_id = self.wire.sent(api, version, self._waiter(timeout_ms, answered, read))
         self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)
 
     def close(self, failure: ChannelClosed) -> None:
@@ -149,15 +123,14 @@ class ChannelProtocol(FrameProtocol):
         self.drop_received()
         if self.failure is None:
             why = f": {exc}" if exc is not None else ""
-            self.failure = ChannelClosed(f"the connection to {self.where} was closed{why}")
+            self.failure = ChannelClosed(f"the connection to {self.wire.where} was closed{why}")
         self._fail_all()
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
         while end - pos >= 4:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= RESPONSE_BYTES_MAX:
-                what = describe_foreign_response(bytes(buf[pos : min(end, pos + 16)]), size)
-                self.close(AnotherProtocol(f"{self.where} {what}"))
+                self.close(self.wire.another_protocol(bytes(buf[pos : min(end, pos + 16)]), size))
                 return end
             stop = pos + 4 + size
             if stop > end:
@@ -172,15 +145,13 @@ class ChannelProtocol(FrameProtocol):
             pos = stop
         return pos
 
-    def _register(self, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read | None = None) -> int:
+    def _waiter(self, timeout_ms: int, answered: Answered, read: Read | None = None) -> Waiter:
         if self.failure is not None:
             raise self.failure
-        self._next_correlation_id = correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
-        self._in_flight.append(InFlightRequest(api, version, correlation_id, answered, timeout_ms, deadline_ms, read))
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm(deadline_ms)
-        return correlation_id
+        return Waiter(answered, timeout_ms, deadline_ms, read)
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -193,73 +164,70 @@ class ChannelProtocol(FrameProtocol):
         self._timer = None
         if not self._in_flight:
             return
-        first = min(self._in_flight, key=lambda sent: sent.deadline_ms)
-        if first.deadline_ms > self._world.clock.mono_ms():
-            self._arm(first.deadline_ms)
+        first = min(self._in_flight, key=lambda sent: sent.waiter.deadline_ms)
+        if first.waiter.deadline_ms > self._world.clock.mono_ms():
+            self._arm(first.waiter.deadline_ms)
             return
-        self.close(RequestTimeout(f"{self.where} did not answer {first.api.name} within {first.timeout_ms} ms"))
+        within = f"within {first.waiter.timeout_ms} ms"
+        self.close(RequestTimeout(f"{self.wire.where} did not answer {first.api.name} {within}"))
 
-    def _write(self, client_id: str | None, parts: Pieces, api: Api, version: int, correlation_id: int) -> None:
+    def _write(self, pieces: Pieces) -> None:
         assert self._transport is not None
-        parts[1] = encode_request_header(api.key, version, correlation_id, client_id)
-        nbytes = sum(map(len, parts))
-        parts[0] = nbytes.to_bytes(4, "big")
-        if nbytes <= JOIN_BYTES:
-            self._transport.write(b"".join(parts))
+        if sum(map(len, pieces)) <= JOIN_BYTES:
+            self._transport.write(b"".join(pieces))
         else:
-            write_pieces(self._transport, parts)
+            write_pieces(self._transport, pieces)
 
     def _answer(self, frame: Buffer, pos: int, end: int) -> None:
-        if not self._in_flight:
-            self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
-            return
-        sent = self._in_flight.popleft()
-        if sent.read is not None:
-            response = sent.read(sent.correlation_id, frame, pos, end)
-            if response is not None:
-                sent.answered(response, None)
-                return
         try:
-            response = read_response(sent.api, sent.version, sent.correlation_id, frame, pos, end)
-        except ProtocolError as error:
-            failure = ChannelClosed(
-                f"{self.where} answered {sent.api.name} v{sent.version} with what cannot be read: {error}"
-            )
-            sent.answered(None, failure)
+            sent = self.wire.answered()
+        except ChannelClosed as failure:
             self.close(failure)
             return
-        sent.answered(response, None)
+        answered, read = sent.waiter.answered, sent.waiter.read
+        if read is not None:
+            response = read(sent.correlation_id, frame, pos, end)
+            if response is not None:
+                answered(response, None)
+                return
+        try:
+            response = self.wire.response(sent, frame, pos, end)
+        except UnreadableResponse as failure:
+            answered(None, failure)
+            self.close(failure)
+            return
+        answered(response, None)
 
     def _fail_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        in_flight, self._in_flight = self._in_flight, deque()
+        in_flight = list(self._in_flight)
+        self._in_flight.clear()
         for sent in in_flight:
-            sent.answered(None, self.failure)
+            sent.waiter.answered(None, self.failure)
         if self.on_closed is not None:
             self.on_closed()
 
 
-def _encoded(request: object, api: Api, version: int) -> Pieces:
-    """Return the pieces of a request, with two empty ones for its length and its header before them."""
-    parts: Pieces = [b"", b""]
-    encoder(api.request, version)(request, parts)
-    return parts
+async def carried_out(
+    steps: Steps[T], send: Callable[[Ask], Awaitable[Any]], work: Callable[[Work], Awaitable[Any]] | None = None
+) -> T:
+    """Return the result of the steps: `send` gives a request's response, `work` what a worker computes, if a step needs one.
 
-
-def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, pos: int, end: int) -> Any:
-    flexible = response_header_version(api.key, version) == 1
-    got, pos = decode_response_header(frame, pos, end, flexible)
-    if got != correlation_id:
-        raise ProtocolError(f"correlation id {got} where {correlation_id} is due")
-    if api.key == ApiKey.API_VERSIONS and frame[pos : pos + 2] == UNSUPPORTED_VERSION_CODE:
-        version = 0
-    return decoder(api.response, version)(frame, pos, end)[0]
-
-
-def describe_foreign_response(first_bytes: bytes, size: int) -> str:
-    """Return what a peer has done whose frame is larger than any response: web servers and proxies answer Kafka's requests with HTTP."""
-    if first_bytes.startswith(b"HTTP/"):
-        return "answered with HTTP, so it is no Kafka listener"
-    return f"sent a frame of {size} bytes: is it a Kafka listener?"
+    Raises:
+        ChannelClosed: the connection was lost, or is useless.
+        LoginRejected: by the steps of a login.
+    """
+    done: Any = None
+    while True:
+        try:
+            step = steps.send(done)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(step, Ask):
+            done = await send(step)
+        else:
+            assert work is not None, "these steps only ask"
+            done = await work(step)

@@ -13,31 +13,28 @@ from functools import partial
 from typing import Any
 
 from ottla import __version__
-from ottla.protocol.api import APIS, Api, ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.schema import info_of
-from ottla.server.network.channel_protocol import (
+from ottla.protocol.api import APIS, ApiKey
+from ottla.server.network.channel_protocol import ChannelProtocol, carried_out
+from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
+from ottla.server.network.tls_stream import TlsStream
+from ottla.server.network.wire import (
+    RENEWED_AFTER,
+    Ask,
     ChannelClosed,
-    ChannelProtocol,
     HandshakeLost,
     RequestLost,
     RequestTimeout,
     SecurityRejected,
     Unreachable,
+    agree_on_versions,
+    api_of,
 )
-from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
-from ottla.server.network.tls_stream import TlsStream
 from ottla.server.world import World
 
 #: Kafka's request.timeout.ms for clients.
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 10_000
-#: The part of a SASL session after which a channel logs in on a new connection. Java clients take 0.85 to 0.95.
-RENEWED_AFTER = 0.85
 SOFTWARE_NAME = "ottla"
-#: The version of the first ApiVersions request. An older peer answers with UNSUPPORTED_VERSION in v0.
-API_VERSIONS_VERSION = 3
 
 
 class Channel:
@@ -69,7 +66,7 @@ class Channel:
     @property
     def known_versions(self) -> dict[int, tuple[int, int]]:
         """The peer's versions by API key at the last connection; empty before the first one."""
-        return {} if self._protocol is None else self._protocol.versions
+        return {} if self._protocol is None else self._protocol.wire.versions
 
     async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
@@ -79,11 +76,11 @@ class Channel:
         protocol = self._protocol if self.is_open else await self._connect_within(timeout_ms)
         assert protocol is not None
         api = api_of(request)
-        return await protocol.send(self.client_id, request, api, self._agree(protocol, api, version), timeout_ms)
+        return await protocol.send(self.client_id, request, api, protocol.wire.agreed(api, version), timeout_ms)
 
     async def versions(self) -> dict[int, tuple[int, int]]:
         """Return the peer's versions: API key to lowest and highest version."""
-        return (await self.connect()).versions
+        return (await self.connect()).wire.versions
 
     async def connect(self) -> ChannelProtocol:
         """Connect now, unless connected; many callers share one attempt."""
@@ -128,7 +125,6 @@ class Channel:
                 await self._open(protocol)
                 try:
                     await self._negotiate(protocol)
-                    await self._log_in(protocol)
                 except BaseException:
                     protocol.close(ChannelClosed(f"no common ground with {self.where}"))
                     raise
@@ -177,26 +173,16 @@ class Channel:
             raise protocol.failure
 
     async def _negotiate(self, protocol: ChannelProtocol) -> None:
-        api = APIS[ApiKey.API_VERSIONS]
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        response: ApiVersionsResponse = await protocol.send(
-            self.client_id, request, api, API_VERSIONS_VERSION, CONNECT_TIMEOUT_MS
-        )
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await protocol.send(self.client_id, request, api, 0, CONNECT_TIMEOUT_MS)
-        if response.error_code != ErrorCode.NONE:
-            raise ChannelClosed(f"{self.where} refused ApiVersions with {ErrorCode(response.error_code).name}")
-        protocol.versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        """Agree on versions, then log in."""
 
-    async def _log_in(self, protocol: ChannelProtocol) -> None:
+        def send(ask: Ask) -> asyncio.Future[Any]:
+            return protocol.send(self.client_id, ask.request, api_of(ask.request), ask.version, CONNECT_TIMEOUT_MS)
+
+        await carried_out(agree_on_versions(protocol.wire, SOFTWARE_NAME, __version__), send)
         login = self._security.login
         if login is None:
             return
-
-        def send(request: object, api: Api, version: int) -> asyncio.Future[Any]:
-            return protocol.send(self.client_id, request, api, version, CONNECT_TIMEOUT_MS)
-
-        version = self._agree(protocol, APIS[ApiKey.SASL_AUTHENTICATE], None)
+        version = protocol.wire.agreed(APIS[ApiKey.SASL_AUTHENTICATE])
         lifetime_ms = await login.log_in(self.host, self.where, send, version)
         if lifetime_ms > 0:
             call_later = self._world.clock.call_later
@@ -207,22 +193,3 @@ class Channel:
         """The next request connects and logs in again; what is in flight by then is still answered on the old connection."""
         if self._protocol is protocol:
             self._protocol = None
-
-    def _agree(self, protocol: ChannelProtocol, api: Api, version: int | None) -> int:
-        low, high = protocol.versions.get(api.key, (0, -1))
-        low, high = max(low, api.min_version), min(high, api.max_version)
-        if version is None:
-            version = high
-        if not low <= version <= high:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{self.where} serves {api.name} in versions {low} to {high}, not {version}",
-            )
-        return version
-
-
-def api_of(request: object) -> Api:
-    """Return the API of a request object."""
-    key = info_of(type(request)).key
-    assert key is not None, f"{request!r} is not a request"
-    return APIS[ApiKey(key)]

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from ottla.protocol.api import Api
+from ottla.server.network.wire import Ask
 
-#: Sends a request of an API in a version; the result is the response.
-Send: TypeAlias = Callable[[object, Api, int], Awaitable[object]]
+#: Sends a request; the result is the response.
+Send: TypeAlias = Callable[[Ask], Awaitable[object]]
 
 
 class LoginRejected(Exception):
@@ -24,7 +24,7 @@ class ClientLogin(Protocol):
     """The client's side of SASL."""
 
     async def log_in(self, host: str, where: str, send: Send, version: int) -> int:
-        """Return the lifetime of the session in milliseconds, 0 if it does not end.
+        """Return the lifetime of the session in milliseconds, 0 if it does not end. `version` is that of SaslAuthenticate.
 
         Raises:
             LoginRejected: one side does not accept the other.

@@ -1,6 +1,6 @@
-"""The client's side of the SASL mechanisms, without I/O: each answers the challenges of one login.
+"""The client's side of a SASL login, without I/O: the mechanisms, each of which answers challenges, and the steps of the login.
 
-SCRAM verifies the server, too. Nodes, commands, the Spark connector and tests log in with the same exchanges.
+SCRAM verifies the server, too. Nodes, commands, the Spark connector and tests log in with the same steps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import hmac
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.server.network.peer_security import LoginRejected
+from ottla.server.network.wire import Ask, Steps, Work
 from ottla.server.sasl.scram import (
     HASHES,
     ITERATIONS_MIN,
@@ -26,6 +30,8 @@ from ottla.server.sasl.scram import (
     xor,
 )
 
+#: Tokens are sent in SaslAuthenticate requests since this version.
+HANDSHAKE_VERSION = 1
 #: RFC 7677 has no limit. Kafka's clients compute whatever the server asks for, also 2^31 iterations, which take half an hour.
 ITERATIONS_ACCEPTED_MAX = 1_000_000
 NO_CHANNEL_BINDING = base64.b64encode(b"n,,").decode()
@@ -123,3 +129,33 @@ class OAuthBearerClient:
             return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
         # The server has rejected the token, and sends the reason only after this byte (RFC 7628).
         return b"\x01" if challenge else None
+
+
+def choose_mechanism(mechanism: str) -> Steps[None]:
+    """Begin a login: the listener must have the mechanism enabled.
+
+    Raises:
+        LoginRejected: it has others.
+    """
+    response: SaslHandshakeResponse = yield Ask(SaslHandshakeRequest(mechanism=mechanism), HANDSHAKE_VERSION)
+    if response.error_code != ErrorCode.NONE:
+        raise LoginRejected(
+            f"{ErrorCode(response.error_code).name}, it enables {', '.join(response.mechanisms) or 'no mechanism'}"
+        )
+
+
+def authenticate(exchange: ClientExchange, version: int) -> Steps[int]:
+    """Log in with the mechanism that was chosen. The result is the lifetime of the session in milliseconds, 0 if it does not end.
+
+    Raises:
+        LoginRejected: one side does not accept the other.
+    """
+    challenge, lifetime_ms = b"", 0
+    while True:
+        token = (yield Work(exchange.answer, challenge)) if exchange.is_slow else exchange.answer(challenge)
+        if token is None:
+            return lifetime_ms
+        response: SaslAuthenticateResponse = yield Ask(SaslAuthenticateRequest(auth_bytes=token), version)
+        if response.error_code != ErrorCode.NONE:
+            raise LoginRejected(response.error_message or ErrorCode(response.error_code).name)
+        lifetime_ms, challenge = response.session_lifetime_ms, bytes(response.auth_bytes)

@@ -6,13 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.server.clock import Clock
+from ottla.server.network.channel_protocol import carried_out
 from ottla.server.network.peer_security import LoginRejected, Send
-from ottla.server.sasl.client_exchange import ClientExchange
+from ottla.server.network.wire import Work
+from ottla.server.sasl.client_exchange import ClientExchange, authenticate, choose_mechanism
 from ottla.server.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -46,24 +44,9 @@ class PeerLogin:
             raise
 
     async def _log_in(self, host: str, send: Send, version: int) -> int:
-        shaken = await send(SaslHandshakeRequest(mechanism=self.mechanism), APIS[ApiKey.SASL_HANDSHAKE], 1)
-        assert isinstance(shaken, SaslHandshakeResponse)
-        if shaken.error_code != ErrorCode.NONE:
-            raise LoginRejected(
-                f"{ErrorCode(shaken.error_code).name}, it enables {', '.join(shaken.mechanisms) or 'no mechanism'}"
-            )
+        await carried_out(choose_mechanism(self.mechanism), send)
         exchange = await self._exchange(host)
-        token, lifetime_ms = await self._answer(exchange, b""), 0
-        while token is not None:
-            response = await send(SaslAuthenticateRequest(auth_bytes=token), APIS[ApiKey.SASL_AUTHENTICATE], version)
-            assert isinstance(response, SaslAuthenticateResponse)
-            if response.error_code != ErrorCode.NONE:
-                raise LoginRejected(response.error_message or ErrorCode(response.error_code).name)
-            lifetime_ms, challenge = response.session_lifetime_ms, bytes(response.auth_bytes)
-            token = await self._answer(exchange, challenge)
-        return lifetime_ms
+        return await carried_out(authenticate(exchange, version), send, self._work)
 
-    async def _answer(self, exchange: ClientExchange, challenge: bytes) -> bytes | None:
-        if exchange.is_slow:
-            return await self._workers.run(exchange.answer, challenge)
-        return exchange.answer(challenge)
+    def _work(self, work: Work) -> Awaitable[bytes | None]:
+        return self._workers.run(work.run, work.argument)

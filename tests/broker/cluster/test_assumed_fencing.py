@@ -8,8 +8,8 @@ import pytest
 
 from ottla.broker.cluster.assumed_fencing import Reachability, is_minority, reason
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
+from ottla.server.network.wire import ChannelClosed
 from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import APART, TOGETHER, SimClusterHarness
 from tests.sim.loop import run

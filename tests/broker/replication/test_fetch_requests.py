@@ -100,7 +100,7 @@ def test_random_changes_make_the_requests_of_the_codec(partitions: list[Partitio
             for each in followers:
                 if not each.session.is_open and each.session.next_epoch == 0:
                     each.session.answered(70 + step)
-        repeated += sum(sent.read is not None for sent in followers[0].protocol._in_flight)
+        repeated += sum(sent.waiter.read is not None for sent in followers[0].protocol._in_flight)
     assert repeated > SEEDS * STEPS // 4
 
 

@@ -17,7 +17,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.compile import decode
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import Mappings, OsFiles

@@ -8,14 +8,8 @@ import pytest
 
 from ottla.cli.hints import NOTHING_THERE, hint_of
 from ottla.client.cluster import Lost, NoConnection
-from ottla.server.network.channel_protocol import (
-    AnotherProtocol,
-    ChannelClosed,
-    HandshakeLost,
-    RequestLost,
-    SecurityRejected,
-)
 from ottla.server.network.peer_security import PLAINTEXT, ClientLogin, ClientTls, PeerSecurity
+from ottla.server.network.wire import AnotherProtocol, ChannelClosed, HandshakeLost, RequestLost, SecurityRejected
 
 TLS = cast(ClientTls, object())
 LOGIN = cast(ClientLogin, object())

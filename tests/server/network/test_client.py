@@ -13,9 +13,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.server.network.channel_protocol import RESPONSE_BYTES_MAX, ChannelClosed, RequestTimeout
 from ottla.server.network.client import Channel
 from ottla.server.network.route import Route
+from ottla.server.network.wire import RESPONSE_BYTES_MAX, ChannelClosed, RequestTimeout
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import FETCH, LIST_GROUPS, tiny_node, until
 

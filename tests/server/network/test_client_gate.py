@@ -8,9 +8,9 @@ import pytest
 
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.listener import CLOSED_PER_TURN, ClientGate
+from ottla.server.network.wire import ChannelClosed
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 

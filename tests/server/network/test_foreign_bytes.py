@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.channel_protocol import describe_foreign_response
 from ottla.server.network.limits import (
     LARGE_REQUESTS,
     OTHER_REQUEST_BYTES_MAX,
     describe_foreign_bytes,
     why_too_large,
 )
+from ottla.server.network.wire import describe_foreign_response
 
 LIMIT = 100 << 20
 

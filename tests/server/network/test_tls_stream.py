@@ -20,7 +20,6 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network import handshakes
 from ottla.server.network import listener as listeners
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
 from ottla.server.network.handshakes import HANDSHAKES_MAX, Handshakes
@@ -28,6 +27,7 @@ from ottla.server.network.listener import HANDSHAKE_MS_MAX
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld, World
 from tests.server.tiny_node import ANSWER_TIMEOUT_S, FETCH, PRODUCE, heartbeat, request, tiny_node, until

@@ -17,10 +17,10 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.server.clock import Clock
 from ottla.server.config.key import ConfigError
 from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.sasl import gssapi
 from ottla.server.sasl.gssapi import GssapiClient
 from ottla.server.sasl.kerberos import Initiating, PrincipalKeys

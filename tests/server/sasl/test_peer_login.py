@@ -14,10 +14,10 @@ import pytest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.server.clock import Clock
 from ottla.server.handlers.sasl import sasl_authenticate, sasl_handshake
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.network.route import Route
+from ottla.server.network.wire import ChannelClosed
 from ottla.server.principal import Principal
 from ottla.server.sasl.client_exchange import ClientExchange, PlainClient
 from ottla.server.sasl.login import LoginRules

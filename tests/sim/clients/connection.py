@@ -10,8 +10,8 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
+from ottla.server.network.wire import ChannelClosed
 from tests.sim.history import History, TopicPartition
 from tests.sim.network import SimHub
 from tests.sim.world import SimHost

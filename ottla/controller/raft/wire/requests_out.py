@@ -53,9 +53,9 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersions
 from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.protocol.schema import ZERO_UUID
-from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.network.wire import ChannelClosed, RequestTimeout
 from ottla.server.world import World
 
 INT32_MAX = 2**31 - 1

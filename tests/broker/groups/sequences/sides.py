@@ -19,8 +19,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
 from ottla.server.network.client import Channel
+from ottla.server.network.wire import ChannelClosed, RequestTimeout
 from ottla.server.world import RealWorld, World
 from tests.broker.groups.sequences.consumer import ConsumerPlayer
 from tests.broker.groups.sequences.player import TOPICS, NoAnswer, Player
