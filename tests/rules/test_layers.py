@@ -43,6 +43,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         (
             "server/clock.py",
             "server/loop_watch.py",  # it measures the loop from a thread of its own
+            "ottla/client/blocking.py",  # of processes that have no loop
             "ottla/web/",
             "ottla/console/",
             "ottla/registry/guarded_process.py",
@@ -63,6 +64,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
         (
             "server/transport.py",
             "server/listening.py",
+            "ottla/client/blocking.py",
             "ottla/node/parent.py",  # the socket of systemd
             "ottla/web/",
             "ottla/console/server.py",

@@ -256,7 +256,7 @@ def play(seed: int) -> History:
     history = History(seed)
     with pytest.MonkeyPatch.context() as patch:
         connection = type("Connection", (ModelConnection,), {"cluster": history.cluster})
-        patch.setattr("ottla.spark.client.cluster.BlockingConnection", connection)
+        patch.setattr("ottla.spark.client.cluster.SparkConnection", connection)
         for module in ("client.cluster", "client.fetch", "sink.commit", "sink.task"):
             patch.setattr(f"ottla.spark.{module}.time", clock_of(history.cluster))
         try:

@@ -239,7 +239,7 @@ class SinkCluster(ModelCluster):
 
 
 class ModelConnection:
-    """In place of `BlockingConnection`, to the cluster that plays by then."""
+    """In place of `SparkConnection`, to the cluster that plays by then."""
 
     cluster: SinkCluster
     is_due = False

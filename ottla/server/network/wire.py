@@ -202,6 +202,6 @@ def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, po
 
 def describe_foreign_response(first_bytes: bytes, size: int) -> str:
     """Return what a peer has done whose frame is larger than any response: web servers and proxies answer Kafka's requests with HTTP."""
-    if first_bytes.startswith(b"HTTP/"):
+    if first_bytes.startswith(b"HTTP"):
         return "answered with HTTP, so it is no Kafka listener"
     return f"sent a frame of {size} bytes: is it a Kafka listener?"

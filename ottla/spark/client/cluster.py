@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.server.address import Address, NoAddress, parse_addresses
-from ottla.spark.client.connection import BlockingConnection
+from ottla.spark.client.connection import SparkConnection
 from ottla.spark.client.security import security_of
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
@@ -47,7 +47,7 @@ class BlockingCluster:
         """Take the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
         self.addresses = parse_bootstrap(properties.get("bootstrap.servers", ""))
         self._security = security_of(properties)
-        self._connections: dict[tuple[str, int], BlockingConnection] = {}
+        self._connections: dict[tuple[str, int], SparkConnection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, bytes] = {}
@@ -65,26 +65,26 @@ class BlockingCluster:
 
     # -- Connections
 
-    def connection(self, address: tuple[str, int]) -> BlockingConnection:
+    def connection(self, address: tuple[str, int]) -> SparkConnection:
         known = self._connections.get(address)
         if known is None or known.is_due:
             if known is not None:
                 known.close()
-            known = self._connections[address] = BlockingConnection(*address, self._security)
+            known = self._connections[address] = SparkConnection(*address, self._security)
         return known
 
-    def forget(self, connection: BlockingConnection) -> None:
+    def forget(self, connection: SparkConnection) -> None:
         """Close a connection that was lost, so that the next request makes a new one."""
         connection.close()
         self._connections = {key: value for key, value in self._connections.items() if value is not connection}
 
-    def node(self, node_id: int) -> BlockingConnection:
+    def node(self, node_id: int) -> SparkConnection:
         """Return the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
         if node_id not in self._brokers:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         return self.connection(self._brokers[node_id])
 
-    def call(self, connection: BlockingConnection, request: Any, version_max: int = 0x7FFF) -> Any:
+    def call(self, connection: SparkConnection, request: Any, version_max: int = 0x7FFF) -> Any:
         try:
             return connection.call(request, version_max)
         except ConnectionLost:
@@ -174,7 +174,7 @@ class BlockingCluster:
             found.setdefault(self.leader(place), []).append(place)
         return found
 
-    def coordinator(self, key: str, kind: int) -> BlockingConnection:
+    def coordinator(self, key: str, kind: int) -> SparkConnection:
         """Return the connection to the coordinator of a group or a transactional id. Raises ConnectorError while there is none."""
         response = self.any_call(FindCoordinatorRequest(key, kind), 3)
         check(f"coordinator of {key}", response.error_code, response.error_message)

@@ -11,7 +11,7 @@ from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.protocol.schema import ZERO_UUID
 from ottla.spark.client.batches import BatchFilter
 from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, BlockingCluster, is_retriable
-from ottla.spark.client.connection import BlockingConnection
+from ottla.spark.client.connection import SparkConnection
 from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
@@ -53,7 +53,7 @@ class RangeReader:
         self._fail_on_loss = fail_on_loss
         self._topic_id = topic_id
         self._empty = 0
-        self._in_flight: tuple[BlockingConnection, int] | None = None
+        self._in_flight: tuple[SparkConnection, int] | None = None
         self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
 
     def batches(self) -> Iterator[BatchView]:

@@ -17,7 +17,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
 from ottla.spark.client.cluster import TRANSACTION, BlockingCluster, TopicPartition
-from ottla.spark.client.connection import BlockingConnection
+from ottla.spark.client.connection import SparkConnection
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 
 #: Records of a partition are sent when there are so many bytes, well below max.message.bytes (1 MB by default).
@@ -149,7 +149,7 @@ class BlockingProducer:
 
     def _send(self, batches: dict[TopicPartition, bytes]) -> list[TopicPartition]:
         """Send each leader its batches, then collects the responses. Return the partitions that were acknowledged."""
-        sent: list[BlockingConnection] = []
+        sent: list[SparkConnection] = []
         for node, places in self.cluster.by_leader(batches).items():
             topics: dict[str, list[PartitionProduceData]] = {}
             for name, index in places:
@@ -170,7 +170,7 @@ class BlockingProducer:
         except ConnectionLost:
             return
 
-    def _acknowledged(self, connection: BlockingConnection) -> list[TopicPartition]:
+    def _acknowledged(self, connection: SparkConnection) -> list[TopicPartition]:
         try:
             response = connection.receive()
         except ConnectionLost:

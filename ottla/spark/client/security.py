@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.client.blocking import BlockingLogin, BlockingSecurity
 from ottla.server.sasl.client_exchange import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.jaas import JaasError, read_module
 from ottla.spark.errors import ConnectorError
@@ -21,22 +22,14 @@ SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _NONCE_BYTES = 16
 
 
-class Security(NamedTuple):
-    """The security of connections: a TLS context, and a maker of exchanges, since each login is a new one."""
-
-    tls: ssl.SSLContext | None
-    mechanism: str | None
-    exchange: Callable[[], ClientExchange] | None
-
-
-def security_of(properties: Mapping[str, str]) -> Security:
+def security_of(properties: Mapping[str, str]) -> BlockingSecurity:
     """Raise ConnectorError if a property is missing, wrong or not served. No message has a secret."""
     protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConnectorError(f"kafka.{PROTOCOL} is {protocol}", f"it is one of {', '.join(PROTOCOLS)}")
     tls = _context(properties) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
-        return Security(tls, None, None)
+        return BlockingSecurity(tls)
     mechanism = properties.get(MECHANISM, "GSSAPI")
     if mechanism not in SERVED:
         raise ConnectorError(f"kafka.{MECHANISM} {mechanism} is not served", f"this connector has {', '.join(SERVED)}")
@@ -54,7 +47,7 @@ def security_of(properties: Mapping[str, str]) -> Security:
             return PlainClient(user, password)
         return ScramClient(mechanism, user, password, secrets.token_hex(_NONCE_BYTES), token=is_token)
 
-    return Security(tls, mechanism, exchange)
+    return BlockingSecurity(tls, BlockingLogin(mechanism, exchange))
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:

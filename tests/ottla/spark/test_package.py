@@ -20,11 +20,12 @@ from ottla.pipeline.connector_modules import needed_files
 from tools import connector_dist
 from tools.platforms import project
 
-#: What may be there: the protocol, of the server what makes a client's TLS and login, of the registry its
-#: client, and of the storage the reader of a log's files.
+#: What may be there: the protocol, of the server what makes a client's TLS and login, of the client library what has no event loop, of the
+#: registry its client, and of the storage the reader of a log's files.
 ALLOWED = (
     "ottla.protocol",
     "ottla.spark",
+    "ottla.client.blocking",
     "ottla.server.sasl",
     "ottla.server.tls",
     "ottla.server.config",

@@ -182,7 +182,7 @@ def shown(answer: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "reason"), [("SCRAM-SHA-512", "is not enabled there, but PLAIN"), ("PLAIN", "Authentication failed")]
+    ("mechanism", "reason"), [("SCRAM-SHA-512", "it enables PLAIN"), ("PLAIN", "Authentication failed")]
 )
 def test_a_user_cannot_log_in_at_the_controllers_listener(cluster: Cluster, mechanism: str, reason: str) -> None:
     cluster.add_user("trudy")
