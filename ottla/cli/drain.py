@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 
 class Drain(NamedTuple):

@@ -13,7 +13,7 @@ from html import escape
 from ottla.cli.output import printable
 from ottla.cli.progress import Pace
 from ottla.client.group_offsets import PartitionLag
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 SAMPLES_MAX = 1_000
 #: Lines of a chart that the eye keeps apart; the others are one grey line each.

@@ -14,7 +14,7 @@ from ottla.cli.percentiles import Durations
 from ottla.cli.progress import ProgressLine
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import NO_COMPRESSION
 from ottla.protocol.records.record import NewRecord

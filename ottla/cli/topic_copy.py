@@ -21,7 +21,8 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.client.cluster_error import check, failure
 from ottla.client.configs import describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.client.leaders import NO_LEADER, Leaders
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

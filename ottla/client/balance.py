@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 #: Bytes count as even within this share of the mean: a plan that moves gigabytes for a percent is no help.
 TOLERANCE = 0.1

@@ -17,7 +17,7 @@ from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_coordinator
 from ottla.client.groups import NO_GENERATION
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.control_messages import (

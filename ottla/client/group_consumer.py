@@ -17,7 +17,7 @@ from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCO
 from ottla.client.consumer_members import GroupMembership, RangeMember
 from ottla.client.coordinator_requests import until_answered
 from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets
 from ottla.protocol.errors import ErrorCode
 

@@ -14,7 +14,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import ClusterError
 from ottla.client.group_kinds import share_positions
 from ottla.client.groups import OFFSET_FETCH_VERSION, committed_offsets, kind_of
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.topics import end_offsets
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import check, failure
 from ottla.client.coordinator_requests import ask_about_group, first_group
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster_error import ClusterError
 from ottla.client.errors import Kind
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 #: A file that is larger is no plan: 100,000 partitions with their names take 20 MB.
 FILE_BYTES_MAX = 64 * 1024 * 1024

@@ -14,8 +14,8 @@ from ottla.client.cluster_error import ClusterError, code_of
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
 from ottla.client.errors import Kind
-from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, moves_between
+from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 from ottla.protocol.messages.shared_structs import TopicNamePartitions

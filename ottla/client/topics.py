@@ -8,7 +8,8 @@ from typing import Any
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_error import ClusterError, check, code_of, failure
 from ottla.client.errors import Kind
-from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (

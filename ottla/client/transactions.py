@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ottla.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient
 from ottla.client.cluster_error import check, failure
-from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import TopicPartition
 from ottla.client.topics import ask_leaders
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import (

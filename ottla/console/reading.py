@@ -21,7 +21,7 @@ from ottla.client.cluster_error import ClusterError
 from ottla.client.consumer import PARTITION_BYTES_MAX, Consumer
 from ottla.client.errors import Failure, Kind
 from ottla.client.fetched import recreated_texts
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.values import INT64_MAX, number_in
 from ottla.console.matching import Decode, Found, Query, RecordFilter
 from ottla.protocol.errors import KafkaError

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.client.leaders import NO_LEADER, TopicPartition
+from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.console.window import Event
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse

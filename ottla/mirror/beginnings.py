@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import TopicPartition
 from ottla.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say
 from ottla.mirror.positions import MirrorPosition

@@ -8,7 +8,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_many
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.mirror.formats import TopicIds
 from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal
 from ottla.mirror.opposite import Brings, circles, opposite_mirrors

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.compile import decoder, encode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.control_messages import decode_versioned

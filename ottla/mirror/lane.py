@@ -17,7 +17,8 @@ from typing import Protocol
 
 from ottla.client.errors import Failure
 from ottla.client.fetched import Batches
-from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import PlaceBegin
 from ottla.mirror.formats import OffsetSync, TopicIds

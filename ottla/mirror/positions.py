@@ -19,7 +19,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import Failure, Kind
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key
 from ottla.protocol.records.record import Record

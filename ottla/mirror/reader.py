@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
-from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.mirror.beginnings import PlaceBegin
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import PartitionData

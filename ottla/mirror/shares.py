@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from zlib import crc32
 
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 #: All workers must have the same number, therefore it is part of their group protocol's name. A lane commits one transaction for
 #: all of its partitions: the number bounds the transactions of a mirror of ten thousand partitions.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.mirror.formats import OffsetSync, TopicIds
 
 #: MirrorMaker's offset.lag.max: so far the target may be ahead of the last pair while records come.

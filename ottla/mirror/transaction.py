@@ -18,7 +18,8 @@ from typing import Any
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
 from ottla.client.cluster_error import ClusterError, check, code_of, failure
 from ottla.client.errors import Failure
-from ottla.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.producer import ACKS_ALL
 from ottla.mirror.batches import Outgoing, Stamp, next_sequence
 from ottla.protocol.errors import ErrorCode

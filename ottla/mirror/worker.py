@@ -17,7 +17,8 @@ from ottla.client.cluster_error import NO_SUCH_TOPIC, failure
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
 from ottla.client.errors import Failure
-from ottla.client.leaders import Leaders, TopicPartition
+from ottla.client.leaders import Leaders
+from ottla.client.partitions import TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
 from ottla.mirror.beginnings import Beginnings, Losses, PlaceBegin

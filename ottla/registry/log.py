@@ -30,7 +30,7 @@ from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError, code_of, fai
 from ottla.client.consumer import Consumer
 from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
-from ottla.client.leaders import NO_LEADER
+from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (

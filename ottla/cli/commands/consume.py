@@ -20,7 +20,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.record_json import to_line
 from ottla.protocol.records.record import Record
 

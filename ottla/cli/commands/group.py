@@ -28,7 +28,7 @@ from ottla.client import groups, topics
 from ottla.client.cluster_error import failure
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.stories import story_of_group
 from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode

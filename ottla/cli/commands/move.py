@@ -37,7 +37,6 @@ from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, moves_between, read_moves, write_moves
 from ottla.client.moves import (
     cancel_moves,
@@ -57,6 +56,7 @@ from ottla.client.moves import (
     throttled_topics,
     watch_moves,
 )
+from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import list_reassignments
 from ottla.client.topics import places_of
 

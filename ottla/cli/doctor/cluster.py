@@ -24,8 +24,8 @@ from ottla.client.cluster_state import (
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import Failure
 from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
-from ottla.client.leaders import NO_LEADER, TopicPartition
 from ottla.client.moves import throttled_topics
+from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.reassignments import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker

@@ -28,7 +28,7 @@ from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
 from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 #: Options that Kafka deprecates, and what it says is to be used.

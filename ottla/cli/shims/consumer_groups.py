@@ -19,7 +19,7 @@ from ottla.cli.shims.tool import ToolParser, given, int64, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription, GroupMember
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.server.extras import compiled
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")

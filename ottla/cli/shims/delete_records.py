@@ -10,7 +10,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from ottla.cli.shims.tool import Unusable
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 VERSION = 1
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import Unusable
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 #: The word of a plan for a directory that the broker chooses.
 ANY_DIRECTORY = "any"

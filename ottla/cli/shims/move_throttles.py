@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from ottla.cli.shims.move_plans import MovePlan
 from ottla.client.cluster import ClusterClient
-from ottla.client.leaders import TopicPartition
 from ottla.client.moves import DIRECTORY_RATE, clear_brokers, clear_topics, set_on_brokers, throttle_moves
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 
 RUN_VERIFY = (

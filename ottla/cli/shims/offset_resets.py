@@ -13,7 +13,7 @@ from ottla.cli.shims.tool import Unusable, given, int32, int64, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 SCENARIOS = (

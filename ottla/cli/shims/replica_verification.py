@@ -16,7 +16,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.fetched import fetch_from_replica
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import BatchView, iter_batches
 

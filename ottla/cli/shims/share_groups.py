@@ -21,7 +21,7 @@ from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.groups import GroupDescription
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")

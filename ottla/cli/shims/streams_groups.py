@@ -20,7 +20,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with
 from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_describe import Assignment, DescribedGroup

@@ -11,7 +11,7 @@ from ottla.cli.shims.tool import Unusable, given, table
 from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 
 #: The options in the order of the set that Kafka's tool prints.

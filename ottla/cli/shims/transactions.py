@@ -11,7 +11,7 @@ from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, 
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.transactions import (
     OpenProducer,
     abort_by_marker,

@@ -15,7 +15,7 @@ from ottla.client.consumer import Consumed
 from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
 from ottla.client.errors import Failure
 from ottla.client.group_consumer import GroupConsumer
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}

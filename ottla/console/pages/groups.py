@@ -18,7 +18,7 @@ from ottla.client.errors import Failure, Kind
 from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import GroupDescription, kind_of
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 from ottla.client.values import INT32_MAX, INT64_MAX
 from ottla.console.pages.stories import of_group
 from ottla.console.site import Site, number, query

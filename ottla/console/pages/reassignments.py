@@ -14,7 +14,6 @@ from starlette.routing import Route
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_error import code_of
 from ottla.client.errors import Failure, Kind
-from ottla.client.leaders import TopicPartition
 from ottla.client.move_file import PlannedMove, parse_moves, write_moves
 from ottla.client.moves import (
     cancel_moves,
@@ -28,6 +27,7 @@ from ottla.client.moves import (
     throttled_brokers,
     throttled_topics,
 )
+from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
 from ottla.client.topics import places_of
 from ottla.client.values import INT32_MAX, INT64_MAX, number_in

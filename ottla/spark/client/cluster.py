@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -28,8 +29,6 @@ RETRY_BACKOFF_SECONDS = 0.1
 GROUP, TRANSACTION = 0, 1
 #: Topics have ids instead of names in later versions of Metadata's answers; both are there in this one.
 _METADATA_VERSION_MAX = 12
-
-TopicPartition = tuple[str, int]
 
 
 class Topic(NamedTuple):

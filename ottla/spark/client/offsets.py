@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -11,7 +12,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
-from ottla.spark.client.cluster import GROUP, BlockingCluster, TopicPartition
+from ottla.spark.client.cluster import GROUP, BlockingCluster
 from ottla.spark.errors import check
 
 EARLIEST, LATEST = -2, -1

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
-from ottla.spark.client.cluster import TRANSACTION, BlockingCluster, TopicPartition
+from ottla.spark.client.cluster import TRANSACTION, BlockingCluster
 from ottla.spark.client.connection import SparkConnection
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
 

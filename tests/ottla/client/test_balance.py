@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.balance import Balance, loads, plan_balance
-from ottla.client.leaders import TopicPartition
+from ottla.client.partitions import TopicPartition
 
 Replicas = dict[TopicPartition, list[int]]
 
