@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.protocol.api import APIS, ApiKey
 from ottla.server.network.peer_security import LoginRejected
 from ottla.server.network.wire import (
+    ANY_VERSION,
     RENEWED_AFTER,
     RESPONSE_BYTES_MAX,
     Ask,
@@ -36,7 +37,6 @@ T = TypeVar("T")
 CONNECT_SECONDS_MAX = 10.0
 #: Kafka's request.timeout.ms.
 RESPONSE_SECONDS_MAX = 30.0
-VERSION_MAX = 0x7FFF
 SOFTWARE_VERSION = "1"
 _SIZE = Struct(">i")
 
@@ -101,12 +101,12 @@ class BlockingConnection:
         """Return True if the SASL session ends soon, so that a new connection has to take over."""
         return time.monotonic() > self._renew_at
 
-    def call(self, request: object, version: int | None = None, version_max: int = VERSION_MAX) -> Any:
+    def call(self, request: object, version: int | None = None, version_max: int = ANY_VERSION) -> Any:
         """Send a request and return its response; no other request may be in flight. Versions and errors as of `send` and `receive`."""
         self.send(request, version, version_max)
         return self.receive()
 
-    def send(self, request: object, version: int | None = None, version_max: int = VERSION_MAX) -> None:
+    def send(self, request: object, version: int | None = None, version_max: int = ANY_VERSION) -> None:
         """Send in `version`, or for None in the highest that both sides have, up to `version_max`.
 
         Raises:

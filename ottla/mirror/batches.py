@@ -34,7 +34,6 @@ JOINED_BYTES = 256 * 1024
 SMALL_BYTES = 32 * 1024
 #: Bytes of a record besides its key, value and headers, at most; of a batch, its header.
 RECORD_OVERHEAD_BYTES = 48
-_SEQUENCES = 1 << 31
 _CRC = Struct(">I")
 
 
@@ -119,10 +118,6 @@ def can_pass(batch: BatchView) -> bool:
     """Return whether a producer may send the batch as it is."""
     kept = not batch.attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT)
     return kept and batch.count == batch.last_offset_delta + 1
-
-
-def next_sequence(sequence: int, count: int) -> int:
-    return (sequence + count) % _SEQUENCES
 
 
 def record_size(row: Record) -> int:

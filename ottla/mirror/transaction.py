@@ -5,7 +5,6 @@
 
 There are no retries inside a transaction. A failure ends it, and `start` takes the next producer epoch: the coordinator then completes
 or aborts what was open, and rejects what a worker that had the lane before still sends.
-The versions of the requests are the last before KIP-890: brokers of all releases take them, whatever their transaction.version.
 """
 
 from __future__ import annotations
@@ -18,32 +17,35 @@ from typing import Any
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
 from ottla.client.cluster_error import ClusterError, check, code_of, failure
 from ottla.client.errors import Failure
+from ottla.client.idempotence import (
+    ADD_VERSION,
+    END_VERSION,
+    FENCED,
+    INIT_VERSION,
+    ProducerIdentity,
+    Sequences,
+    Verdict,
+    add_partitions,
+    produce_request,
+    produced,
+    refused_partitions,
+    verdict_on,
+)
 from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.producer import ACKS_ALL
-from ottla.mirror.batches import Outgoing, Stamp, next_sequence
+from ottla.mirror.batches import Outgoing, Stamp
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
-)
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 
-INIT_VERSION, ADD_VERSION, PRODUCE_VERSION, END_VERSION = 4, 3, 9, 3
+PRODUCE_VERSION = 9
 #: A transaction is aborted by its coordinator after this time: so long a worker that was killed delays the readers of its partitions,
 #: unless another takes its lanes before.
 TRANSACTION_MS_MAX = 60_000
 #: Requests of one lane to one broker that are in flight: an idempotent producer may have five (KIP-98).
 IN_FLIGHT_MAX = 5
-FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 class Fenced(Exception):
@@ -66,8 +68,8 @@ class LaneProducer:
         self._leaders = leaders
         self._id = transactional_id
         self._coordinator: int | None = None
-        self._producer = (-1, -1)
-        self._sequences: dict[TopicPartition, int] = {}
+        self._identity = ProducerIdentity()
+        self._sequences = Sequences()
         self._is_open = False
 
     async def start(self) -> None:
@@ -91,35 +93,24 @@ class LaneProducer:
         async with self._cluster.limit():
             response, code = await self._cluster.retry(ask)
         check(f"transactional id {self._id}", code)
-        self._producer = response.producer_id, response.producer_epoch
-        self._sequences = {}
+        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        self._sequences = Sequences()
 
     async def begin(self, places: Iterable[TopicPartition]) -> None:
         """Begin a transaction with these partitions."""
         if self._id is None:
             return
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for name, index in places:
-            topics.setdefault(name, AddPartitionsToTxnTopic(name, [])).partitions.append(index)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=self._producer[0],
-            v3_and_below_producer_epoch=self._producer[1],
-            v3_and_below_topics=list(topics.values()),
-        )
+        request = add_partitions(self._id, self._identity, places)
 
         def first_failed(response: AddPartitionsToTxnResponse) -> int:
-            # Where one is rejected, the others are not attempted.
-            codes = [code for _, code in _added(response) if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-            return codes[0] if codes else ErrorCode.NONE
+            return next((code for _, code in refused_partitions(response)), ErrorCode.NONE)
 
         self._is_open = True
         response, code = await self._ask_coordinator(request, ADD_VERSION, first_failed)
         if code in FENCED:
             raise Fenced
-        for place, found in _added(response):
-            if found not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED):
-                raise PlaceFailed(place, failure(f"partition {place[0]}-{place[1]}", found))
+        for place, found in refused_partitions(response):
+            raise PlaceFailed(place, failure(f"partition {place[0]}-{place[1]}", found))
 
     async def produce(self, batches: Mapping[TopicPartition, Sequence[Outgoing]]) -> dict[TopicPartition, list[int]]:
         """Send the batches of each partition in their order. Return the offset of the first record of each.
@@ -158,7 +149,7 @@ class LaneProducer:
         """
         if self._id is None or not self._is_open:
             return
-        request = EndTxnRequest(self._id, *self._producer, commit)
+        request = EndTxnRequest(self._id, *self._identity, commit)
         _, code = await self._ask_coordinator(request, END_VERSION, lambda response: response.error_code)
         if code in FENCED:
             raise Fenced
@@ -190,14 +181,11 @@ class LaneProducer:
         return found
 
     def _request(self, batches: Mapping[TopicPartition, Outgoing]) -> ProduceRequest:
-        topics: dict[str, TopicProduceData] = {}
-        for (name, index), batch in batches.items():
-            sequence = self._sequences.get((name, index), 0)
-            self._sequences[name, index] = next_sequence(sequence, batch.count)
-            stamp = Stamp(*self._producer, sequence, self._id is not None)
-            rows = topics.setdefault(name, TopicProduceData(name, partition_data=[])).partition_data
-            rows.append(PartitionProduceData(index, memoryview(batch.encoded(stamp))))
-        return ProduceRequest(self._id, ACKS_ALL, ATTEMPT_MS_MAX, list(topics.values()))
+        encoded = {}
+        for place, batch in batches.items():
+            stamp = Stamp(*self._identity, self._sequences.take(place, batch.count), self._id is not None)
+            encoded[place] = memoryview(batch.encoded(stamp))
+        return produce_request(encoded, ATTEMPT_MS_MAX, transactional_id=self._id)
 
     async def _send(self, node: int, request: ProduceRequest, offsets: dict[TopicPartition, list[int]]) -> None:
         try:
@@ -207,31 +195,27 @@ class LaneProducer:
         except NoConnection:
             self._leaders.forget(node)
             raise
-        for topic in response.responses:
-            for part in topic.partition_responses:
-                self._check((topic.name, part.index), part)
-                offsets[topic.name, part.index].append(part.base_offset)
+        for place, part in produced(response):
+            self._check(place, part)
+            offsets[place].append(part.base_offset)
 
     def _check(self, place: TopicPartition, part: PartitionProduceResponse) -> None:
         code = code_of(part.error_code)
         if code is ErrorCode.NONE:
             return
-        if code in FENCED:
+        verdict = verdict_on(code)
+        if verdict is Verdict.FENCED:
             raise Fenced
         name, index = place
         fault = failure(f"partition {name}-{index} of the target", code, part.error_message)
         # A full disk may have room again: only this partition waits for that.
-        if code.retriable and code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        if verdict is Verdict.AGAIN and code not in (
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ):
             raise fault
+        # A batch that was written twice (DUPLICATE_SEQUENCE_NUMBER) is a failure, too: its offset is not known, which syncs need.
         raise PlaceFailed(place, fault)
-
-
-def _added(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, int]]:
-    return [
-        ((topic.name, row.partition_index), row.partition_error_code)
-        for topic in response.results_by_topic_v3_and_below
-        for row in topic.results_by_partition
-    ]
 
 
 async def refreshed(leaders: Leaders) -> None:

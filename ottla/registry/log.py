@@ -30,6 +30,7 @@ from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError, code_of, fai
 from ottla.client.consumer import Consumer
 from ottla.client.errors import Failure
 from ottla.client.fetched import recreated_texts
+from ottla.client.idempotence import FENCED
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -54,8 +55,6 @@ RETRY_S = 1.0
 SYNC_S_MAX = 30.0
 #: How long a topic that was just created may be unknown to the broker that is asked, and how often it is asked.
 CREATE_MS_MAX, LOOK_AGAIN_S = 30_000, 0.1
-#: Codes by which the partition rejects a leader that another one has followed.
-FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -263,7 +262,7 @@ class SchemaLog:
                 await producer.flush()
         except Failure as fault:
             self._producer = None
-            if fault.code in FENCED:
+            if fault.code in FENCED:  # another instance has taken the lead
                 raise LeadershipLost from None
             if fault.code in TOO_LARGE:
                 raise RegistryError("too_large") from None

@@ -28,7 +28,8 @@ API_VERSIONS_VERSION = 3
 RENEWED_AFTER = 0.85
 #: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
 RESPONSE_BYTES_MAX = 2**30
-_VERSION_MAX = 0x7FFF
+#: The version of a request may be any that both sides have.
+ANY_VERSION = 0x7FFF
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
@@ -92,19 +93,19 @@ class SentRequest(NamedTuple, Generic[T]):
 
 
 class ClientWire(Generic[T]):
-    """What a client knows of one connection: the peer's versions, and the requests that are in flight, oldest first."""
+    """A client's knowledge of one connection: the peer's versions, and the requests that are in flight, oldest first."""
 
     __slots__ = ("_last_correlation_id", "in_flight", "versions", "where")
 
     def __init__(self, where: str) -> None:
-        """`where` is the peer's address, for messages."""
+        """Know nothing of the peer yet but its address, for messages."""
         self.where = where
-        #: By API key the lowest and the highest version; empty before `agree_on_versions`.
+        #: The lowest and the highest version by API key; empty before `agree_on_versions`.
         self.versions: dict[int, tuple[int, int]] = {}
         self.in_flight: deque[SentRequest[T]] = deque()
         self._last_correlation_id = 0
 
-    def agreed(self, api: Api, version: int | None = None, version_max: int = _VERSION_MAX) -> int:
+    def agreed(self, api: Api, version: int | None = None, version_max: int = ANY_VERSION) -> int:
         """Return `version`, or for None the highest that both sides have, up to `version_max`.
 
         Raises:

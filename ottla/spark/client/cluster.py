@@ -15,6 +15,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.server.address import Address, NoAddress, parse_addresses
+from ottla.server.network.wire import ANY_VERSION
 from ottla.spark.client.connection import SparkConnection
 from ottla.spark.client.security import security_of
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
@@ -83,17 +84,17 @@ class BlockingCluster:
             raise ConnectionLost(f"broker {node_id} is not in the metadata")
         return self.connection(self._brokers[node_id])
 
-    def call(self, connection: SparkConnection, request: Any, version_max: int = 0x7FFF) -> Any:
+    def call(self, connection: SparkConnection, request: Any, version_max: int = ANY_VERSION) -> Any:
         try:
             return connection.call(request, version_max)
         except ConnectionLost:
             self.forget(connection)
             raise
 
-    def call_node(self, node_id: int, request: Any, version_max: int = 0x7FFF) -> Any:
+    def call_node(self, node_id: int, request: Any, version_max: int = ANY_VERSION) -> Any:
         return self.call(self.node(node_id), request, version_max)
 
-    def any_call(self, request: Any, version_max: int = 0x7FFF) -> Any:
+    def any_call(self, request: Any, version_max: int = ANY_VERSION) -> Any:
         """Send a request that every broker can answer to the first that does. Raises the last ConnectionLost."""
         last = ConnectionLost("no broker is known")
         for address in dict.fromkeys((*self._brokers.values(), *self.addresses)):
@@ -179,7 +180,7 @@ class BlockingCluster:
         check(f"coordinator of {key}", response.error_code, response.error_message)
         return self.connection((response.host, response.port))
 
-    def ask_coordinator(self, key: str, kind: int, request: Any, version_max: int = 0x7FFF) -> Any:
+    def ask_coordinator(self, key: str, kind: int, request: Any, version_max: int = ANY_VERSION) -> Any:
         return self.call(self.coordinator(key, kind), request, version_max)
 
 

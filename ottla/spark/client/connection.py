@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ottla.client.blocking import VERSION_MAX, BlockingConnection, BlockingSecurity
+from ottla.client.blocking import BlockingConnection, BlockingSecurity
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.network.wire import AnotherProtocol, SecurityRejected, UnreadableResponse
+from ottla.server.network.wire import ANY_VERSION, AnotherProtocol, SecurityRejected, UnreadableResponse
 from ottla.spark.errors import ConnectionLost, ConnectorError
 
 CLIENT_ID = "pyspark-ottla"
@@ -36,12 +36,12 @@ class SparkConnection:
         """Return True if the SASL session ends soon, so that a new connection has to take over."""
         return self._connection.is_due
 
-    def call(self, request: object, version_max: int = VERSION_MAX) -> Any:
+    def call(self, request: object, version_max: int = ANY_VERSION) -> Any:
         """Send a request and return its response. No other request may be in flight."""
         self.send(request, version_max)
         return self.receive()
 
-    def send(self, request: object, version_max: int = VERSION_MAX) -> None:
+    def send(self, request: object, version_max: int = ANY_VERSION) -> None:
         """Send in the highest version that both sides have, up to `version_max`. Raises ConnectorError if there is none."""
         with _as_errors_of_spark():
             self._connection.send(request, None, version_max)
@@ -58,7 +58,7 @@ class SparkConnection:
 
 @contextmanager
 def _as_errors_of_spark(lost: str = "") -> Iterator[None]:
-    """Only a connection that is lost is worth another attempt; `lost` is the beginning of what is said of it."""
+    """Raise the errors of a connection as Spark's: one that is lost is worth another attempt. `lost` is the beginning of its message."""
     try:
         yield
     except SecurityRejected as fault:

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from ottla.client.idempotence import INIT_VERSION
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.spark.client.cluster import TRANSACTION, BlockingCluster
 from ottla.spark.client.outcomes import commit_or_find
-from ottla.spark.client.producer import INIT_VERSION_MAX, SinkTransaction, WrittenTransaction, end
+from ottla.spark.client.producer import SinkTransaction, WrittenTransaction, end
 from ottla.spark.errors import ConnectorError, check
 from ottla.spark.sink.decisions import Claim, Decisions, SinkDecision
 from ottla.spark.sink.options import SinkOptions
@@ -132,7 +133,7 @@ def abort_left_over(cluster: BlockingCluster, prefix: str) -> None:
             left = _open(cluster, name) if name.startswith(prefix) else None
             if left is not None and end(cluster, left, commit=False):
                 request = InitProducerIdRequest(name, 60_000, left.producer_id, left.producer_epoch)
-                cluster.retry(partial(cluster.ask_coordinator, name, TRANSACTION, request, INIT_VERSION_MAX))
+                cluster.retry(partial(cluster.ask_coordinator, name, TRANSACTION, request, INIT_VERSION))
 
 
 def _open(cluster: BlockingCluster, name: str) -> SinkTransaction | None:

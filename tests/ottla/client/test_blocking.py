@@ -24,7 +24,7 @@ OPENING = len(VERSIONS).to_bytes(4, "big") + VERSIONS
 
 @contextmanager
 def peer(answers: bytes, *, closes: bool = False) -> Iterator[int]:
-    """A peer that sends these bytes to whoever connects, and reads what comes."""
+    """A peer that sends these bytes to the client that connects, and reads what comes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
