@@ -53,7 +53,7 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int = -1
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """What a partition's answer means for the batch."""
 
     WRITTEN = auto()
@@ -65,15 +65,15 @@ class Verdict(Enum):
     REJECTED = auto()
 
 
-def verdict_on(code: int) -> Verdict:
+def verdict_on(code: int) -> BatchVerdict:
     """Return what the error code of a Produce response means. DUPLICATE_SEQUENCE_NUMBER: an attempt before has written it."""
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        return Verdict.WRITTEN
+        return BatchVerdict.WRITTEN
     if code == ErrorCode.MESSAGE_TOO_LARGE:
-        return Verdict.TOO_LARGE
+        return BatchVerdict.TOO_LARGE
     if code in FENCED:
-        return Verdict.FENCED
-    return Verdict.AGAIN if ErrorCode(code).retriable else Verdict.REJECTED
+        return BatchVerdict.FENCED
+    return BatchVerdict.AGAIN if ErrorCode(code).retriable else BatchVerdict.REJECTED
 
 
 class Sequences:
@@ -164,20 +164,20 @@ class IdempotentBatches:
             transactional=self._transactional,
         )
 
-    def answered(self, place: TopicPartition, code: int) -> tuple[Verdict, SentBatch]:
+    def answered(self, place: TopicPartition, code: int) -> tuple[BatchVerdict, SentBatch]:
         """Take the answer for the first sealed batch of a partition, which is over only if it is WRITTEN.
 
         One that is TOO_LARGE has been divided; a record that is so alone is REJECTED.
         """
         batches, verdict = self.sealed[place], verdict_on(code)
         batch = batches[0]
-        if verdict is Verdict.WRITTEN:
+        if verdict is BatchVerdict.WRITTEN:
             batches.popleft()
             if not batches:
                 del self.sealed[place]
-        elif verdict is Verdict.TOO_LARGE:
+        elif verdict is BatchVerdict.TOO_LARGE:
             if len(batch.records) == 1:
-                return Verdict.REJECTED, batch
+                return BatchVerdict.REJECTED, batch
             batches.popleft()
             batches.extendleft(reversed(batch.halves()))
         return verdict, batch

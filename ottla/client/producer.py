@@ -21,10 +21,10 @@ from ottla.client.cluster_state import directory_problems
 from ottla.client.errors import Kind
 from ottla.client.idempotence import (
     BATCH_BYTES_MAX,
+    BatchVerdict,
     IdempotentBatches,
     ProducerIdentity,
     SentBatch,
-    Verdict,
     produce_request,
     record_bytes,
 )
@@ -193,15 +193,15 @@ class ClusterProducer:
     def _acknowledged(self, result: PartitionProduceResponse) -> bool:
         """Take the answer for the next batch of a partition. Return False if the batch must be sent again."""
         verdict, batch = self._batches.answered((self.topic, result.index), result.error_code)
-        if verdict is Verdict.WRITTEN:
+        if verdict is BatchVerdict.WRITTEN:
             self.acknowledged += len(batch.records)
             if self._on_acknowledged is not None:
                 self._on_acknowledged(result.index, result.base_offset, batch)
             return True
-        if verdict is Verdict.TOO_LARGE:
+        if verdict is BatchVerdict.TOO_LARGE:
             return True
         place = f"partition {self.topic}-{result.index}"
-        if verdict is Verdict.AGAIN:
+        if verdict is BatchVerdict.AGAIN:
             code = code_of(result.error_code)
             self.cluster.doing = f"producing to {place}, which is answered {code.name} ({code.message})"
             return False

@@ -22,9 +22,9 @@ from ottla.client.idempotence import (
     END_VERSION,
     FENCED,
     INIT_VERSION,
+    BatchVerdict,
     ProducerIdentity,
     Sequences,
-    Verdict,
     add_partitions,
     produce_request,
     produced,
@@ -204,12 +204,12 @@ class LaneProducer:
         if code is ErrorCode.NONE:
             return
         verdict = verdict_on(code)
-        if verdict is Verdict.FENCED:
+        if verdict is BatchVerdict.FENCED:
             raise Fenced
         name, index = place
         fault = failure(f"partition {name}-{index} of the target", code, part.error_message)
         # A full disk may have room again: only this partition waits for that.
-        if verdict is Verdict.AGAIN and code not in (
+        if verdict is BatchVerdict.AGAIN and code not in (
             ErrorCode.KAFKA_STORAGE_ERROR,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ):

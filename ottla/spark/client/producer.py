@@ -14,9 +14,9 @@ from ottla.client.idempotence import (
     END_VERSION,
     FENCED,
     INIT_VERSION,
+    BatchVerdict,
     IdempotentBatches,
     ProducerIdentity,
-    Verdict,
     add_partitions,
     produce_request,
     produced,
@@ -162,11 +162,11 @@ class BlockingProducer:
         is_done = True
         for place, part in produced(response):
             verdict, _ = self._batches.answered(place, part.error_code)
-            if verdict in (Verdict.FENCED, Verdict.REJECTED):
+            if verdict in (BatchVerdict.FENCED, BatchVerdict.REJECTED):
                 check(f"writing to {place[0]}-{place[1]}", part.error_code, part.error_message)
-            if verdict is Verdict.WRITTEN and self._first is None and part.base_offset >= 0:
+            if verdict is BatchVerdict.WRITTEN and self._first is None and part.base_offset >= 0:
                 self._first = place, part.base_offset
-            is_done = is_done and verdict is not Verdict.AGAIN
+            is_done = is_done and verdict is not BatchVerdict.AGAIN
         return is_done
 
     def _add_to_transaction(self, places: list[TopicPartition]) -> None:

@@ -8,10 +8,10 @@ from ottla.client.idempotence import (
     BATCH_BYTES_MAX,
     RECORD_OVERHEAD_BYTES,
     SEQUENCES,
+    BatchVerdict,
     IdempotentBatches,
     ProducerIdentity,
     Sequences,
-    Verdict,
     add_partitions,
     produce_request,
     record_bytes,
@@ -60,19 +60,19 @@ def test_sequence_numbers_begin_again_behind_the_last_one() -> None:
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (ErrorCode.NONE, Verdict.WRITTEN),
-        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, Verdict.WRITTEN),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Verdict.AGAIN),
-        (ErrorCode.KAFKA_STORAGE_ERROR, Verdict.AGAIN),
-        (ErrorCode.MESSAGE_TOO_LARGE, Verdict.TOO_LARGE),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
-        (ErrorCode.PRODUCER_FENCED, Verdict.FENCED),
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Verdict.REJECTED),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Verdict.REJECTED),
-        (30_000, Verdict.REJECTED),
+        (ErrorCode.NONE, BatchVerdict.WRITTEN),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, BatchVerdict.WRITTEN),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, BatchVerdict.AGAIN),
+        (ErrorCode.KAFKA_STORAGE_ERROR, BatchVerdict.AGAIN),
+        (ErrorCode.MESSAGE_TOO_LARGE, BatchVerdict.TOO_LARGE),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, BatchVerdict.FENCED),
+        (ErrorCode.PRODUCER_FENCED, BatchVerdict.FENCED),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, BatchVerdict.REJECTED),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, BatchVerdict.REJECTED),
+        (30_000, BatchVerdict.REJECTED),
     ],
 )
-def test_an_error_code_is_a_verdict_on_the_batch(code: int, verdict: Verdict) -> None:
+def test_an_error_code_is_a_verdict_on_the_batch(code: int, verdict: BatchVerdict) -> None:
     assert verdict_on(code) is verdict
 
 
@@ -81,26 +81,26 @@ def test_a_batch_is_the_same_in_each_attempt_and_the_next_one_follows_it() -> No
     made.add(ONE, record(b"c"), 1)
     made.seal()
     first = made.next_batch(ONE)
-    assert made.answered(ONE, ErrorCode.REQUEST_TIMED_OUT)[0] is Verdict.AGAIN
+    assert made.answered(ONE, ErrorCode.REQUEST_TIMED_OUT)[0] is BatchVerdict.AGAIN
     assert made.next_batch(ONE) == first and head(made) == (0, [b"a", b"b"])
     assert made.answered(ONE, ErrorCode.NONE)[1].numbers == [1, 2]
     assert head(made) == (2, [b"c"]) and made.unacknowledged == [3]
-    assert made.answered(ONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)[0] is Verdict.WRITTEN
+    assert made.answered(ONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)[0] is BatchVerdict.WRITTEN
     assert not made.sealed and not made.unacknowledged
 
 
 def test_a_batch_that_is_too_large_becomes_two_with_the_same_sequence_numbers() -> None:
     made = batches(b"a", b"b", b"c")
-    assert made.answered(ONE, ErrorCode.MESSAGE_TOO_LARGE)[0] is Verdict.TOO_LARGE
+    assert made.answered(ONE, ErrorCode.MESSAGE_TOO_LARGE)[0] is BatchVerdict.TOO_LARGE
     assert head(made) == (0, [b"a"])
-    assert made.answered(ONE, ErrorCode.MESSAGE_TOO_LARGE)[0] is Verdict.REJECTED, "one record cannot be divided"
+    assert made.answered(ONE, ErrorCode.MESSAGE_TOO_LARGE)[0] is BatchVerdict.REJECTED, "one record cannot be divided"
     made.answered(ONE, ErrorCode.NONE)
     assert head(made) == (1, [b"b", b"c"])
 
 
 def test_what_was_rejected_is_not_acknowledged() -> None:
     made = batches(b"a")
-    assert made.answered(ONE, ErrorCode.PRODUCER_FENCED)[0] is Verdict.FENCED
+    assert made.answered(ONE, ErrorCode.PRODUCER_FENCED)[0] is BatchVerdict.FENCED
     assert made.unacknowledged == [1]
 
 
