@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import ClusterError, check
 from ottla.client.configs import describe_configs
-from ottla.client.errors import Kind, did_you_mean
+from ottla.client.errors import ClusterError, Kind, check, did_you_mean
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind
 from ottla.server.address import NoAddress, parse_address
 
 ADMIN_LISTENER = "ottla.admin.listener"

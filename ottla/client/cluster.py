@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.cluster_error import ClusterError, check, code_of, failure
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure
 from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (

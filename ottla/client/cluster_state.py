@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.cluster_error import check
+from ottla.client.errors import check
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.alter_replica_log_dirs import (

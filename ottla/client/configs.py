@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import ClusterError, check
+from ottla.client.errors import ClusterError, check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from ottla.client.cluster import CLIENT_ID, ClusterClient, parse_bootstrap
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
 

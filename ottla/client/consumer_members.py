@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_coordinator
+from ottla.client.errors import check
 from ottla.client.groups import NO_GENERATION
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.compile import encode

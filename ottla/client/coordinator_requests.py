@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
-from ottla.client.cluster_error import code_of
+from ottla.client.errors import code_of
 from ottla.protocol.errors import ErrorCode
 
 

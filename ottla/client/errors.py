@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
+from ottla.protocol.errors import ErrorCode
+
 
 class Kind(Enum):
     """The kind of a failure, for callers that give it other words or act on it."""
@@ -52,3 +54,57 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | 
     if not near:
         return None
     return "did you mean " + " or ".join(repr(name) for name in near) + "?"
+
+
+class ClusterError(Failure):
+    """A cluster has rejected a request, or cannot be asked, or cannot be asked for this.
+
+    An error code has `place`, what it is about, and `message`, the broker's or Kafka's own.
+    """
+
+    def __init__(
+        self,
+        cause: str,
+        remedy: str | None = None,
+        kind: Kind = Kind.FAILED,
+        code: int | None = None,
+        *,
+        place: str = "",
+        message: str | None = None,
+    ) -> None:
+        super().__init__(cause, remedy, kind)
+        self.code = code
+        self.place = place
+        self.message = message
+
+
+NOT_THERE = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+)
+
+
+NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def code_of(number: int) -> ErrorCode:
+    """Return the ErrorCode of a number; a code of a newer Kafka becomes UNKNOWN_SERVER_ERROR."""
+    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def failure(
+    place: str, number: int, message: str | None = None, *, name: str = "", known: Iterable[str] = ()
+) -> ClusterError:
+    """Return the error of an error code. If it says that `name` does not exist, it suggests similar names of `known`."""
+    code = code_of(number)
+    kind = Kind.TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else Kind.FAILED
+    near = did_you_mean(name, known) if code in NOT_THERE else None
+    said = message or code.message
+    return ClusterError(f"{place}: {said} ({code.name})", near, kind, code, place=place, message=said)
+
+
+def check(place: str, number: int, message: str | None = None) -> None:
+    """Raise for any code but NONE."""
+    if number:
+        raise failure(place, number, message)

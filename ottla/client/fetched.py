@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.cluster_error import check
+from ottla.client.errors import check
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import (

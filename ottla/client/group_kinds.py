@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import check
 from ottla.client.coordinator_requests import ask_about_group, first_group
+from ottla.client.errors import check
 from ottla.client.groups import GroupDescription, GroupMember, assigned_places, describe_group, kind_of, modern_member
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.alter_share_group_offsets import (

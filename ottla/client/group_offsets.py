@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.client.group_kinds import share_positions
 from ottla.client.groups import OFFSET_FETCH_VERSION, committed_offsets, kind_of
 from ottla.client.partitions import TopicPartition

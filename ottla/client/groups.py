@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import check, failure
 from ottla.client.coordinator_requests import ask_about_group, first_group
+from ottla.client.errors import check, failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import check
 from ottla.client.cluster_state import describe_cluster, describe_quorum, directory_problems
 from ottla.client.configs import describe_topics_config
+from ottla.client.errors import check
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.reassignments import adding_replicas
 from ottla.protocol.errors import ErrorCode

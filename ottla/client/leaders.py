@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import NO_SUCH_TOPIC, check
+from ottla.client.errors import NO_SUCH_TOPIC, check
 from ottla.client.partitions import LeaderTable
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import check
+from ottla.client.errors import check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

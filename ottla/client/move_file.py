@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.partitions import TopicPartition
 
 #: A file that is larger is no plan: 100,000 partitions with their names take 20 MB.

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import ClusterError, code_of
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind, code_of
 from ottla.client.move_file import PlannedMove, moves_between
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments

@@ -16,9 +16,8 @@ from ottla.client.cluster import (
     ClusterClient,
     NoConnection,
 )
-from ottla.client.cluster_error import ClusterError, check, code_of, failure
 from ottla.client.cluster_state import directory_problems
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure
 from ottla.client.idempotence import (
     BATCH_BYTES_MAX,
     BatchVerdict,

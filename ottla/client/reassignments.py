@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient
-from ottla.client.cluster_error import ClusterError, check
+from ottla.client.errors import ClusterError, check
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (

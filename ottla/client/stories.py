@@ -12,8 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from ottla.client.admin_listeners import page_of
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Failure, Kind
+from ottla.client.errors import ClusterError, Failure, Kind
 from ottla.server.story import StoryLine
 
 TIMEOUT_S = 10.0

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
-from ottla.client.cluster_error import ClusterError, check, code_of, failure
-from ottla.client.errors import Failure
+from ottla.client.errors import ClusterError, Failure, check, code_of, failure
 from ottla.client.idempotence import (
     ADD_VERSION,
     END_VERSION,

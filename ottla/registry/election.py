@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.cluster_error import check
 from ottla.client.consumer_members import ClassicMember, GroupProtocol
-from ottla.client.errors import Failure
+from ottla.client.errors import Failure, check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment

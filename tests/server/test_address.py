@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.cluster import parse_bootstrap
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.server.address import PORT_MAX, NoAddress, parse_address, parse_addresses
 
 

@@ -22,8 +22,8 @@ from ottla.cli.application import (
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.cluster import RETRY_BACKOFF_MS, NoConnection
-from ottla.client.cluster_error import code_of
 from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
+from ottla.client.errors import code_of
 from ottla.client.moves import replicas_of_all
 from ottla.client.reassignments import adding_replicas
 from ottla.protocol.replica_sets import original_replicas

@@ -25,7 +25,7 @@ from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import groups, topics
-from ottla.client.cluster_error import failure
+from ottla.client.errors import failure
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.partitions import TopicPartition

@@ -21,7 +21,7 @@ from ottla.cli.application import (
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, print_rows, would
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import code_of
+from ottla.client.errors import code_of
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
 from ottla.client.topics import places_of

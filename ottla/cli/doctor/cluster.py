@@ -12,7 +12,6 @@ from contextlib import suppress
 from ottla.cli.doctor.findings import DoctorFinding
 from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import failure
 from ottla.client.cluster_state import (
     FULL_BYTES,
     FeatureLevels,
@@ -22,7 +21,7 @@ from ottla.client.cluster_state import (
     describe_quorum,
 )
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import Failure
+from ottla.client.errors import Failure, failure
 from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition

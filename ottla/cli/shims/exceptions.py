@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Failure
+from ottla.client.errors import ClusterError, Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."

@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from ottla.cli.shims.exceptions import rejected
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.protocol.errors import ErrorCode
 
 _NUMBER = r"\s*(\d{1,18})"

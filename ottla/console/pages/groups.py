@@ -13,8 +13,7 @@ from starlette.routing import Route
 
 from ottla.client import group_kinds, groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import check
-from ottla.client.errors import Failure, Kind
+from ottla.client.errors import Failure, Kind, check
 from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import GroupDescription, kind_of

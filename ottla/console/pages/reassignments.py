@@ -12,8 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import code_of
-from ottla.client.errors import Failure, Kind
+from ottla.client.errors import Failure, Kind, code_of
 from ottla.client.move_file import PlannedMove, parse_moves, write_moves
 from ottla.client.moves import (
     cancel_moves,

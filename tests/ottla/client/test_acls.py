@@ -8,8 +8,7 @@ from ottla.cli.declared import read_declared
 from ottla.cli.errors import USAGE
 from ottla.cli.hints import as_command_failed, hint_of
 from ottla.client.acls import new_entry
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Failure
+from ottla.client.errors import ClusterError, Failure
 from ottla.console.pages.access import entry_of
 from ottla.testing.users import _entry
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.cli.errors import USAGE
 from ottla.cli.hints import as_command_failed
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, parse_bootstrap
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from ottla.server.address import Address
 

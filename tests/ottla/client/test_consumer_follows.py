@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import ClusterError
 from ottla.client.consumer import LEADERS_AGE_MS_MAX, Consumer, _Fetch
+from ottla.client.errors import ClusterError
 from ottla.client.fetched import At, Recreated
 from ottla.client.topics import EARLIEST
 from ottla.protocol.errors import ErrorCode

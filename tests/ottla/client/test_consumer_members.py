@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import ClusterError
 from ottla.client.connection import open_cluster
 from ottla.client.consumer_members import HeartbeatMember
+from ottla.client.errors import ClusterError
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.groups import NO_GENERATION
 from ottla.protocol.errors import ErrorCode

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.cluster_error import ClusterError
-from ottla.client.errors import Kind
+from ottla.client.errors import ClusterError, Kind
 from ottla.client.move_file import moves_between, read_moves, write_moves
 
 

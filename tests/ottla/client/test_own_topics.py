@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.client.topics import create_own_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.node.default_node import is_of_another
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import consumer
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 from ottla.console import reading
 from ottla.console.matching import Query
 from ottla.console.reading import WINDOW_OFFSETS, cursor, read_cursor, windows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
-from ottla.client.cluster_error import ClusterError
+from ottla.client.errors import ClusterError
 
 #: None: Java does not take the text.
 DATES = [
