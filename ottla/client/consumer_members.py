@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
-from ottla.client.coordinator_requests import ask_coordinator
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, ask_coordinator
 from ottla.client.errors import check
 from ottla.client.groups import NO_GENERATION
 from ottla.client.partitions import TopicPartition

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from ottla.client.cluster import ClusterClient
+from ottla.client.cluster import ClusterClient, until_answered
 from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.client.consumer_members import GroupMembership, RangeMember
-from ottla.client.coordinator_requests import until_answered
 from ottla.client.errors import ClusterError, check, failure
 from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.client.partitions import TopicPartition

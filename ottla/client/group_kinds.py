@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster import ClusterClient
-from ottla.client.coordinator_requests import ask_about_group, first_group
+from ottla.client.cluster import ClusterClient, ask_about_group, first_group
 from ottla.client.errors import check
 from ottla.client.groups import GroupDescription, GroupMember, assigned_places, describe_group, kind_of, modern_member
 from ottla.client.partitions import TopicPartition

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import ClusterClient
-from ottla.client.coordinator_requests import ask_about_group, first_group
+from ottla.client.cluster import ClusterClient, ask_about_group, first_group
 from ottla.client.errors import check, failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
