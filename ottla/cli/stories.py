@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from ottla.cli.application import Admin
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.client.admin_listeners import Story
 from ottla.client.cluster import ClusterClient
-from ottla.client.stories import Story
 from ottla.client.values import time_text
 
 COLUMNS = ("time", "node", "cause", "client", "decision")

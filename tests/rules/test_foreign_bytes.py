@@ -53,7 +53,7 @@ DECODERS = {
     "ottla/local/running.py": OWN,
     "ottla/cli/output.py": OWN,
     "ottla/client/record_json.py": OWN,
-    "ottla/client/stories.py": JSON_OF_OTHERS,
+    "ottla/client/admin_listeners.py": JSON_OF_OTHERS,
     "ottla/cli/shims/json_files.py": OWN,
     "ottla/cli/shims/offset_resets.py": OWN,
     "ottla/local/snapshots/layout.py": OWN,

@@ -25,11 +25,11 @@ from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import groups, topics
+from ottla.client.admin_listeners import story_of_group
 from ottla.client.errors import failure
 from ottla.client.group_offsets import group_lag, reset_targets
 from ottla.client.groups import GroupDescription
 from ottla.client.partitions import TopicPartition
-from ottla.client.stories import story_of_group
 from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 

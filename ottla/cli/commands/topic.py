@@ -28,11 +28,11 @@ from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
 from ottla.cli.stories import StoryFlag, show_story
 from ottla.client import topics
+from ottla.client.admin_listeners import story_of_partition
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import Failure, did_you_mean, failure
 from ottla.client.reassignments import adding_replicas, replication_factor
-from ottla.client.stories import story_of_partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client.stories import Story, story_of_group, story_of_partition, story_of_transaction
+from ottla.client.admin_listeners import Story, story_of_group, story_of_partition, story_of_transaction
 from ottla.client.values import INT32_MAX
 from ottla.console.panels import Shown
 from ottla.console.site import Site, number
