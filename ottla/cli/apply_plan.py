@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from ottla.cli.declared import DEFAULT, DeclaredCluster, DeclaredTopic, DeclaredUser, Entity, Settings
 from ottla.cli.errors import CommandFailed
-from ottla.client.acls import create_acl
+from ottla.client.access import NewPassword, alter_quotas, alter_scram_user, create_acl
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs
-from ottla.client.logins import NewPassword, alter_quotas, alter_scram_user
 from ottla.client.topics import BROKER_DEFAULT, add_partitions, create_topic
 from ottla.server.authorization.acl import AccessControlEntry
 

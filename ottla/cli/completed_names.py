@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from ottla.cli import contexts
 from ottla.cli.application import ConnectionOptions, connect
-from ottla.client.acls import kind_text
+from ottla.client.access import describe_scram_users, kind_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_features
 from ottla.client.configs import describe_configs
 from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
-from ottla.client.logins import describe_scram_users
 from ottla.client.transactions import list_transactions
 from ottla.server.authorization.operations import ANY, CLUSTER, OPERATIONS, RESOURCE_TYPES
 from ottla.server.quotas.clients import CLIENT_QUOTAS, CONNECTION_CREATION_RATE

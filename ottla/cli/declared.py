@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.hints import hint_of
-from ottla.client.acls import new_entry
+from ottla.client.access import new_entry
 from ottla.client.configs import RESOURCE_TYPES
 from ottla.client.errors import Failure, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.errors import FAILED, TIMED_OUT, USAGE, CommandFailed
-from ottla.client.acls import StarInName
+from ottla.client.access import StarInName
 from ottla.client.cluster import NoConnection
 from ottla.client.errors import Failure, Kind
 from ottla.protocol.errors import ErrorCode

@@ -1,4 +1,6 @@
-"""Brokers' admin listeners (`ottla.admin.listener`): the numbers of their /metrics that Kafka's protocol does not have.
+"""Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics and stories.
+
+A story is the last decisions about a group, a partition or a transactional id, which each broker remembers of its own (`/story`).
 
 Brokers do not describe this property to clients: who asks has to know the address.
 """

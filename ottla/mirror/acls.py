@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.client.acls import AclFilter, create_acl, describe_acls
+from ottla.client.access import AclFilter, create_acl, describe_acls
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.mirror.names import Policy

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from ottla.client.acls import new_entry, read_principal
+from ottla.client.access import new_entry, read_principal
 from ottla.local.secure_files import PASSWORD_BYTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, connect, run
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows, would
-from ottla.client.acls import (
+from ottla.client.access import (
     NO_HOST,
     AclFilter,
     _resource_text,

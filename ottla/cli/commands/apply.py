@@ -15,11 +15,10 @@ from ottla.cli.apply_plan import Present, Setting, Shape, plan
 from ottla.cli.declared import DeclaredCluster, DeclaredUser, Entity, read_declared
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
-from ottla.client.acls import AclFilter, describe_acls, text_of
+from ottla.client.access import AclFilter, describe_acls, describe_quotas, describe_scram_users, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import Failure
-from ottla.client.logins import describe_quotas, describe_scram_users
 from ottla.client.reassignments import adding_replicas, replication_factor
 
 app = App(

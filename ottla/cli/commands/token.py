@@ -12,8 +12,8 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
+from ottla.client.access import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
 from ottla.client.cluster import ClusterClient
-from ottla.client.logins import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
 from ottla.client.values import time_text
 from ottla.protocol.messages.shared_structs import TokenPrincipal
 

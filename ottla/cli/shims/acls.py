@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, given, with_cluster
-from ottla.client.acls import AclFilter, create_acl, delete_acls, describe_acls
+from ottla.client.access import AclFilter, create_acl, delete_acls, describe_acls
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.server.authorization import operations as ops

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
+from ottla.client.access import alter_quotas, describe_quotas
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
 from ottla.client.errors import Failure
 from ottla.client.groups import list_groups
-from ottla.client.logins import alter_quotas, describe_quotas
 
 
 class EntityKind(NamedTuple):
@@ -239,7 +239,7 @@ async def _describe_quotas(cluster: ClusterClient, entities: list[Entity]) -> No
 
 
 async def _describe_scram(cluster: ClusterClient, user: str | None) -> None:
-    from ottla.client.logins import describe_scram_users
+    from ottla.client.access import describe_scram_users
 
     for name, mechanisms in (await describe_scram_users(cluster, None if user is None else [user])).items():
         shown = ", ".join(f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items())
@@ -300,7 +300,7 @@ def _only_quotas(entities: list[Entity], verb: str, names: list[str]) -> None:
 
 
 async def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str], removed: list[str]) -> None:
-    from ottla.client.logins import NewPassword, alter_scram_user
+    from ottla.client.access import NewPassword, alter_scram_user
 
     for verb, names in (("added", list(added)), ("deleted", removed)):
         if unknown := [name for name in names if name not in (*USER_QUOTAS, *SCRAM)]:

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
+from ottla.client.access import create_token, describe_tokens, expire_token, renew_token
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.logins import create_token, describe_tokens, expire_token, renew_token
 
 ACTIONS = ("create", "renew", "expire", "describe")
 REQUIRED = {

@@ -9,8 +9,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import acls, logins
-from ottla.client.acls import NO_HOST, reason_of, text_of
+from ottla.client.access import (
+    NO_HOST,
+    AclFilter,
+    alter_quotas,
+    applying_to,
+    create_acl,
+    delete_acls,
+    describe_acls,
+    describe_quotas,
+    judge,
+    new_entry,
+    read_operation,
+    read_principal,
+    read_resource,
+    reason_of,
+    text_of,
+)
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind
 from ottla.client.values import INT8_MAX, number_in
@@ -39,10 +54,10 @@ async def access(request: Request) -> Response:
     resource, user = fields.get("resource", "").strip(), fields.get("user", "").strip()
 
     async def load_entries() -> list[tuple[str, AccessControlEntry]]:
-        wanted = acls.AclFilter() if not resource else acls.applying_to(*acls.read_resource(resource))
+        wanted = AclFilter() if not resource else applying_to(*read_resource(resource))
         if user:
-            wanted = wanted._replace(principal=acls.read_principal(user))
-        return [(text_of(entry), entry) for entry in await acls.describe_acls(cluster, wanted)]
+            wanted = wanted._replace(principal=read_principal(user))
+        return [(text_of(entry), entry) for entry in await describe_acls(cluster, wanted)]
 
     entries = await site.panels.show(("acls", resource, user), load_entries)
     chosen = next((row for row in entries.value or () if link_of(row[1]).items() <= fields.items()), None)
@@ -75,9 +90,9 @@ async def why(site: Site, fields: Mapping[str, str]) -> dict[str, Any] | None:
     host = fields.get("host", "").strip() or NO_HOST
 
     async def load() -> dict[str, Any]:
-        kind, name = acls.read_resource(what)
-        principal, code = acls.read_principal(who), acls.read_operation(operation)
-        found, known = await acls.judge(site.access.panels, principal, code, kind, name, host)
+        kind, name = read_resource(what)
+        principal, code = read_principal(who), read_operation(operation)
+        found, known = await judge(site.access.panels, principal, code, kind, name, host)
         missing = found.verdict is not None and found.verdict.entry is None and not found.allowed
         return {
             "allowed": found.allowed,
@@ -100,7 +115,7 @@ async def quota_list(request: Request) -> Response:
                 "entity": {part.entity_type: part.entity_name for part in row.entity},
                 "values": {value.key: value.value for value in row.values},
             }
-            for row in await logins.describe_quotas(site.access.panels, {})
+            for row in await describe_quotas(site.access.panels, {})
         ]
 
     shown = await site.panels.show("quotas", load)
@@ -117,7 +132,7 @@ def entry_of(fields: Mapping[str, str]) -> AccessControlEntry:
     Raises:
         Failure: a field is no user, operation or resource.
     """
-    return acls.new_entry(
+    return new_entry(
         fields.get("who", "").strip(),
         fields.get("operation", ""),
         fields.get("what", "").strip(),
@@ -132,7 +147,7 @@ async def add_entry(request: Request) -> Response:
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         entry = entry_of(fields)
-        await acls.create_acl(cluster, entry)
+        await create_acl(cluster, entry)
         return f"added: {text_of(entry)}"
 
     return await site.change(request, lambda fields: fields.get("who", ""), make, "/access")
@@ -149,7 +164,7 @@ async def remove_entry(request: Request) -> Response:
         raise Failure("this link names no entry", "load the page again", Kind.WRONG) from None
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        if not await acls.delete_acls(cluster, acls.AclFilter(*entry)):
+        if not await delete_acls(cluster, AclFilter(*entry)):
             raise Failure("there is no such entry any more")
         return f"removed: {text_of(entry)}"
 
@@ -168,7 +183,7 @@ async def set_quota(request: Request) -> Response:
             value = float(text) if text else None
         except ValueError:
             raise Failure(f"{text!r} is no number", None, Kind.WRONG) from None
-        await logins.alter_quotas(cluster, {kind: name or None}, {key: value})
+        await alter_quotas(cluster, {kind: name or None}, {key: value})
         return f"{key} of {kind} {name or '(default)'} is {'not limited' if value is None else text}"
 
     return await site.change(request, lambda fields: fields.get("name", "").strip() or "default", make, "/quotas")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import logins
+from ottla.client import access
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind
 from ottla.console.site import Site
@@ -33,7 +33,7 @@ async def user_list(request: Request) -> Response:
     site: Site = request.app.state.site
 
     async def load() -> dict[str, dict[str, int]]:
-        return await logins.describe_scram_users(site.access.panels)
+        return await access.describe_scram_users(site.access.panels)
 
     shown = await site.panels.show("scram", load)
     wanted = request.query_params.get("q", "").strip()
@@ -57,7 +57,7 @@ async def token_list(request: Request) -> Response:
     site: Site = request.app.state.site
 
     async def load() -> list[Any]:
-        return sorted(await logins.describe_tokens(site.access.panels), key=lambda row: row.issue_timestamp)
+        return sorted(await access.describe_tokens(site.access.panels), key=lambda row: row.issue_timestamp)
 
     shown = await site.panels.show("tokens", load)
     rows = shown.value or []
@@ -90,7 +90,7 @@ async def set_password(request: Request) -> Response:
             raise Failure(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, Kind.WRONG)
         given = fields.get("password", "")
         password = given or secrets.token_urlsafe(PASSWORD_BYTES)
-        await logins.alter_scram_user(cluster, name, {mechanism: logins.NewPassword(password, int(text))})
+        await access.alter_scram_user(cluster, name, {mechanism: access.NewPassword(password, int(text))})
         done = f"{name} can log in by {mechanism}"
         rows = {"User": name, "Mechanism": mechanism, "Password": password}
         return done if given else secret_page(site, request, done, rows, USERS)
@@ -103,10 +103,10 @@ async def remove_user(request: Request) -> Response:
     name, mechanism = request.query_params.get("id", ""), request.query_params.get("mechanism", "")
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        present = (await logins.describe_scram_users(cluster, [name])).get(name, {})
+        present = (await access.describe_scram_users(cluster, [name])).get(name, {})
         if mechanism not in present:
             raise Failure(f"user {name} has no credentials of {mechanism!r}")
-        await logins.alter_scram_user(cluster, name, {}, [mechanism])
+        await access.alter_scram_user(cluster, name, {}, [mechanism])
         return f"{name} cannot log in by {mechanism} any more"
 
     return await site.change(request, name, make, USERS)
@@ -120,7 +120,7 @@ async def create_token(request: Request) -> Response:
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> Response:
         renewers = fields.get("renewers", "").replace(",", " ").split()
-        made = await logins.create_token(cluster, fields.get("owner", "").strip() or None, renewers, period_of(fields))
+        made = await access.create_token(cluster, fields.get("owner", "").strip() or None, renewers, period_of(fields))
         rows = {
             "Token": made.token_id,
             "HMAC": b64encode(made.hmac).decode(),
@@ -139,7 +139,7 @@ async def renew_token(request: Request) -> Response:
     token = request.query_params.get("id", "")
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        expires = await logins.renew_token(cluster, await hmac_of(cluster, token), period_of(fields))
+        expires = await access.renew_token(cluster, await hmac_of(cluster, token), period_of(fields))
         return f"token {token} expires at {moment(expires)}"
 
     return await site.change(request, token, make, TOKENS)
@@ -150,7 +150,7 @@ async def expire_token(request: Request) -> Response:
     token = request.query_params.get("id", "")
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        await logins.expire_token(cluster, await hmac_of(cluster, token))
+        await access.expire_token(cluster, await hmac_of(cluster, token))
         return f"token {token} has ended"
 
     return await site.change(request, token, make, TOKENS)
@@ -162,7 +162,7 @@ async def hmac_of(cluster: ClusterClient, token: str) -> bytes:
     Raises:
         Failure: there is no such token, or the console's user may not see it.
     """
-    for row in await logins.describe_tokens(cluster):
+    for row in await access.describe_tokens(cluster):
         if row.token_id == token:
             return bytes(row.hmac)
     raise Failure("there is no such token any more, or this console's user may not see it")
@@ -180,7 +180,7 @@ def period_of(fields: Mapping[str, str]) -> int:
     except ValueError:
         hours = 0.0
     if hours is None:
-        return logins.BROKER_DEFAULT_MS
+        return access.BROKER_DEFAULT_MS
     if not 0 < hours <= HOURS_MAX:
         raise Failure(f"{text!r} is no number of hours above 0", None, Kind.WRONG)
     return max(1, int(hours * HOUR_MS))

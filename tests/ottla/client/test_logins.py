@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.client.logins import describe_scram_users
+from ottla.client.access import describe_scram_users
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
 
 

@@ -1,15 +1,44 @@
-"""Reading and changing access control entries."""
+"""Who may log in, what they may do and how much they may take: access control entries, SCRAM users, delegation tokens, quotas."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import ClusterError, Kind, check, did_you_mean
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryDataRequest,
+    OpData,
+)
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntryData,
+)
+from ottla.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.messages.shared_structs import EntityData, TokenPrincipal
 from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
 from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
 from ottla.server.authorization.operations import (
@@ -28,6 +57,7 @@ from ottla.server.authorization.operations import (
     WILDCARD,
 )
 from ottla.server.config.broker import ALLOW_EVERYONE, AUTHORIZER_CONFIGS, SUPER_USERS
+from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, NUMBERS, salted_password
 
 
 class AclFilter(NamedTuple):
@@ -201,3 +231,139 @@ def row_of(entry: AccessControlEntry) -> dict[str, object]:
 
 def _resource_text(kind: int, name: str) -> str:
     return "cluster" if kind == CLUSTER else f"{kind_text(kind)}:{name}"
+
+
+SALT_BYTES = 32
+MECHANISMS = {number: name for name, number in NUMBERS.items()}
+
+
+class NewPassword(NamedTuple):
+    """The iterations and the password of a credential that is set."""
+
+    password: str
+    iterations: int = ITERATIONS_MIN
+
+
+async def describe_scram_users(cluster: ClusterClient, names: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+    """Return per user the iterations per mechanism; of all users for None. Users without credentials are left out."""
+    cluster.doing = "reading the SCRAM credentials"
+    # An empty list means all users, as null does. Apache Kafka 4.3.1 never answers null from a user who may not ask.
+    users = [UserName(name=name) for name in names or ()]
+    response = await cluster.request(DescribeUserScramCredentialsRequest(users=users))
+    check("SCRAM credentials", response.error_code, response.error_message)
+    found: dict[str, dict[str, int]] = {}
+    for row in response.results:
+        if row.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+            continue
+        check(f"user {row.user}", row.error_code, row.error_message)
+        found[row.user] = {MECHANISMS[info.mechanism]: info.iterations for info in row.credential_infos}
+    return found
+
+
+async def alter_scram_user(
+    cluster: ClusterClient, user: str, new: Mapping[str, NewPassword], removed: Iterable[str] = ()
+) -> None:
+    """Set the credentials of some mechanisms and remove those of others. The password itself is not sent, only its salted hash."""
+    upsertions = []
+    for mechanism, (password, iterations) in new.items():
+        salt = cluster.world.rng.randbytes(SALT_BYTES)
+        upsertions.append(
+            ScramCredentialUpsertion(
+                name=user,
+                mechanism=NUMBERS[mechanism],
+                iterations=iterations,
+                salt=salt,
+                salted_password=salted_password(HASHES[mechanism], password.encode(), salt, iterations),
+            )
+        )
+    deletions = [ScramCredentialDeletion(name=user, mechanism=NUMBERS[mechanism]) for mechanism in removed]
+    cluster.doing = f"changing the SCRAM credentials of user {user}"
+    response = await cluster.request(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
+    for row in response.results:
+        check(f"user {user}", row.error_code, row.error_message)
+
+
+#: The broker's delegation.token.max.lifetime.ms or delegation.token.expiry.time.ms.
+BROKER_DEFAULT_MS = -1
+#: ExpireDelegationToken removes the token at once.
+NOW_MS = -1
+
+
+def principal(text: str) -> TokenPrincipal:
+    """Return the principal of "User:alice", or "alice"."""
+    kind, colon, name = text.partition(":")
+    return TokenPrincipal(kind, name) if colon else TokenPrincipal("User", text)
+
+
+async def create_token(
+    cluster: ClusterClient, owner: str | None, renewers: Iterable[str], lifetime_ms: int = BROKER_DEFAULT_MS
+) -> CreateDelegationTokenResponse:
+    """Create a token for the user of the connection, or for another `owner`."""
+    of = TokenPrincipal("", "") if owner is None else principal(owner)
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=of.principal_type or None,
+        owner_principal_name=of.principal_name or None,
+        renewers=[principal(each) for each in renewers],
+        max_lifetime_ms=lifetime_ms,
+    )
+    cluster.doing = "creating a delegation token"
+    response: CreateDelegationTokenResponse = await cluster.request(request)
+    check("delegation token", response.error_code)
+    return response
+
+
+async def renew_token(cluster: ClusterClient, hmac: bytes, period_ms: int = BROKER_DEFAULT_MS) -> int:
+    """Move the expiry of a token. Return its new time, in milliseconds since the epoch."""
+    cluster.doing = "renewing a delegation token"
+    response: RenewDelegationTokenResponse = await cluster.request(RenewDelegationTokenRequest(hmac, period_ms))
+    check("delegation token", response.error_code)
+    return response.expiry_timestamp_ms
+
+
+async def expire_token(cluster: ClusterClient, hmac: bytes, period_ms: int = NOW_MS) -> int:
+    """End a token, at once or after a period. Return the time of its end, in milliseconds since the epoch."""
+    cluster.doing = "expiring a delegation token"
+    response: ExpireDelegationTokenResponse = await cluster.request(ExpireDelegationTokenRequest(hmac, period_ms))
+    check("delegation token", response.error_code)
+    return response.expiry_timestamp_ms
+
+
+async def describe_tokens(
+    cluster: ClusterClient, owners: Iterable[str] | None = None
+) -> list[DescribedDelegationToken]:
+    """Return the tokens that the user may see: of these owners, of all for None."""
+    wanted = None if owners is None else [principal(each) for each in owners]
+    cluster.doing = "listing the delegation tokens"
+    response: DescribeDelegationTokenResponse = await cluster.request(DescribeDelegationTokenRequest(wanted))
+    check("delegation tokens", response.error_code)
+    return response.tokens
+
+
+_EXACT, _DEFAULT = 0, 1
+
+#: Type -> name, None for the default entity.
+Entity = Mapping[str, str | None]
+
+
+async def describe_quotas(cluster: ClusterClient, entity: Entity) -> list[EntryData]:
+    """Return the quotas of all entities that have each of these parts."""
+    components = [
+        ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name)
+        for kind, name in entity.items()
+    ]
+    cluster.doing = "reading the quotas"
+    response: DescribeClientQuotasResponse = await cluster.request(DescribeClientQuotasRequest(components=components))
+    check("quotas", response.error_code, response.error_message)
+    return response.entries or []
+
+
+async def alter_quotas(
+    cluster: ClusterClient, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+) -> None:
+    """Set each quota to its value, or remove it where that is None."""
+    ops = [OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()]
+    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    request = AlterClientQuotasRequest(entries=[EntryDataRequest(entity=parts, ops=ops)], validate_only=validate_only)
+    cluster.doing = "changing the quotas"
+    response: AlterClientQuotasResponse = await cluster.request(request)
+    check("quotas", response.entries[0].error_code, response.entries[0].error_message)
