@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, ask_coordinator
 from ottla.client.errors import check
-from ottla.client.groups import NO_GENERATION
+from ottla.client.group_offsets import NO_GENERATION
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode

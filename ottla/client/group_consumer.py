@@ -15,7 +15,7 @@ from ottla.client.cluster import ClusterClient, until_answered
 from ottla.client.consumer import PARTITION_BYTES_MAX, READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
 from ottla.client.consumer_members import GroupMembership, RangeMember
 from ottla.client.errors import ClusterError, check, failure
-from ottla.client.groups import NO_GENERATION, commit_offsets, committed_offsets
+from ottla.client.group_offsets import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets
 from ottla.protocol.errors import ErrorCode

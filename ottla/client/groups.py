@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.client.cluster import ClusterClient, ask_about_group, first_group
 from ottla.client.errors import check, failure
@@ -15,20 +15,8 @@ from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescrib
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.protocol.messages.shared_structs import Assignment, PartitionIndex
+from ottla.protocol.messages.shared_structs import Assignment
 
-# The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
-OFFSET_FETCH_VERSION = 9
-OFFSET_COMMIT_VERSION = 9
-NO_GENERATION = -1
 #: States of a classic group in which DescribeGroups leaves out what members have said.
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
@@ -43,13 +31,6 @@ class GroupMember:
     #: Set by the consumer protocol only: the member's epoch, and the partitions that it is to have.
     epoch: int = -1
     target: list[TopicPartition] = field(default_factory=list)
-
-
-class GroupPosition(NamedTuple):
-    """A committed offset, and the leader epoch that was committed with it: -1 if none was."""
-
-    offset: int
-    leader_epoch: int
 
 
 @dataclass(slots=True)
@@ -165,84 +146,6 @@ def _assigned(data: bytes) -> list[TopicPartition]:
     except ProtocolError:
         return []
     return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
-
-
-async def committed_offsets(cluster: ClusterClient, group: str, *, stable: bool = False) -> dict[TopicPartition, int]:
-    """Return all committed offsets of the group; `stable`: wait for those of open transactions (KIP-447)."""
-    return {place: position.offset for place, position in (await committed_positions(cluster, group, stable)).items()}
-
-
-async def committed_positions(
-    cluster: ClusterClient, group: str, stable: bool = False
-) -> dict[TopicPartition, GroupPosition]:
-    """Return all committed offsets of the group, with their leader epochs."""
-    wanted = [OffsetFetchRequestGroup(group_id=group, topics=None)]
-    request = OffsetFetchRequest(groups=wanted, require_stable=stable)
-    doing = f"fetching the offsets of group {group}"
-    found = await ask_about_group(cluster, group, request, doing, first_group, version=OFFSET_FETCH_VERSION)
-    check(f"group {group}", found.error_code)
-    rows = [(topic.name, part) for topic in found.topics for part in topic.partitions]
-    return {
-        (name, part.partition_index): GroupPosition(part.committed_offset, part.committed_leader_epoch)
-        for name, part in rows
-        if part.committed_offset >= 0
-    }
-
-
-async def commit_offsets(
-    cluster: ClusterClient,
-    group: str,
-    offsets: Mapping[TopicPartition, int],
-    generation: int = NO_GENERATION,
-    member_id: str = "",
-) -> None:
-    """Set offsets: as a member of the generation, or from outside, which the coordinator refuses while the group has members."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (name, index), offset in sorted(offsets.items()):
-        row = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-        topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(row)
-    request = OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=list(topics.values())
-    )
-    doing = f"setting the offsets of group {group}"
-    failed = await ask_about_group(cluster, group, request, doing, _first_failed, version=OFFSET_COMMIT_VERSION)
-    check(f"group {group}, partition {failed.topic}-{failed.partition}", failed.error_code)
-
-
-class _Committed(NamedTuple):
-    topic: str
-    partition: int
-    error_code: int
-
-
-def _first_failed(response: OffsetCommitResponse) -> _Committed:
-    """Return the first partition with an error: a coordinator that has moved refuses all of them alike."""
-    rows = (
-        _Committed(topic.name, row.partition_index, row.error_code)
-        for topic in response.topics
-        for row in topic.partitions
-    )
-    return next((row for row in rows if row.error_code), _Committed("", -1, ErrorCode.NONE))
-
-
-async def delete_offsets(
-    cluster: ClusterClient, group: str, places: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Delete the offsets of partitions; return an error code per partition, 0 for those that are deleted.
-
-    Raises:
-        CommandFailed: nothing was deleted.
-    """
-    topics: dict[str, OffsetDeleteRequestTopic] = {}
-    for name, index in places:
-        topic = topics.setdefault(name, OffsetDeleteRequestTopic(name=name, partitions=[]))
-        topic.partitions.append(PartitionIndex(partition_index=index))
-    request = OffsetDeleteRequest(group_id=group, topics=list(topics.values()))
-    response = await ask_about_group(cluster, group, request, f"deleting offsets of group {group}")
-    check(f"group {group}", response.error_code)
-    return {
-        (topic.name, part.partition_index): part.error_code for topic in response.topics for part in topic.partitions
-    }
 
 
 async def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
-from ottla.client.group_offsets import committed_of_groups, groups_by_broker
-from ottla.client.groups import commit_offsets, committed_offsets, describe_group
+from ottla.client.group_offsets import commit_offsets, committed_of_groups, committed_offsets, groups_by_broker
+from ottla.client.groups import describe_group
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import end_offsets
 from ottla.mirror.catalogue import NAMED_MAX, Catalogue, Say

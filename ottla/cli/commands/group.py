@@ -24,7 +24,7 @@ from ottla.cli.application import (
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
 from ottla.cli.stories import StoryFlag, show_story
-from ottla.client import groups, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.admin_listeners import story_of_group
 from ottla.client.errors import failure
 from ottla.client.group_offsets import group_lag, reset_targets
@@ -76,7 +76,7 @@ async def describe(
             await show_story(cluster, admin, lambda listeners: story_of_group(listeners, group), listing.output)
             return
         description = await groups.describe_group(cluster, group)
-        committed = await groups.committed_offsets(cluster, group)
+        committed = await group_offsets.committed_offsets(cluster, group)
         assigned = {place for member in description.members for place in member.assigned}
         ends = await topics.end_offsets(cluster, committed.keys() | assigned)
     rows = _member_rows(description, committed, ends)
@@ -144,10 +144,10 @@ async def reset(
     """Set the committed offsets of a group that has no members (a group of this name need not exist)."""
     async with connect(connection) as cluster:
         places = await places_of(cluster, topic)
-        committed = await groups.committed_offsets(cluster, group)
+        committed = await group_offsets.committed_offsets(cluster, group)
         new = await reset_targets(cluster, places, to, committed)
         if not dry_run:
-            await groups.commit_offsets(cluster, group, new)
+            await group_offsets.commit_offsets(cluster, group, new)
     rows = [
         {
             "group": group,

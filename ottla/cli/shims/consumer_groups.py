@@ -16,7 +16,7 @@ from ottla.cli.shims.group_commands import (
     run_command,
 )
 from ottla.cli.shims.tool import ToolParser, given, int64, table
-from ottla.client import groups, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.groups import GroupDescription, GroupMember
 from ottla.client.partitions import TopicPartition
@@ -169,7 +169,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 async def _offsets(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> None:
-    committed = await groups.committed_positions(cluster, group.group)
+    committed = await group_offsets.committed_positions(cluster, group.group)
     owners: dict[TopicPartition, GroupMember] = {place: member for member in group.members for place in member.assigned}
     places = sorted(committed.keys() | owners.keys())
     idle = [member for member in group.members if not member.assigned]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ottla.cli.shims.exceptions import exception_name, message, rejected
 from ottla.cli.shims.java_times import datetime_ms, duration_ms
 from ottla.cli.shims.tool import Unusable, given, int32, int64, table
-from ottla.client import groups, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.partitions import TopicPartition
@@ -38,7 +38,7 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace, names: Iter
             continue
         plan[name] = await new_offsets(cluster, name, options, await _places(cluster, name, options))
         if options.execute:
-            await groups.commit_offsets(cluster, name, plan[name])
+            await group_offsets.commit_offsets(cluster, name, plan[name])
     if options.export:
         print(exported(plan, with_group=len(plan) > 1))
         return 0
@@ -72,7 +72,7 @@ async def _places(cluster: ClusterClient, group: str, options: argparse.Namespac
     if options.from_file:
         return []
     if options.all_topics:
-        return sorted(await groups.committed_offsets(cluster, group))
+        return sorted(await group_offsets.committed_offsets(cluster, group))
     return await named_places(cluster, options.topic)
 
 
@@ -116,7 +116,7 @@ async def new_offsets(
     if options.by_duration is not None:
         now_ms = cluster.world.clock.wall_ms()
         return await since(cluster, places, now_ms - duration_ms(options.by_duration))
-    committed = await groups.committed_offsets(cluster, group)
+    committed = await group_offsets.committed_offsets(cluster, group)
     if options.to_current:
         missing = await listed(cluster, [place for place in places if place not in committed], topics.LATEST)
         return {place: committed.get(place, missing.get(place, 0)) for place in places}
@@ -188,7 +188,7 @@ async def delete_places(
 ) -> int:
     """Delete the offsets, and print what became of each; `missing` are topics that do not exist."""
     try:
-        results = await groups.delete_offsets(cluster, group, places)
+        results = await group_offsets.delete_offsets(cluster, group, places)
     except Failure as failure:
         code = ErrorCode(failure.code or ErrorCode.UNKNOWN_SERVER_ERROR)
         print(f"\nError: {_OF_GROUP.get(code, message(code))}")

@@ -17,7 +17,7 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with_cluster
-from ottla.client import group_kinds, groups, topics
+from ottla.client import group_kinds, group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.partitions import TopicPartition
@@ -217,7 +217,7 @@ async def _offsets(cluster: ClusterClient, group: DescribedGroup, verbose: bool)
     }
     first = await listed(cluster, sorted(places), topics.EARLIEST)
     last = await listed(cluster, sorted(places), topics.LATEST)
-    committed = await groups.committed_positions(cluster, group.group_id)
+    committed = await group_offsets.committed_positions(cluster, group.group_id)
     rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]]
     if verbose:
         rows[0][3:3] = ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"]

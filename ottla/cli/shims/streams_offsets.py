@@ -8,7 +8,7 @@ from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.group_commands import described, group_names
 from ottla.cli.shims.offset_resets import SCENARIOS, Offsets, delete_places, exported, named_places, new_offsets
 from ottla.cli.shims.tool import Unusable, given, table
-from ottla.client import group_kinds, groups, topics
+from ottla.client import group_kinds, group_offsets, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.partitions import TopicPartition
@@ -33,7 +33,7 @@ async def internal_topics(cluster: ClusterClient, name: str) -> list[str]:
 async def _input_places(cluster: ClusterClient, name: str) -> list[TopicPartition]:
     group = await described(cluster, name, group_kinds.describe_streams_group)
     sources = group_kinds.input_topics(group)
-    return sorted(place for place in await groups.committed_offsets(cluster, name) if place[0] in sources)
+    return sorted(place for place in await group_offsets.committed_offsets(cluster, name) if place[0] in sources)
 
 
 async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
@@ -49,7 +49,7 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
             continue
         plan[name] = await _new_offsets(cluster, name, options)
         if options.execute and plan[name]:
-            await groups.commit_offsets(cluster, name, plan[name])
+            await group_offsets.commit_offsets(cluster, name, plan[name])
         if options.execute:
             await _delete_internal(cluster, name, options)
     if options.export:
@@ -76,7 +76,7 @@ async def _places(cluster: ClusterClient, name: str, options: argparse.Namespace
         return await _input_places(cluster, name)
     if options.input_topic:
         places = await named_places(cluster, options.input_topic)
-        committed = await groups.committed_offsets(cluster, name)
+        committed = await group_offsets.committed_offsets(cluster, name)
         if all(place in committed for place in places):
             return places
         print(f"\nError: One or more topics are not part of the group '{name}'.")

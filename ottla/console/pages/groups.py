@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import group_kinds, groups, topics
+from ottla.client import group_kinds, group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind, check
 from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
@@ -107,7 +107,7 @@ async def describe(cluster: ClusterClient, name: str) -> DescribedGroupPage:
             for place, found in sorted(positions.items())
         ]
         return DescribedGroupPage(group, rows)
-    committed = await groups.committed_offsets(cluster, name)
+    committed = await group_offsets.committed_offsets(cluster, name)
     # A task of a streams group is no partition of a topic: who has it is in the table of members.
     places = committed.keys() | (owners.keys() if group.type != STREAMS else set())
     ends = await topics.end_offsets(cluster, places)
@@ -181,7 +181,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
         positions = await group_kinds.share_positions(cluster, name)
         committed = {place: found.start_offset for place, found in positions.items() if found.start_offset >= 0}
     else:
-        committed = await groups.committed_offsets(cluster, name)
+        committed = await group_offsets.committed_offsets(cluster, name)
     places = [place for place in sorted(committed) if not topic or place[0] == topic]
     if topic and not places:
         places = [(topic, index) for index in await cluster.partitions(topic)]
@@ -207,7 +207,7 @@ def _setter(name: str) -> Any:
             for place, (code, message) in (await group_kinds.set_share_positions(cluster, name, offsets)).items():
                 check(f"partition {place[0]}-{place[1]}", code, message)
         else:
-            await groups.commit_offsets(cluster, name, offsets)
+            await group_offsets.commit_offsets(cluster, name, offsets)
         return f"group {name} goes on at new offsets in {len(offsets)} partitions"
 
     return make

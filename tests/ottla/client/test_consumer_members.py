@@ -15,7 +15,7 @@ from ottla.client.connection import open_cluster
 from ottla.client.consumer_members import HeartbeatMember
 from ottla.client.errors import ClusterError
 from ottla.client.group_consumer import GroupConsumer
-from ottla.client.groups import NO_GENERATION
+from ottla.client.group_offsets import NO_GENERATION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.group_kinds import share_positions
-from ottla.client.groups import commit_offsets, delete_groups, describe_group
+from ottla.client.group_offsets import commit_offsets
+from ottla.client.groups import delete_groups, describe_group
 from ottla.client.leaders import Leaders
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode

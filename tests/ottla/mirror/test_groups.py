@@ -6,7 +6,7 @@ import json
 
 from confluent_kafka import Consumer
 
-from ottla.client.groups import commit_offsets, committed_offsets
+from ottla.client.group_offsets import commit_offsets, committed_offsets
 from ottla.mirror.formats import read_checkpoint
 from ottla.protocol.records.record import Record
 from ottla.testing import Cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import FAILED
-from ottla.client.groups import commit_offsets, committed_offsets
+from ottla.client.group_offsets import commit_offsets, committed_offsets
 from ottla.testing import Cluster
 from tests.ottla.conftest import Finished, run_here
 from tests.ottla.mirror.conftest import WAIT_S_MAX
