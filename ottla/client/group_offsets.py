@@ -12,8 +12,7 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient, ask_about_group, first_group
 from ottla.client.errors import ClusterError, check
-from ottla.client.group_kinds import share_positions
-from ottla.client.groups import kind_of
+from ottla.client.groups import kind_of, share_positions
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import end_offsets
 from ottla.protocol.errors import ErrorCode

@@ -17,7 +17,7 @@ from ottla.cli.shims.group_commands import (
 from ottla.cli.shims.java_times import datetime_ms
 from ottla.cli.shims.offset_resets import assignment_text, listed, named_places, since
 from ottla.cli.shims.tool import ToolParser, Unusable, int64, table
-from ottla.client import group_kinds, groups, topics
+from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.groups import GroupDescription
@@ -93,7 +93,7 @@ async def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for name in sorted(await _names(cluster, options)):
-        found = await described(cluster, name, group_kinds.describe_share_group)
+        found = await described(cluster, name, groups.describe_share_group)
         if found.state.lower() == "empty" and (options.members or options.state is not None):
             print(f"\nShare group '{name}' has no active members.", file=sys.stderr)
         if options.members:
@@ -148,7 +148,7 @@ async def _offsets(cluster: ClusterClient, group: GroupDescription, verbose: boo
     if verbose:
         rows[0].insert(3, "LEADER-EPOCH")
         widths.insert(3, 13)
-    for place, position in sorted((await group_kinds.share_positions(cluster, group.group)).items()):
+    for place, position in sorted((await groups.share_positions(cluster, group.group)).items()):
         shown = ["-" if value < 0 else value for value in (position.start_offset, position.lag)]
         epoch = [position.leader_epoch if position.start_offset >= 0 else "-"] if verbose else []
         rows.append([group.group, *place, *epoch, *shown])
@@ -161,11 +161,11 @@ async def _reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
         raise Unusable("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
     if not any((options.to_datetime, options.to_earliest, options.to_latest)):
         raise Unusable("Option [reset-offsets] takes one of these options: [to-datetime], [to-earliest], [to-latest]")
-    found = await group_kinds.describe_share_group(cluster, group)
+    found = await groups.describe_share_group(cluster, group)
     if found.state.lower() not in ("empty", "dead"):
         raise Unusable(f"Share group '{group}' is not empty.")
     if options.all_topics:
-        places = sorted(await group_kinds.share_positions(cluster, group))
+        places = sorted(await groups.share_positions(cluster, group))
     else:
         places = await named_places(cluster, options.topic)
     offsets = await _new_offsets(cluster, options, places)
@@ -186,7 +186,7 @@ async def _new_offsets(
 
 
 async def _set(cluster: ClusterClient, group: str, offsets: dict[TopicPartition, int]) -> None:
-    results = await group_kinds.set_share_positions(cluster, group, offsets)
+    results = await groups.set_share_positions(cluster, group, offsets)
     for _, (code, text) in sorted(results.items()):
         if code:
             raise rejected(ErrorCode(code), text or message(code))
@@ -195,7 +195,7 @@ async def _set(cluster: ClusterClient, group: str, offsets: dict[TopicPartition,
 async def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -> int:
     (group,) = options.group[:1]
     try:
-        results = await group_kinds.delete_share_positions(cluster, group, options.topic)
+        results = await groups.delete_share_positions(cluster, group, options.topic)
     except Failure as failure:
         print(f"\nError: {reason(failure)}")
         results = dict.fromkeys(options.topic, (failure.code or 0, reason(failure)))

@@ -17,7 +17,7 @@ from ottla.cli.shims.group_commands import (
 )
 from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with_cluster
-from ottla.client import group_kinds, group_offsets, groups, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.partitions import TopicPartition
@@ -139,7 +139,7 @@ async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for name in await _names(cluster, options):
-        group = await described(cluster, name, group_kinds.describe_streams_group)
+        group = await described(cluster, name, groups.describe_streams_group)
         if options.state is not None:
             await _state(cluster, group, options.verbose)
         elif options.members:
@@ -213,7 +213,7 @@ async def _offsets(cluster: ClusterClient, group: DescribedGroup, verbose: bool)
     if not group.members:
         return
     places: set[TopicPartition] = {
-        place for member in group.members for place in group_kinds.task_places(group, member.assignment.active_tasks)
+        place for member in group.members for place in groups.task_places(group, member.assignment.active_tasks)
     }
     first = await listed(cluster, sorted(places), topics.EARLIEST)
     last = await listed(cluster, sorted(places), topics.LATEST)

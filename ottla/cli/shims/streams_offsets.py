@@ -8,7 +8,7 @@ from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.group_commands import described, group_names
 from ottla.cli.shims.offset_resets import SCENARIOS, Offsets, delete_places, exported, named_places, new_offsets
 from ottla.cli.shims.tool import Unusable, given, table
-from ottla.client import group_kinds, group_offsets, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure
 from ottla.client.partitions import TopicPartition
@@ -20,8 +20,8 @@ SCENARIO_TEXT = ", ".join(f"[{name}]" for name in SCENARIOS)
 
 async def internal_topics(cluster: ClusterClient, name: str) -> list[str]:
     """Return the topics that go with a group, and names those of its topology that do not."""
-    group = await described(cluster, name, group_kinds.describe_streams_group)
-    own, others = group_kinds.internal_topics(group)
+    group = await described(cluster, name, groups.describe_streams_group)
+    own, others = groups.internal_topics(group)
     for topic in others:
         print(
             f"\nError: The internal topic '{topic}' is not inferred as internal and thus will not be deleted with the"
@@ -31,8 +31,8 @@ async def internal_topics(cluster: ClusterClient, name: str) -> list[str]:
 
 
 async def _input_places(cluster: ClusterClient, name: str) -> list[TopicPartition]:
-    group = await described(cluster, name, group_kinds.describe_streams_group)
-    sources = group_kinds.input_topics(group)
+    group = await described(cluster, name, groups.describe_streams_group)
+    sources = groups.input_topics(group)
     return sorted(place for place in await group_offsets.committed_offsets(cluster, name) if place[0] in sources)
 
 
@@ -64,7 +64,7 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
 async def _state(cluster: ClusterClient, name: str) -> str:
     """Return the state of a group. Kafka's tool resets a group that does not exist as one without members."""
     try:
-        return (await group_kinds.describe_streams_group(cluster, name)).group_state
+        return (await groups.describe_streams_group(cluster, name)).group_state
     except Failure as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return "Dead"

@@ -11,12 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.client import group_kinds, group_offsets, groups, topics
+from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind, check
-from ottla.client.group_kinds import SHARE, STREAMS, describe_any_group
 from ottla.client.group_offsets import reset_targets
-from ottla.client.groups import GroupDescription, kind_of
+from ottla.client.groups import SHARE, STREAMS, GroupDescription, describe_any_group, kind_of
 from ottla.client.partitions import TopicPartition
 from ottla.client.values import INT32_MAX, INT64_MAX
 from ottla.console.pages.stories import of_group
@@ -99,7 +98,7 @@ async def describe(cluster: ClusterClient, name: str) -> DescribedGroupPage:
     group = await describe_any_group(cluster, name)
     owners = {place: member.member_id for member in group.members for place in member.assigned}
     if group.type == SHARE:
-        positions = await group_kinds.share_positions(cluster, name)
+        positions = await groups.share_positions(cluster, name)
         ends = await topics.end_offsets(cluster, positions)
         rows = [
             # -1, until something of the partition was fetched
@@ -178,7 +177,7 @@ async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any
     cluster = site.access.panels
     kind = await kind_of(cluster, name)
     if kind == SHARE:
-        positions = await group_kinds.share_positions(cluster, name)
+        positions = await groups.share_positions(cluster, name)
         committed = {place: found.start_offset for place, found in positions.items() if found.start_offset >= 0}
     else:
         committed = await group_offsets.committed_offsets(cluster, name)
@@ -204,7 +203,7 @@ def _setter(name: str) -> Any:
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         offsets = read_offsets(fields.get("offsets", ""))
         if await kind_of(cluster, name) == SHARE:
-            for place, (code, message) in (await group_kinds.set_share_positions(cluster, name, offsets)).items():
+            for place, (code, message) in (await groups.set_share_positions(cluster, name, offsets)).items():
                 check(f"partition {place[0]}-{place[1]}", code, message)
         else:
             await group_offsets.commit_offsets(cluster, name, offsets)

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.group_kinds import share_positions
 from ottla.client.group_offsets import commit_offsets
-from ottla.client.groups import delete_groups, describe_group
+from ottla.client.groups import delete_groups, describe_group, share_positions
 from ottla.client.leaders import Leaders
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode
