@@ -7,17 +7,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
 from ottla.client.errors import ClusterError, Kind, code_of
-from ottla.client.move_file import PlannedMove, moves_between
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
+
+
+class PlannedMove(NamedTuple):
+    """The move of one partition: its replicas before and after, and the bytes that new replicas have to fetch."""
+
+    topic: str
+    partition: int
+    before: list[int]
+    after: list[int]
+    bytes: int
+
+    @property
+    def place(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def adding(self) -> list[int]:
+        return [node for node in self.after if node not in self.before]
+
+    @property
+    def changes_leader(self) -> bool:
+        """Return whether another replica is the preferred leader afterwards."""
+        return self.before[:1] != self.after[:1]
+
+    def row(self) -> dict[str, object]:
+        """Return the fields that are shown."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "replicas": self.before,
+            "new_replicas": self.after,
+            "bytes": self.bytes,
+        }
+
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -237,59 +270,6 @@ async def _fetched(
 THROTTLE_MIN = 1_000
 
 
-def read_brokers(option: str, text: str) -> list[int]:
-    """Return the brokers of a list such as 1,2,3, in its order and each once."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
-        raise ClusterError(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", Kind.WRONG)
-    return list(dict.fromkeys(map(int, parts)))
-
-
-async def plan_moves(
-    cluster: ClusterClient, places: Iterable[TopicPartition] | None, brokers: Iterable[int] | None
-) -> list[PlannedMove]:
-    """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
-
-    Raises:
-        ClusterError: a broker takes no part, or a partition has more replicas than there would be brokers.
-    """
-    racks = await racks_of_brokers(cluster)
-    wanted = sorted(racks if brokers is None else brokers)
-    before = await replicas_of_all(cluster)
-    moved = list(before if places is None else places)
-    _check_present(moved, before, wanted, racks)
-    sizes = partition_sizes(await replica_sizes(cluster, racks))
-    balance = plan_balance({place: before[place] for place in moved}, sizes, {node: racks[node] for node in wanted})
-    refuse_stuck(balance.stuck)
-    return moves_between(before, balance.replicas, sizes)
-
-
-async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[int]]) -> list[PlannedMove]:
-    """Return the moves of a plan, from the replicas as they are now.
-
-    Raises:
-        ClusterError: it names a partition or a broker that is not there.
-    """
-    before = await replicas_of_all(cluster)
-    racks = await racks_of_brokers(cluster)
-    _check_present(target, before, {node for nodes in target.values() for node in nodes}, racks)
-    nodes = {node for place in target for node in before[place]}
-    return moves_between(before, target, partition_sizes(await replica_sizes(cluster, nodes, target)))
-
-
-def _check_present(
-    places: Iterable[TopicPartition],
-    known: Mapping[TopicPartition, object],
-    brokers: Iterable[int],
-    racks: Mapping[int, object],
-) -> None:
-    if unknown := sorted(set(places) - known.keys()):
-        name, index = unknown[0]
-        raise ClusterError(f"there is no partition {name}-{index}", kind=Kind.NO_SUCH_PARTITION)
-    if gone := sorted(set(brokers) - racks.keys()):
-        raise ClusterError(f"broker {gone[0]} takes no part", kind=Kind.NO_SUCH_BROKER)
-
-
 async def cancel_moves(cluster: ClusterClient, places: Iterable[TopicPartition]) -> None:
     """Cancel the moves of these partitions, and take the throttles off when none is left.
 
@@ -302,16 +282,6 @@ async def cancel_moves(cluster: ClusterClient, places: Iterable[TopicPartition])
             raise ClusterError(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
     if not await list_reassignments(cluster):
         await take_throttle_off(cluster, await throttled_topics(cluster))
-
-
-def refuse_stuck(stuck: list[TopicPartition]) -> None:
-    """Reject a plan with partitions for which there are too few brokers."""
-    if stuck:
-        name, index = stuck[0]
-        raise ClusterError(
-            f"{len(stuck)} partition(s), such as {name}-{index}, have more replicas than there would be brokers",
-            kind=Kind.TOO_FEW_BROKERS,
-        )
 
 
 def check_throttle(throttle: int | None) -> None:

@@ -45,7 +45,7 @@ SCHEMA_LOOKED_AT = "schema looked at"
 
 DECODERS = {
     "controller/raft/election_store.py": OWN,
-    "ottla/client/move_file.py": OWN,
+    "ottla/client/move_plans.py": OWN,
     "server/installation.py": OWN,
     "ottla/cli/contexts.py": OWN,
     "ottla/cli/declared.py": OWN,

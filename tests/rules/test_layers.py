@@ -85,7 +85,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/node/parent.py",  # pipes
             "server/installation.py",  # how this package was installed, for a message
             "ottla/client/connection.py",  # a client's properties
-            "ottla/client/move_file.py",
+            "ottla/client/move_plans.py",
             "ottla/console/options.py",
             "ottla/console/site.py",
             "ottla/registry/",

@@ -37,18 +37,23 @@ from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
 from ottla.client.errors import Failure
-from ottla.client.move_file import PlannedMove, moves_between, read_moves, write_moves
+from ottla.client.move_plans import (
+    moves_between,
+    moves_to,
+    plan_moves,
+    read_brokers,
+    read_moves,
+    refuse_stuck,
+    write_moves,
+)
 from ottla.client.moves import (
+    PlannedMove,
     cancel_moves,
     check_throttle,
     finish_moves,
     left_to_move,
-    moves_to,
     partition_sizes,
-    plan_moves,
     racks_of_brokers,
-    read_brokers,
-    refuse_stuck,
     replica_sizes,
     replicas_of_all,
     start_moves,

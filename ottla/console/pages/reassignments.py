@@ -13,14 +13,12 @@ from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind, code_of
-from ottla.client.move_file import PlannedMove, parse_moves, write_moves
+from ottla.client.move_plans import moves_to, parse_moves, plan_moves, read_brokers, write_moves
 from ottla.client.moves import (
+    PlannedMove,
     cancel_moves,
     check_throttle,
     left_to_move,
-    moves_to,
-    plan_moves,
-    read_brokers,
     start_moves,
     take_throttle_off,
     throttled_brokers,

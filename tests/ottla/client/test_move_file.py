@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.errors import ClusterError, Kind
-from ottla.client.move_file import moves_between, read_moves, write_moves
+from ottla.client.move_plans import moves_between, read_moves, write_moves
 
 
 def test_a_move_counts_the_bytes_of_its_new_replicas() -> None:

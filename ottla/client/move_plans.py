@@ -1,4 +1,4 @@
-"""Plans of moves in a file, in the form of kafka-reassign-partitions, and what carrying one out moves.
+"""Plans of moves: made for brokers, or read from a file in the form of kafka-reassign-partitions, and what carrying one out moves.
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
 """
@@ -6,48 +6,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
+from ottla.client.balance import plan_balance
+from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClusterError, Kind
+from ottla.client.moves import PlannedMove, partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
 from ottla.client.partitions import TopicPartition
 
 #: A file that is larger is no plan: 100,000 partitions with their names take 20 MB.
 FILE_BYTES_MAX = 64 * 1024 * 1024
 EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
-
-
-class PlannedMove(NamedTuple):
-    """The move of one partition: its replicas before and after, and the bytes that new replicas have to fetch."""
-
-    topic: str
-    partition: int
-    before: list[int]
-    after: list[int]
-    bytes: int
-
-    @property
-    def place(self) -> TopicPartition:
-        return self.topic, self.partition
-
-    @property
-    def adding(self) -> list[int]:
-        return [node for node in self.after if node not in self.before]
-
-    @property
-    def changes_leader(self) -> bool:
-        """Return whether another replica is the preferred leader afterwards."""
-        return self.before[:1] != self.after[:1]
-
-    def row(self) -> dict[str, object]:
-        """Return the fields that are shown."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "replicas": self.before,
-            "new_replicas": self.after,
-            "bytes": self.bytes,
-        }
 
 
 def moves_between(
@@ -124,3 +93,66 @@ def parse_moves(data: bytes, source: str) -> dict[TopicPartition, list[int]]:
 
 def _wrong(where: str, what: str) -> ClusterError:
     return ClusterError(f"{where}: {what}", EXAMPLE, Kind.WRONG)
+
+
+def read_brokers(option: str, text: str) -> list[int]:
+    """Return the brokers of a list such as 1,2,3, in its order and each once."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
+        raise ClusterError(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", Kind.WRONG)
+    return list(dict.fromkeys(map(int, parts)))
+
+
+async def plan_moves(
+    cluster: ClusterClient, places: Iterable[TopicPartition] | None, brokers: Iterable[int] | None
+) -> list[PlannedMove]:
+    """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
+
+    Raises:
+        ClusterError: a broker takes no part, or a partition has more replicas than there would be brokers.
+    """
+    racks = await racks_of_brokers(cluster)
+    wanted = sorted(racks if brokers is None else brokers)
+    before = await replicas_of_all(cluster)
+    moved = list(before if places is None else places)
+    _check_present(moved, before, wanted, racks)
+    sizes = partition_sizes(await replica_sizes(cluster, racks))
+    balance = plan_balance({place: before[place] for place in moved}, sizes, {node: racks[node] for node in wanted})
+    refuse_stuck(balance.stuck)
+    return moves_between(before, balance.replicas, sizes)
+
+
+async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[int]]) -> list[PlannedMove]:
+    """Return the moves of a plan, from the replicas as they are now.
+
+    Raises:
+        ClusterError: it names a partition or a broker that is not there.
+    """
+    before = await replicas_of_all(cluster)
+    racks = await racks_of_brokers(cluster)
+    _check_present(target, before, {node for nodes in target.values() for node in nodes}, racks)
+    nodes = {node for place in target for node in before[place]}
+    return moves_between(before, target, partition_sizes(await replica_sizes(cluster, nodes, target)))
+
+
+def _check_present(
+    places: Iterable[TopicPartition],
+    known: Mapping[TopicPartition, object],
+    brokers: Iterable[int],
+    racks: Mapping[int, object],
+) -> None:
+    if unknown := sorted(set(places) - known.keys()):
+        name, index = unknown[0]
+        raise ClusterError(f"there is no partition {name}-{index}", kind=Kind.NO_SUCH_PARTITION)
+    if gone := sorted(set(brokers) - racks.keys()):
+        raise ClusterError(f"broker {gone[0]} takes no part", kind=Kind.NO_SUCH_BROKER)
+
+
+def refuse_stuck(stuck: list[TopicPartition]) -> None:
+    """Reject a plan with partitions for which there are too few brokers."""
+    if stuck:
+        name, index = stuck[0]
+        raise ClusterError(
+            f"{len(stuck)} partition(s), such as {name}-{index}, have more replicas than there would be brokers",
+            kind=Kind.TOO_FEW_BROKERS,
+        )
