@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.errors import NO_SUCH_TOPIC, check
-from ottla.client.partitions import LeaderTable
+from ottla.client.partitions import LeaderTable, TopicPartition, by_topic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+#: The replica id of a client.
+CONSUMER = -1
 
 
 class Leaders(LeaderTable):
@@ -54,3 +64,44 @@ class Leaders(LeaderTable):
                 continue
             check(f"topic {topic.name}", topic.error_code)
             self.take(topic)
+
+
+class EpochEnd(NamedTuple):
+    """The end of an epoch in a leader's log: the largest epoch up to the one that was asked for, -1 if there is none so old."""
+
+    error_code: int
+    epoch: int
+    end_offset: int
+
+
+async def epoch_ends(
+    cluster: ClusterClient, leaders: Leaders, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
+    """Ask the leaders where these epochs end in their logs: what was read behind that end is lost (KIP-320).
+
+    They are asked with the leader epochs that are known here, so that a broker which does not lead any more, or not yet, answers with an
+    error. Partitions without a leader are left out, as are those of a leader that does not answer, which is forgotten.
+    """
+    found: dict[TopicPartition, EpochEnd] = {}
+    for node, places in leaders.by_node(epochs).items():
+        rows = [
+            OffsetForLeaderTopic(
+                name,
+                [
+                    OffsetForLeaderPartition(index, leaders.of((name, index)).epoch, epochs[name, index])
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(places).items()
+        ]
+        try:
+            response: OffsetForLeaderEpochResponse = await cluster.request(
+                OffsetForLeaderEpochRequest(CONSUMER, rows), node
+            )
+        except NoConnection:
+            leaders.forget(node)
+            continue
+        for topic in response.topics:
+            for row in topic.partitions:
+                found[topic.topic, row.partition] = EpochEnd(row.error_code, row.leader_epoch, row.end_offset)
+    return found

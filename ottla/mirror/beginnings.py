@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.leaders import Leaders
+from ottla.client.leaders import CONSUMER, Leaders, epoch_ends
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say
@@ -26,13 +26,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
-CONSUMER = -1
 Offsets = dict[TopicPartition, int]
 
 
@@ -194,33 +188,12 @@ class Beginnings:
     ) -> dict[TopicPartition, MirrorPosition | None]:
         """Return where the epoch of each position ends in the source, None where it is not known; without those whose leader does not answer."""
 
-        def request(rows: dict[str, list[int]]) -> object:
-            return OffsetForLeaderEpochRequest(
-                CONSUMER,
-                [
-                    OffsetForLeaderTopic(
-                        name,
-                        [
-                            OffsetForLeaderPartition(index, leader_epoch=positions[name, index].epoch)
-                            for index in indexes
-                        ],
-                    )
-                    for name, indexes in rows.items()
-                ],
-            )
-
-        asked = [place for place, row in positions.items() if row.epoch >= 0]
-        unknown: dict[TopicPartition, MirrorPosition | None] = {
-            place: None for place in positions if place not in asked
-        }
-        return unknown | {
-            (topic.topic, row.partition): MirrorPosition(row.end_offset, None, row.leader_epoch)
-            if row.end_offset >= 0
-            else None
-            for topic in await self._ask(leaders, asked, request)
-            for row in topic.partitions
-            if not row.error_code
-        }
+        asked = {place: row.epoch for place, row in positions.items() if row.epoch >= 0}
+        found: dict[TopicPartition, MirrorPosition | None] = {place: None for place in positions if place not in asked}
+        for place, row in (await epoch_ends(self._source, leaders, asked)).items():
+            if not row.error_code:
+                found[place] = MirrorPosition(row.end_offset, None, row.epoch) if row.end_offset >= 0 else None
+        return found
 
     async def _ask(
         self, leaders: Leaders, places: Iterable[TopicPartition], request: Callable[[dict[str, list[int]]], object]

@@ -25,19 +25,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client import topics
-from ottla.client.cluster import ClusterClient, NoConnection
+from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, Failure, code_of, failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.idempotence import FENCED
+from ottla.client.leaders import epoch_ends
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.record import NewRecord
 from ottla.registry.errors import RegistryError
@@ -47,8 +43,6 @@ from ottla.registry.schema_records import Record, noop_record
 logger = logging.getLogger(__name__)
 
 PARTITION = 0
-#: The replica id of a client.
-CONSUMER = -1
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
@@ -113,14 +107,9 @@ class _Reader(Consumer):
             return
         epoch = self._epochs_seen.get(at, -1)
         if epoch >= 0:
-            part = OffsetForLeaderPartition(PARTITION, leader.epoch, epoch)
-            request = OffsetForLeaderEpochRequest(CONSUMER, [OffsetForLeaderTopic(at[0], [part])])
-            try:
-                response = await self.cluster.request(request, leader.node)
-            except NoConnection:
-                self._leaders.forget(leader.node)
+            row = (await epoch_ends(self.cluster, self._leaders, {at: epoch})).get(at)
+            if row is None:  # the leader does not answer
                 return
-            (row,) = response.topics[0].partitions
             if row.error_code:
                 if not code_of(row.error_code).retriable:
                     raise failure(f"partition {at[0]}-{PARTITION}", row.error_code)
