@@ -59,7 +59,8 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | 
 class ClusterError(Failure):
     """A cluster has rejected a request, or cannot be asked, or cannot be asked for this.
 
-    An error code has `place`, what it is about, and `message`, the broker's or Kafka's own.
+    Its cause begins with what it is about: a topic, a group, or a broker where only that one can answer. An error code has `message`,
+    the broker's or Kafka's own.
     """
 
     def __init__(
@@ -69,12 +70,10 @@ class ClusterError(Failure):
         kind: Kind = Kind.FAILED,
         code: int | None = None,
         *,
-        place: str = "",
         message: str | None = None,
     ) -> None:
         super().__init__(cause, remedy, kind)
         self.code = code
-        self.place = place
         self.message = message
 
 
@@ -101,7 +100,7 @@ def failure(
     kind = Kind.TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else Kind.FAILED
     near = did_you_mean(name, known) if code in NOT_THERE else None
     said = message or code.message
-    return ClusterError(f"{place}: {said} ({code.name})", near, kind, code, place=place, message=said)
+    return ClusterError(f"{place}: {said} ({code.name})", near, kind, code, message=said)
 
 
 def check(place: str, number: int, message: str | None = None) -> None:
