@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure
+from ottla.client.errors import ClusterError, Kind, check, code_of, failure, passes
 from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
@@ -187,9 +187,7 @@ class ClusterClient:
         """Repeat `ask` while its error is retriable; the command's timeout ends it."""
         while True:
             response, code = await ask()
-            known = code_of(code)
-            # Retriable for clients that wait for a topic to be created; a command wants to say that there is none.
-            if not known.retriable or known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if not passes(code):
                 return response, code
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 

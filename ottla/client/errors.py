@@ -89,7 +89,16 @@ NO_SUCH_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_I
 
 def code_of(number: int) -> ErrorCode:
     """Return the ErrorCode of a number; a code of a newer Kafka becomes UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode(number)
+
+
+def passes(number: int) -> bool:
+    """Return whether an error passes by itself, so that the request is worth another attempt.
+
+    UNKNOWN_TOPIC_OR_PARTITION does so only for clients that wait until a topic is created; all others want to say that there is none.
+    """
+    code = ErrorCode(number)
+    return code.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def failure(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ottla.client.errors import passes
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -111,7 +112,7 @@ class BlockingCluster:
             try:
                 return attempt()
             except ConnectorError as fault:
-                passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code) or fault.code in also
+                passing = isinstance(fault, ConnectionLost) or passes(fault.code) or fault.code in also
                 seconds_max = RETRY_SECONDS_MAX if self._brokers else FIRST_CONTACT_SECONDS_MAX
                 if not passing or time.monotonic() > began + seconds_max:
                     raise
@@ -182,12 +183,6 @@ class BlockingCluster:
 
     def ask_coordinator(self, key: str, kind: int, request: Any, version_max: int = ANY_VERSION) -> Any:
         return self.call(self.coordinator(key, kind), request, version_max)
-
-
-def is_retriable(code: int) -> bool:
-    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE):  # the first is retriable for producers only
-        return False
-    return code in ErrorCode._value2member_map_ and ErrorCode(code).retriable
 
 
 def parse_bootstrap(text: str) -> list[Address]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from ottla.client.errors import passes
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.protocol.schema import ZERO_UUID
 from ottla.spark.client.batches import BatchFilter
-from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, BlockingCluster, is_retriable
+from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, BlockingCluster
 from ottla.spark.client.connection import SparkConnection
 from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
 from ottla.spark.errors import ConnectionLost, ConnectorError, check
@@ -138,7 +139,7 @@ class RangeReader:
                 return None
             check(f"reading {self.name}", part.error_code)
         except ConnectorError as fault:
-            passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code)
+            passing = isinstance(fault, ConnectionLost) or passes(fault.code)
             if not passing or time.monotonic() > self._deadline:
                 raise
             self._in_flight = None

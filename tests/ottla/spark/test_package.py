@@ -26,6 +26,7 @@ ALLOWED = (
     "ottla.protocol",
     "ottla.spark",
     "ottla.client.blocking",
+    "ottla.client.errors",
     "ottla.client.idempotence",
     "ottla.client.partitions",
     "ottla.server.sasl",
