@@ -1,7 +1,7 @@
-"""End offsets and committed offsets of a whole cluster, with one request for each broker.
+"""The offsets that groups have committed: of one group, to read, set and delete, and of a whole cluster beside the ends of its topics.
 
-`topics.list_offsets` and `groups.committed_offsets` follow leaders and coordinators until they have an answer. These do not:
-what a broker does not answer is left out, because the next sample comes in some seconds.
+For one group the coordinator is followed until it has answered. For a whole cluster each broker is asked once, and what it does not answer
+is left out, because the next sample comes in some seconds.
 """
 
 from __future__ import annotations
