@@ -162,7 +162,8 @@ class ClusterProducer:
             self.cluster.doing = f"producing to topic {self.topic} ({fault.cause})"
             return node
         rows = response.responses[0].partition_responses
-        results = [self._acknowledged(result) for result in rows]
+        answers = {row.index: row for row in rows}
+        results = [index in answers and self._acknowledged(answers[index]) for _, index in places]
         if any(row.error_code == ErrorCode.KAFKA_STORAGE_ERROR for row in rows):
             await self._explain_disk(node)
         return None if all(results) else node

@@ -132,19 +132,17 @@ class BlockingProducer:
 
     def _send(self, places: list[TopicPartition]) -> bool:
         """Send each leader the next batches, then collect the responses. Return False if one must be sent again."""
-        sent: list[SparkConnection] = []
-        by_leader = self.cluster.by_leader(places)
-        for node, led in by_leader.items():
+        sent: list[tuple[SparkConnection, list[TopicPartition]]] = []
+        for node, led in self.cluster.by_leader(places).items():
             batches = {place: self._batches.next_batch(place) for place in led}
             request = produce_request(batches, _REQUEST_MS_MAX, transactional_id=self._id)
             try:
                 connection = self.cluster.node(node)
                 connection.send(request, _PRODUCE_VERSION_MAX)
-                sent.append(connection)
+                sent.append((connection, led))
             except ConnectionLost:
                 self._forget(node)
-        answers = [self._acknowledged(connection) for connection in sent]
-        return all(answers) and len(sent) == len(by_leader)
+        return sum(self._acknowledged(connection, led) for connection, led in sent) == len(places)
 
     def _forget(self, node: int) -> None:
         try:
@@ -152,22 +150,24 @@ class BlockingProducer:
         except ConnectionLost:
             return
 
-    def _acknowledged(self, connection: SparkConnection) -> bool:
-        """Receive a response. Return False if one of its batches must be sent again."""
+    def _acknowledged(self, connection: SparkConnection, places: list[TopicPartition]) -> int:
+        """Receive the response about these partitions. Return of how many the same batch need not be sent again."""
         try:
-            response = connection.receive()
+            answers = dict(produced(connection.receive()))
         except ConnectionLost:
             self.cluster.forget(connection)
-            return False
-        is_done = True
-        for place, part in produced(response):
+            return 0
+        done = 0
+        for place in places:
+            if (part := answers.get(place)) is None:
+                continue
             verdict, _ = self._batches.answered(place, part.error_code)
             if verdict in (BatchVerdict.FENCED, BatchVerdict.REJECTED):
                 check(f"writing to {place[0]}-{place[1]}", part.error_code, part.error_message)
             if verdict is BatchVerdict.WRITTEN and self._first is None and part.base_offset >= 0:
                 self._first = place, part.base_offset
-            is_done = is_done and verdict is not BatchVerdict.AGAIN
-        return is_done
+            done += verdict is not BatchVerdict.AGAIN
+        return done
 
     def _add_to_transaction(self, places: list[TopicPartition]) -> None:
         request = add_partitions(self._id or "", self._batches.identity, places)

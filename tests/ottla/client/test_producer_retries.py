@@ -170,3 +170,24 @@ async def test_what_is_for_a_topic_of_an_id_goes_to_no_other_of_its_name(pinned:
     else:
         await send(producer, b"v")
         assert (len(brokers.received), producer.unacknowledged) == (2, [])
+
+
+async def test_a_leader_that_leaves_the_partition_out_of_its_answer_is_asked_again_after_a_pause() -> None:
+    brokers, pauses = Brokers(), 0
+    answer = brokers.request
+
+    async def request(request: object, node: int | None = None, timeout_ms: int | None = None) -> object:
+        response = await answer(request, node, timeout_ms)
+        if isinstance(response, ProduceResponse) and len(brokers.received) < 3:
+            response.responses[0].partition_responses = []
+        return response
+
+    async def metadata(topics: Any, node: int | None = None, seen: Any = brokers.metadata) -> MetadataResponse:
+        nonlocal pauses
+        pauses += 1
+        return cast(MetadataResponse, await seen(topics, node))
+
+    producer = await started(brokers)
+    brokers.request, brokers.metadata = request, metadata  # type: ignore[method-assign]
+    await send(producer, b"x")
+    assert sequences(brokers) == [(1, 0, 1)] * 3 and pauses == 2 and producer.unacknowledged == []
