@@ -1,4 +1,4 @@
-"""What an idempotent producer does between its loop and its records (KIP-98), without I/O: sequence numbers, batches, verdicts.
+"""The core of idempotent producers (KIP-98), without I/O: sequence numbers, batches, and what error codes mean for them.
 
     `ClusterProducer`      commands, registry, mirror's own topics      (ottla/client/producer.py)
     `BlockingProducer`     the sink of Spark, in transactions           (ottla/spark/client/producer.py)
@@ -54,7 +54,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class BatchVerdict(Enum):
-    """What a partition's answer means for the batch."""
+    """The meaning of a partition's answer for the batch."""
 
     WRITTEN = auto()
     #: The same batch again, with the same sequence number: the leader recognises what it has.

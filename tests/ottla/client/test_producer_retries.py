@@ -188,6 +188,6 @@ async def test_a_leader_that_leaves_the_partition_out_of_its_answer_is_asked_aga
         return cast(MetadataResponse, await seen(topics, node))
 
     producer = await started(brokers)
-    brokers.request, brokers.metadata = request, metadata  # type: ignore[method-assign]
+    vars(brokers).update(request=request, metadata=metadata)
     await send(producer, b"x")
     assert sequences(brokers) == [(1, 0, 1)] * 3 and pauses == 2 and producer.unacknowledged == []
