@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Failure, Kind
-from ottla.client.producer import ClusterProducer, SentBatch
+from ottla.client.idempotence import SentBatch
+from ottla.client.producer import ClusterProducer
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console.schema_texts import is_of_topic
 from ottla.console.site import ChangeDone, Site, query
