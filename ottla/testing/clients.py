@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.cluster_error import NO_SUCH_TOPIC, ClusterError
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
+from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
 from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
 from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
