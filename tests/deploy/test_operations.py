@@ -33,7 +33,7 @@ PACKAGES = "tests/plain installs the wheel in an empty environment"
 STORY = (
     "tests/cluster/test_stories.py asks for stories of groups and transactions, which do not exist on an empty machine"
 )
-FOURTH = "it needs a fourth machine; tests/ottla/cli/commands/test_reassign.py moves partitions"
+FOURTH = "it needs a fourth machine; tests/ottla/cli/commands/test_move.py moves partitions"
 FEATURES = "all features of a new cluster have their newest level"
 #: Line -> why it is not run here.
 NOT_RUN = {
@@ -49,7 +49,7 @@ NOT_RUN = {
     "ottla txn describe billing-0 --story --admin 1@broker-1:9644 --admin 2@broker-2:9644": STORY,
     "ottla feature upgrade metadata.version=LEVEL --dry-run": FEATURES,
     "ottla feature upgrade metadata.version=LEVEL": FEATURES,
-    "ottla partition move orders:0 orders:1 --to 4,1,2": FOURTH,
+    "ottla move run orders:0 orders:1 --to 4,1,2": FOURTH,
 }
 #: Lines of another machine, which is a copy here.
 BY_SCP = {

@@ -22,7 +22,10 @@ def test_a_healthy_cluster_is_exit_code_0(cli: Cli) -> None:
 
 def test_a_node_that_nothing_replaces_may_stop_and_what_it_takes_away_is_named(cli: Cli, tmp_path: Path) -> None:
     cli.ok("topic", "create", "alone")
-    (tmp_path / "server.properties").write_text("node.id=1\n")
+    (tmp_path / "server.properties").write_text(
+        "node.id=1\nprocess.roles=broker\ncontroller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=localhost:1\n"
+        f"listeners=PLAINTEXT://{cli.bootstrap}\n"
+    )
     for node in ("1", str(tmp_path / "server.properties")):
         done = cli("cluster", "may-stop", node)
         assert (done.code, done.out) == (0, "")

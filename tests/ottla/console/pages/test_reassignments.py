@@ -39,7 +39,7 @@ def filled_topic(cli: Cli) -> tuple[str, int, int]:
     one, two, *_ = (int(str(row["broker"])) for row in cli.rows("broker", "list"))
     name = cli.topic()
     # Each command asks any broker, and a change is at the others a moment later than at one.
-    known.eventually(lambda: cli("partition", "move", name, "--to", f"{one}").code == 0, f"{name} to be known")
+    known.eventually(lambda: cli("move", "run", name, "--to", f"{one}").code == 0, f"{name} to be known")
     known.eventually(lambda: replicas(cli, name) == [one], f"{name} at broker {one}")
     cli.ok("produce", name, stdin=("x" * 100_000 + "\n") * 50)
     return name, one, two
