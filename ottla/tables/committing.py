@@ -1,0 +1,157 @@
+"""The committer: decides which offers a topic's tables take, and has the tables repeat what was decided.
+
+It keeps nothing: whatever it knows stands in the store and in the tables. So it may be killed anywhere, and there may be two of it, an
+old one and a new one. After a conflict, or an answer that was lost, it looks again: that is the whole recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from ottla.tables import offers
+from ottla.tables.decisions import Decision, DecisionLog
+from ottla.tables.offers import NOT_BEGUN, Offer, Position
+from ottla.tables.store import Store
+from ottla.tables.table import AddedFile, Commit, CommitConflict, CommitUnknown, Table, TableRefused
+
+#: So many files are one commit: what was offered during an outage is taken in several.
+FILES_MAX = 1_000
+#: How often one call looks again before it leaves the rest to the next interval.
+TURNS_MAX = 5
+
+
+class Progress(NamedTuple):
+    """What a call has done: the last decision, the rows and rejected records that it took, and whether offers are left."""
+
+    last: Decision | None
+    rows: int = 0
+    rejected: int = 0
+    is_behind: bool = False
+
+
+class FilesOf(Protocol):
+    """Which files a table has of an offer: the rows, or the rejected records."""
+
+    def __call__(self, offer: Offer) -> tuple[str, int]:
+        """Return the name and the rows, 0 for none."""
+
+
+def rows_of(offer: Offer) -> tuple[str, int]:
+    return offer.name, offer.rows
+
+
+def rejected_of(offer: Offer) -> tuple[str, int]:
+    return offer.rejected_name, offer.rejected
+
+
+class Follower:
+    """Has one table repeat the decisions."""
+
+    def __init__(self, table: Table, files_of: FilesOf, store: Store, *, is_lazy: bool) -> None:
+        """One that `is_lazy` is made with the first decision that has files for it."""
+        self._table = table
+        self._files_of = files_of
+        self._store = store
+        self._is_lazy = is_lazy
+
+    def follow(self, log: DecisionLog, last: Decision) -> None:
+        """Bring the table to this decision.
+
+        Raises:
+            TableRefused: it is ahead, another's, or was dropped.
+            CommitUnknown, CommitConflict, StoreFailure: what it has now is found by the next call.
+        """
+        state = self._table.load()
+        if state is None:
+            first = self._first_with_files(log, last) if self._is_lazy else 1
+            if first is None:
+                return
+            if not self._is_lazy and last.sequence > 1:
+                raise TableRefused(
+                    f"the table was dropped after {last.sequence} commits: `ottla table rebuild` makes it again from the log"
+                )
+            self._table.create(first - 1)
+            state = self._table.load()
+            if state is None:
+                raise CommitUnknown("the table that was made is not there")
+        if state.sequence > last.sequence:
+            raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
+        for decision in log.after(state.sequence, last.sequence):
+            self._table.commit(state, self._commit_of(decision))
+            state = self._table.load()
+            if state is None or state.sequence < decision.sequence:
+                raise CommitUnknown(f"the table does not show commit {decision.sequence}")
+
+    def _first_with_files(self, log: DecisionLog, last: Decision) -> int | None:
+        """Only the newest decision may be the first one with files for a lazy table: earlier ones were followed without any."""
+        return last.sequence if any(self._files_of(offer)[1] for offer in last.offers) else None
+
+    def _commit_of(self, decision: Decision) -> Commit:
+        files = []
+        for offer in decision.offers:
+            name, rows = self._files_of(offer)
+            if rows:
+                size = self._store.size(name)
+                if size is None:
+                    raise TableRefused(f"{name} is gone, which commit {decision.sequence} takes")
+                files.append(AddedFile(name, size, rows))
+        text = ", ".join(f"{partition}: {row.next}" for partition, row in sorted(decision.positions.items()))
+        return Commit(decision.sequence, tuple(files), text)
+
+
+class Committer:
+    """Commits the offers of one topic into its tables."""
+
+    def __init__(self, store: Store, log: DecisionLog, followers: Iterable[Follower]) -> None:
+        self._store = store
+        self._log = log
+        self._followers = tuple(followers)
+
+    def run(self, partitions: int) -> Progress:
+        """Commit what is offered for the partitions below this number.
+
+        Raises:
+            TableRefused, StoreFailure: see there.
+            CommitUnknown, CommitConflict: TURNS_MAX times in sequence; the next call may do better.
+        """
+        rows = rejected = 0
+        for turn in range(TURNS_MAX):
+            last = self._log.last()
+            try:
+                if last is not None:
+                    for follower in self._followers:
+                        follower.follow(self._log, last)
+            except (CommitConflict, CommitUnknown):
+                if turn == TURNS_MAX - 1:
+                    raise
+                continue
+            decision = self._decide(last, partitions)
+            if decision is None:
+                return Progress(last, rows, rejected)
+            if self._log.append(decision):
+                rows += decision.rows
+                rejected += decision.rejected
+        return Progress(self._log.last(), rows, rejected, is_behind=True)
+
+    def _decide(self, last: Decision | None, partitions: int) -> Decision | None:
+        """Return the next decision, or None if nothing is offered. The first one has perhaps no offer: it makes the table."""
+        positions = dict(last.positions) if last is not None else {}
+        taken: list[Offer] = []
+        for partition in range(partitions):
+            chain = self._chain(partition, positions.get(partition))[: FILES_MAX - len(taken)]
+            if chain:
+                taken += chain
+                positions[partition] = chain[-1].position
+        if not taken and last is not None:
+            return None
+        return Decision(1 if last is None else last.sequence + 1, positions, tuple(taken))
+
+    def _chain(self, partition: int, position: Position | None) -> list[Offer]:
+        after = offers.names_after(partition, 0 if position is None else position.next)
+        found = self._store.list(offers.folder_of(partition), after)
+        offered = [offer for each in found if (offer := offers.offer_of(each.name)) is not None]
+        if position is None:  # a leader begins a partition at the start of its log
+            begun = [offer.after for offer in offered if offer.after.epoch == NOT_BEGUN]
+            position = min(begun, default=Position(0, NOT_BEGUN))
+        return offers.chain(offered, position)

@@ -1,0 +1,96 @@
+"""The decisions about a topic's tables: a log of small objects, each written only if nobody has written one of its number.
+
+A decision names the offers that it takes and the positions after them. Whoever writes number N has decided; a second committer finds it
+there, and goes on from it. Tables only repeat decisions, each once and in their order, as a table keeps the number of the last one that
+it has. So a table, the one of rejected records beside it, and a format that is added later cannot differ, and none needs to know more
+than one number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.tables.offers import Offer, Position, offer_of
+from ottla.tables.store import Store
+from ottla.tables.table import Owner, TableRefused
+
+FOLDER = "commits"
+FORMAT = 1
+
+
+class Decision(NamedTuple):
+    """Number `sequence`, from 1 on: these offers, and where the tables then end in all partitions."""
+
+    sequence: int
+    positions: dict[int, Position]
+    offers: tuple[Offer, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(offer.rows for offer in self.offers)
+
+    @property
+    def rejected(self) -> int:
+        return sum(offer.rejected for offer in self.offers)
+
+
+class DecisionLog:
+    """The decisions in a store, of one topic."""
+
+    def __init__(self, store: Store, owner: Owner) -> None:
+        self._store = store
+        self._owner = owner
+
+    def last(self) -> Decision | None:
+        """Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
+        names = [each.name for each in self._store.list(FOLDER)]
+        numbers = [found for name in names if (found := _number_of(name)) is not None]
+        return self.get(max(numbers)) if numbers else None
+
+    def get(self, sequence: int) -> Decision:
+        """Return a decision. Raises as `last`, also if it is not there any more: tables have all of them before they are swept."""
+        name = _name_of(sequence)
+        data = self._store.get(name)
+        if data is None:
+            raise TableRefused(f"{name} is gone, and a table has not repeated it yet: rebuild the table")
+        try:
+            return self._parsed(sequence, json.loads(data))
+        except (KeyError, TypeError, ValueError) as fault:
+            raise TableRefused(f"{name} is no decision of ours: {fault!r}") from fault
+
+    def append(self, decision: Decision) -> bool:
+        """Decide, unless there is another decision of this number; return whether it is this one. Raises StoreFailure."""
+        body = {
+            "format": FORMAT,
+            **self._owner._asdict(),
+            "positions": {str(partition): list(row) for partition, row in sorted(decision.positions.items())},
+            "offers": [offer.name for offer in decision.offers],
+        }
+        return self._store.put_if_absent(_name_of(decision.sequence), json.dumps(body, indent=1).encode())
+
+    def after(self, sequence: int, last: int) -> Iterator[Decision]:
+        return (self.get(number) for number in range(sequence + 1, last + 1))
+
+    def _parsed(self, sequence: int, body: dict[str, object]) -> Decision:
+        if body["format"] != FORMAT:
+            raise ValueError(f"format {body['format']}, which a newer version of Ottla has written")
+        found = Owner(*(str(body[name]) for name in Owner._fields))
+        if found != self._owner:
+            raise TableRefused(f"{self._store.url} has the rows of {found.text}, and this is {self._owner.text}")
+        positions, names = body["positions"], body["offers"]
+        assert isinstance(positions, dict) and isinstance(names, list)
+        taken = tuple(offer for name in names if (offer := offer_of(name)) is not None)
+        if len(taken) != len(names):
+            raise ValueError("a name that is no offer's")
+        return Decision(sequence, {int(partition): Position(*row) for partition, row in positions.items()}, taken)
+
+
+def _name_of(sequence: int) -> str:
+    return f"{FOLDER}/{sequence:012}.json"
+
+
+def _number_of(name: str) -> int | None:
+    number = name.rpartition("/")[2].removesuffix(".json")
+    return int(number) if number.isdecimal() else None

@@ -1,0 +1,91 @@
+"""A topic's table as Delta, by delta-rs.
+
+The number of the last decision is a `txn` entry of Delta's protocol, whose application id names cluster and topic: two writers of one
+application id always conflict, and what compacts a table or cleans its log keeps the entry. delta-rs' own retry is off.
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from ottla.tables.table import AddedFile, Commit, CommitConflict, CommitUnknown, Owner, TableRefused, TableState
+
+OWNER = "ottla.owner"
+#: It would let the entries of the last decision expire.
+EXPIRY = "delta.setTransactionRetentionDuration"
+
+
+class DeltaFiles:
+    """One table, whose files lie below `location`."""
+
+    def __init__(self, location: str, options: dict[str, str], schema: pa.Schema, owner: Owner) -> None:
+        self._location = location
+        self._options = options
+        self._schema = schema
+        self._owner = owner
+
+    def load(self) -> TableState | None:
+        try:
+            table = DeltaTable(self._location, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as fault:
+            raise CommitUnknown(f"{self._location}: {fault}") from fault
+        configuration = table.metadata().configuration
+        if configuration.get(OWNER) != self._owner_text:
+            raise TableRefused(f"{self._location} is no table of {self._owner.text}")
+        if EXPIRY in configuration:
+            raise TableRefused(f"{self._location}: remove {EXPIRY}, or rows may be added twice")
+        sequence = table.transaction_version(self._application)
+        return TableState(table, 0 if sequence is None else sequence)
+
+    def create(self, sequence: int) -> None:
+        first = CommitProperties(app_transactions=[Transaction(self._application, sequence)], max_commit_retries=0)
+        try:
+            DeltaTable.create(
+                self._location,
+                self._schema,
+                mode="ignore",
+                storage_options=self._options,
+                configuration={OWNER: self._owner_text},
+                raise_if_key_not_exists=False,
+                commit_properties=first,
+            )
+        except CommitFailedError:
+            return
+        except (DeltaError, OSError) as fault:
+            raise CommitUnknown(f"{self._location}: {fault}") from fault
+
+    def commit(self, state: TableState, commit: Commit) -> None:
+        table: DeltaTable = state.version
+        entry = Transaction(self._application, commit.sequence)
+        properties = CommitProperties(
+            custom_metadata={"ottla.offsets": commit.summary}, app_transactions=[entry], max_commit_retries=0
+        )
+        try:
+            table.create_write_transaction(
+                [_action(file) for file in commit.files], "append", table.schema(), commit_properties=properties
+            )
+        except CommitFailedError as fault:
+            raise CommitConflict(f"{self._location}: {fault}") from fault
+        except (DeltaError, OSError) as fault:
+            raise CommitUnknown(f"{self._location}: {fault}") from fault
+
+    @property
+    def _application(self) -> str:
+        return f"ottla/{self._owner.cluster_id}/{self._owner.topic_id}"
+
+    @property
+    def _owner_text(self) -> str:
+        return json.dumps(list(self._owner))
+
+
+def _action(file: AddedFile) -> AddAction:
+    stats = {"numRecords": file.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    return AddAction(quote(file.name), file.size, {}, 0, True, json.dumps(stats))

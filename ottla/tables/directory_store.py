@@ -1,0 +1,120 @@
+"""A folder as a store: what `file://` and a path name. An object that was put is on the disk when the call returns.
+
+`put_if_absent` is a hard link, which fails where the name exists, on each file system that Ottla runs on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
+
+#: Files that a killed writer has left have this in their names; listings pass over them.
+UNFINISHED = ".unfinished-"
+
+
+class DirectoryStore:
+    """The objects below a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder).absolute()
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}"
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        with self._written(name, data) as written:
+            os.replace(written, self._path(name))
+            self._sync(name)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        with self._written(name, data) as written:
+            try:
+                os.link(written, self._path(name))
+            except FileExistsError:
+                return False
+            self._sync(name)
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        with _failing(name):
+            try:
+                return self._path(name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def size(self, name: str) -> int | None:
+        with _failing(name):
+            try:
+                return self._path(name).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        with _failing(name), self._path(name).open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), length, start)
+
+    def copy(self, source: str, target: str) -> None:
+        path = self._path(target)
+        unfinished = path.with_name(f"{UNFINISHED}{uuid4().hex}")
+        with _failing(target):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.link(self._path(source), unfinished)
+            os.replace(unfinished, path)
+            unfinished.unlink(missing_ok=True)  # nothing is replaced where both are one file already
+            self._sync(target)
+
+    def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        with _failing(folder):
+            for path in sorted(self._path(folder).rglob("*")):
+                name = path.relative_to(self.folder).as_posix()
+                if name > after and UNFINISHED not in path.name:
+                    with suppress(FileNotFoundError):  # it is being replaced, or swept
+                        status = path.stat()
+                        if path.is_file():
+                            yield StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def delete(self, name: str) -> None:
+        with _failing(name):
+            self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        assert not name.startswith("/") and ".." not in name.split("/"), name
+        return self.folder / name
+
+    @contextmanager
+    def _written(self, name: str, data: bytes | memoryview) -> Iterator[Path]:
+        path = self._path(name)
+        unfinished = path.with_name(f"{UNFINISHED}{uuid4().hex}")
+        with _failing(name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with unfinished.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield unfinished
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+    def _sync(self, name: str) -> None:
+        descriptor = os.open(self._path(name).parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _failing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as fault:
+        raise StoreRefused(f"{name}: {fault.strerror}") from fault
+    except OSError as fault:
+        raise StoreFailure(f"{name}: {fault.strerror}") from fault

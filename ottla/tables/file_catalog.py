@@ -1,0 +1,118 @@
+"""An Iceberg catalog of files alone: the metadata of version N is written only if nobody has written one of this number.
+
+`NAMESPACE/TABLE/metadata/v<N>.metadata.json`, as Hadoop's tables have it, so that Spark's hadoop catalog, DuckDB, Polars and pyiceberg's
+StaticTable read it without a catalog. The newest version is found by a listing, never by the hint: a writer that was killed has not
+written it, and one that was cut off for hours may have set it back.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from ottla.tables.store import Store, StoreFailure
+
+HINT = "metadata/version-hint.text"
+
+
+class FileCatalog(MetastoreCatalog):
+    """The tables below a store's address. Only what Ottla does with its own tables."""
+
+    def __init__(self, store: Store, **properties: str) -> None:
+        super().__init__("files", **properties)
+        self._store = store
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        place = self._place(identifier)
+        version, metadata = self._newest(place, identifier)
+        where = f"{self._store.url}/{_file(place, version)}"
+        io = self._load_file_io(metadata.properties, where)
+        return Table(self.identifier_to_tuple(identifier), metadata, where, io, self)
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        place = self._place(identifier)
+        metadata = new_table_metadata(
+            location=location or f"{self._store.url}/{place}",
+            schema=self._convert_schema_if_needed(schema),
+            partition_spec=partition_spec,
+            sort_order=sort_order,
+            properties=dict(properties),
+        )
+        self._store.put_if_absent(_file(place, 1), metadata.model_dump_json().encode())
+        return self.load_table(identifier)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        place = self._place(table.name())
+        version, metadata = self._newest(place, table.name())
+        where = f"{self._store.url}/{_file(place, version)}"
+        current = Table(table.name(), metadata, where, self._load_file_io(metadata.properties, where), self)
+        staged = self._update_and_stage_table(current, table.name(), requirements, updates)
+        written = _file(place, version + 1)
+        try:
+            is_ours = self._store.put_if_absent(written, staged.metadata.model_dump_json().encode())
+        except StoreFailure as fault:
+            raise CommitStateUnknownException(str(fault)) from fault
+        if not is_ours:
+            raise CommitFailedException(f"version {version + 1} of {place} is another's")
+        with suppress(StoreFailure):  # it only saves readers a listing
+            self._store.put(f"{place}/{HINT}", str(version + 1).encode())
+        return CommitTableResponse(metadata=staged.metadata, metadata_location=f"{self._store.url}/{written}")
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """A namespace is a folder."""
+
+    def _place(self, identifier: str | Identifier) -> str:
+        return "/".join(self.identifier_to_tuple(identifier))
+
+    def _newest(self, place: str, identifier: str | Identifier) -> tuple[int, TableMetadata]:
+        # Manifests have names of hexadecimal digits, or begin with "snap": only versions and the hint come after.
+        listed = self._store.list(f"{place}/metadata", f"{place}/metadata/v")
+        versions = [found for each in listed if (found := _version_of(each.name)) is not None]
+        if not versions:
+            raise NoSuchTableError(f"there is no table {identifier}")
+        body = self._store.get(_file(place, max(versions)))
+        if body is None:
+            raise StoreFailure(f"version {max(versions)} of {place} has gone while it was read")
+        return max(versions), TableMetadataUtil.parse_raw(body.decode())
+
+    # What a catalog can do besides is not for tables whose owner is a topic.
+
+    def _unsupported(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("this catalog has the tables of topics only")
+
+    register_table = drop_table = purge_table = rename_table = drop_namespace = _unsupported
+    list_tables = list_namespaces = load_namespace_properties = update_namespace_properties = _unsupported
+    list_views = drop_view = view_exists = load_view = rename_view = create_view = replace_view = _unsupported
+    create_table_transaction = _unsupported
+
+
+def _file(place: str, version: int) -> str:
+    return f"{place}/metadata/v{version}.metadata.json"
+
+
+def _version_of(name: str) -> int | None:
+    number = name.rpartition("/")[2].removeprefix("v").removesuffix(".metadata.json")
+    return int(number) if number.isdecimal() else None
+
+
+FileCatalog.__abstractmethods__ = frozenset()

@@ -1,0 +1,99 @@
+"""S3, GCS and Azure as a store, by obstore. Each call has one deadline, whatever the library tries within it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import from_url
+
+from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
+
+#: One request, and one call with all that the library tries again within it.
+REQUEST_S, CALL_S, RETRIES_MAX = 20, 60, 3
+
+
+class ObjectStore:
+    """The objects below `s3://BUCKET/PREFIX`, `gs://...` or `az://...`."""
+
+    def __init__(self, url: str, options: dict[str, str]) -> None:
+        """Take the address and obstore's options (`endpoint`, `access_key_id`, `region` ...); the environment has the rest.
+
+        Raises:
+            StoreRefused: the address or an option is wrong.
+        """
+        self._url = url.rstrip("/")
+        client: dict[str, Any] = {"timeout": timedelta(seconds=REQUEST_S), "connect_timeout": timedelta(seconds=5)}
+        if options.get("endpoint", "").startswith("http://"):
+            client["allow_http"] = True
+        retries: Any = {"max_retries": RETRIES_MAX, "retry_timeout": timedelta(seconds=CALL_S)}
+        given: dict[str, Any] = dict(options)
+        try:
+            self._store: Any = from_url(url, client_options=client, retry_config=retries, **given)
+        except (BaseError, ValueError, TypeError) as fault:
+            raise StoreRefused(f"{url}: {fault}") from fault
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        with _failing(name):
+            obstore.put(self._store, name, data)  # in parts above 5 MiB, which are aborted if it fails
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        with _failing(name):
+            try:
+                obstore.put(self._store, name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        with _failing(name):
+            try:
+                return bytes(obstore.get(self._store, name).bytes())
+            except FileNotFoundError:
+                return None
+
+    def size(self, name: str) -> int | None:
+        with _failing(name):
+            try:
+                return int(obstore.head(self._store, name)["size"])
+            except FileNotFoundError:
+                return None
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        with _failing(name):
+            return bytes(obstore.get_range(self._store, name, start=start, length=length))
+
+    def copy(self, source: str, target: str) -> None:
+        with _failing(target):
+            obstore.copy(self._store, source, target)
+
+    def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        with _failing(folder):
+            for rows in obstore.list(self._store, folder, offset=after or None):
+                for row in sorted(rows, key=lambda row: str(row["path"])):
+                    yield StoredObject(row["path"], row["size"], int(row["last_modified"].timestamp() * 1000))
+
+    def delete(self, name: str) -> None:
+        with _failing(name):
+            try:
+                obstore.delete(self._store, name)
+            except FileNotFoundError:
+                return
+
+
+@contextmanager
+def _failing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as fault:
+        raise StoreRefused(f"{name}: {fault}") from fault
+    except (BaseError, OSError) as fault:
+        raise StoreFailure(f"{name}: {fault}") from fault

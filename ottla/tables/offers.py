@@ -1,0 +1,109 @@
+"""Offers: the files that leaders of partitions have translated, and which of them the tables may take next. Pure.
+
+A leader writes the committed records of [first, next) into one file, whose name says so, and after which position of the tables it
+comes: the file is the offer. Nothing else has to be told or kept. Several leaders may offer the same offsets, an old one beside a new one,
+and one leader again after a restart; a file is taken only if it comes after exactly the position where the tables are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+#: Below these folders of a topic's place there is one folder for each partition.
+FOLDER, REJECTED_FOLDER = "data", "rejected"
+#: Rows; records without one (aborted, or rejected); offsets that the log has lost before they were translated.
+PARQUET, NO_ROWS, LOST = "parquet", "none", "lost"
+
+#: The epoch of a position that no leader has reached yet: the start of a log.
+NOT_BEGUN = -1
+
+
+class Position(NamedTuple):
+    """Where the tables are in one partition: the next offset, and the epoch of the leader that translated the last file."""
+
+    next: int
+    epoch: int
+
+
+class Offer(NamedTuple):
+    """A file of one partition, which comes after exactly the position `after` of the tables.
+
+    `first` is its offset, but for a leader whose log parts from the tables earlier, as after an unclean election: it goes on from there,
+    and the tables pass the same offset twice. That is why the position has the epoch, too.
+    """
+
+    partition: int
+    after: Position
+    first: int
+    next: int
+    epoch: int
+    rows: int
+    #: How many records did not fit the columns: they stand in a file of their own, written before this one.
+    rejected: int
+    uid: str
+    suffix: str
+
+    @property
+    def name(self) -> str:
+        return f"{folder_of(self.partition)}/{self._stem}.{self.suffix}"
+
+    @property
+    def rejected_name(self) -> str:
+        return f"{REJECTED_FOLDER}/{self.partition:05}/{self._stem}.{PARQUET}"
+
+    @property
+    def position(self) -> Position:
+        return Position(self.next, self.epoch)
+
+    @property
+    def lost(self) -> int:
+        return self.next - self.first if self.suffix == LOST else 0
+
+    @property
+    def _stem(self) -> str:
+        numbers = f"{self.first:020}_{self.next:020}_{self.epoch}_{self.rows}_{self.rejected}"
+        return f"{self.after.next:020}_{self.after.epoch}_{numbers}_{self.uid}"
+
+
+def folder_of(partition: int) -> str:
+    return f"{FOLDER}/{partition:05}"
+
+
+def names_after(partition: int, position: int) -> str:
+    """Return the name that all offers after this position, and later ones, come after in the order of names."""
+    return f"{folder_of(partition)}/{position:020}"
+
+
+def offer_of(name: str) -> Offer | None:
+    """Return the offer of this name, or None for a file that is none: others may have put it there."""
+    folder, _, file = name.rpartition("/")
+    stem, _, suffix = file.rpartition(".")
+    *texts, uid = stem.split("_")
+    try:
+        after, after_epoch, first, next_, epoch, rows, rejected = map(int, texts)
+        partition, position = int(folder.rpartition("/")[2]), Position(after, after_epoch)
+        found = Offer(partition, position, first, next_, epoch, rows, rejected, UUID(uid).hex, suffix)
+    except ValueError:
+        return None
+    is_sound = first <= after and epoch >= after_epoch and first < next_ and (rows > 0) == (suffix == PARQUET)
+    return found if is_sound and found.name == name and suffix in (PARQUET, NO_ROWS, LOST) else None
+
+
+def chain(offers: Iterable[Offer], position: Position) -> list[Offer]:
+    """Return the files that follow each other from the position on.
+
+    Of those that come after the same position the one of the newest leader is taken, and of one leader's the longest. The rows below a
+    last stable offset are the same for every leader of a lineage, so that an old leader's file is right, too; after an unclean election
+    only the newest one's are.
+    """
+    by_position: dict[Position, list[Offer]] = {}
+    for offer in offers:
+        by_position.setdefault(offer.after, []).append(offer)
+    taken: list[Offer] = []
+    while found := by_position.pop(position, None):
+        best = max(found, key=lambda offer: (offer.epoch, offer.next, offer.uid))
+        taken.append(best)
+        position = best.position
+    return taken

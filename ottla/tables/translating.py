@@ -1,0 +1,115 @@
+"""The translator of a partition's leader: where it goes on, and what it offers. It needs nothing but the store and its own log.
+
+The node says what its log has (`Span`); where the tables are, the store says. Offers that are not taken yet are remembered, so that a
+committer that lags costs no second translation; a leader that has just begun knows none, and translates at most those again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, Position
+from ottla.tables.store import Store
+
+#: Behind all offsets.
+END = (1 << 63) - 1
+
+
+class EpochStart(NamedTuple):
+    """An entry of the leader's epoch cache."""
+
+    epoch: int
+    start: int
+
+
+class Span(NamedTuple):
+    """What a leader's log has of committed records: [start, end), `end` being its last stable offset."""
+
+    partition: int
+    leader_epoch: int
+    start: int
+    end: int
+    epochs: tuple[EpochStart, ...]
+
+    def end_of(self, epoch: int) -> int:
+        """Return where records of this epoch and earlier ones end in this log (as OffsetForLeaderEpoch, KIP-320), if others follow.
+
+        A leader enters its own epoch before it takes records. What is not yet committed here may be so: a new leader learns the high
+        watermark late.
+        """
+        return next((each.start for each in self.epochs if each.epoch > epoch), END)
+
+
+class Translated(NamedTuple):
+    """A file's bytes and rows, the same for what did not fit, and the offset behind them."""
+
+    next: int
+    rows: int
+    data: bytes
+    rejected: int
+    rejected_data: bytes
+
+
+class Source(Protocol):
+    """A partition's records as files."""
+
+    def translate(self, first: int, end: int) -> Translated:
+        """Translate from an offset on, up to `end` or to what one file should have."""
+
+
+class Translator:
+    """Offers the records of one partition, for one leader epoch."""
+
+    def __init__(self, store: Store, source: Source, partition: int, leader_epoch: int) -> None:
+        self._store = store
+        self._source = source
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+        #: What was offered and is not taken, in the order of the offsets.
+        self._pending: list[Offer] = []
+
+    def offer(self, span: Span, taken: Position | None) -> Offer | None:
+        """Write the next file; return None if there is nothing to offer. `taken` is where the tables are.
+
+        Raises:
+            StoreFailure: the file is there or not; the next call writes another one.
+        """
+        assert span.leader_epoch == self._leader_epoch and span.partition == self._partition
+        if taken is not None and taken.epoch > self._leader_epoch:
+            return None  # there is a newer leader
+        after = self._position(taken)
+        if after is None:
+            after = Position(span.start, NOT_BEGUN)
+        first = after.next if after.epoch == NOT_BEGUN else min(after.next, span.end_of(after.epoch))
+        if first < span.start:
+            return self._written(self._made(after, first, span.start, LOST))
+        if first >= span.end:
+            return None
+        found = self._source.translate(first, span.end)
+        suffix = PARQUET if found.rows else NO_ROWS
+        offer = self._made(after, first, found.next, suffix, found.rows, found.rejected)
+        if found.rejected:
+            self._store.put(offer.rejected_name, found.rejected_data)
+        return self._written(offer, found.data)
+
+    def _position(self, taken: Position | None) -> Position | None:
+        """Return where the next offer comes after: the last one of ours that may still be taken, or where the tables are."""
+        pending = self._pending
+        for index, offer in enumerate(pending):
+            if offer.position == taken:
+                self._pending = pending[index + 1 :]
+                break
+        else:
+            if pending and taken is not None and pending[0].after != taken:
+                self._pending = []  # another leader's were taken
+        return self._pending[-1].position if self._pending else taken
+
+    def _made(self, after: Position, first: int, end: int, suffix: str, rows: int = 0, rejected: int = 0) -> Offer:
+        uid = uuid4().hex
+        return Offer(self._partition, after, first, end, self._leader_epoch, rows, rejected, uid, suffix)
+
+    def _written(self, offer: Offer, data: bytes = b"") -> Offer:
+        self._store.put(offer.name, data)
+        self._pending.append(offer)
+        return offer
