@@ -76,7 +76,10 @@ class Follower:
             if state is None:
                 raise CommitUnknown("the table that was made is not there")
         if state.sequence > last.sequence:
-            raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
+            newest = log.last()  # decided since `last` was read, and followed by another committer
+            if newest is None or newest.sequence < state.sequence:
+                raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
+            raise CommitConflict(f"another committer has made commit {state.sequence}")
         for decision in log.after(state.sequence, last.sequence):
             self._table.commit(state, self._commit_of(decision))
             state = self._table.load()

@@ -1,0 +1,205 @@
+"""Histories of topics as tables: leaders that translate, committers that decide, and what must hold after all faults.
+
+A leader or a committer is killed at any call, or left behind and goes on at any time (a zombie behind a cut, which still reaches the
+store). Elections are clean or unclean, retention runs ahead of the tables, other writers compact the tables, and answers are lost.
+
+No record is ever in the tables twice, in the one of rows and the one of rejected records together; when the faults end, each record of
+the log that retention had not deleted before it was translated is there, and nothing waits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.tables.committing import Committer, Follower, rejected_of, rows_of
+from ottla.tables.decisions import DecisionLog
+from ottla.tables.offers import Position
+from ottla.tables.store import StoreFailure
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner
+from ottla.tables.translating import Translator
+from tests.histories import draw
+from tests.sim.sink_model import SparkProcess as TurnProcess
+from tests.sim.table_model import Faulty, SimLog, SimStore, SimTable, numbers_of
+
+PARTITIONS, TURNS, QUIET_TURNS = 2, 300, 60
+#: So many calls of leaders and committers for each thing that happens: the tables keep up, mostly.
+WORK_OF_A_TURN = 8
+OWNER = Owner("cluster", "topic-id", "orders")
+LOST = (StoreFailure, CommitConflict, CommitUnknown)
+
+
+class TablesBroken(AssertionError):
+    """A record is in the tables twice, or not at all."""
+
+
+class History:
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.faulty = Faulty(self.rng)
+        self.faulty.failing = self.rng.choice((0.0, 0.02, 0.1))
+        self.store = SimStore(self.faulty)
+        self.table, self.rejected = SimTable(self.faulty), SimTable(self.faulty)
+        self.logs = [SimLog(partition) for partition in range(PARTITIONS)]
+        self.numbers = iter(range(1, 1 << 40))
+        #: Records that retention has deleted, or an unclean election has lost: they may be in the tables, and need not.
+        self.gone: set[int] = set()
+        #: Records that a leader has known to be committed. No other is ever a row.
+        self.committed: set[int] = set()
+        self.unclean = self.rng.random() < 0.5
+        self.leaders: list[TurnProcess | None] = [None] * PARTITIONS
+        self.committer: TurnProcess | None = None
+        self.left_behind: list[TurnProcess] = []
+        self.struck: Counter[str] = Counter()
+
+    def play(self) -> None:
+        for _ in range(TURNS):
+            self.event()
+            for _ in range(WORK_OF_A_TURN):
+                self.work()
+            if self.rng.random() < 0.02:
+                self.check()
+        self.faulty.failing = 0.0
+        for log in self.logs:
+            self.advance(log, log.end)
+        while self.left_behind or self.committer or any(self.leaders):
+            self.work(begins=False)
+        for _ in range(QUIET_TURNS):
+            for log in self.logs:
+                self.translator(log)()
+            self.commit()
+        self.check()
+        self.check_all_there()
+
+    # -- What happens --------------------------------------------------------------------------------------------------------
+
+    def event(self) -> None:
+        log = self.rng.choice(self.logs)
+        match draw(
+            self.rng,
+            {"append": 30, "commit": 20, "elect": 2, "lose": 2, "delete": 2, "compact": 2, "kill": 3, "leave": 3},
+        ):
+            case "append":
+                for _ in range(self.rng.randint(1, 6)):
+                    log.records[log.end] = next(self.numbers)
+            case "commit":
+                self.advance(log, self.rng.randint(log.high_watermark, log.end))
+            case "elect":
+                self.elect(log, log.high_watermark)
+            case "lose" if self.unclean:
+                self.elect(log, max(log.start, log.high_watermark - self.rng.randint(0, 12)))
+            case "delete" if log.high_watermark > log.start:
+                self.delete(log, min(log.high_watermark, log.start + self.rng.randint(1, 15)))
+            case "compact":
+                self.table.compact()
+            case "kill" | "leave" as what:
+                self.strike(what)
+
+    def advance(self, log: SimLog, high_watermark: int) -> None:
+        log.high_watermark = high_watermark
+        self.committed |= {number for offset, number in log.records.items() if offset < high_watermark}
+
+    def elect(self, log: SimLog, kept: int) -> None:
+        """The old leader knows nothing of it, and its log stays as it is."""
+        known = self.rng.randint(log.start, min(kept, log.high_watermark)) if kept > log.start else log.start
+        after = log.next_leader(kept, known)
+        self.gone |= {*log.records.values()} - {*after.records.values()}
+        self.logs[log.partition] = after
+        old, self.leaders[log.partition] = self.leaders[log.partition], None
+        if old is not None:
+            self.left_behind.append(old)
+
+    def delete(self, log: SimLog, start: int) -> None:
+        gone = {offset: number for offset, number in log.records.items() if offset < start}
+        self.gone |= {*gone.values()}
+        for offset in gone:
+            del log.records[offset]
+        log.start = start
+        # As the epoch cache is truncated from its start: the newest of the older entries then begins at the log's start.
+        older = [each for each in log.epochs if each.start <= start]
+        log.epochs = [older[-1]._replace(start=start)] * bool(older) + [
+            each for each in log.epochs if each.start > start
+        ]
+
+    def strike(self, what: str) -> None:
+        place = self.rng.randrange(PARTITIONS + 1)
+        process = self.committer if place == PARTITIONS else self.leaders[place]
+        if process is None:
+            return
+        if place == PARTITIONS:
+            self.committer = None
+        else:
+            self.leaders[place] = None
+        self.struck[what] += 1
+        if what == "kill":
+            process.kill()
+        else:
+            self.left_behind.append(process)
+
+    # -- Who works -----------------------------------------------------------------------------------------------------------
+
+    def work(self, *, begins: bool = True) -> None:
+        if begins:
+            for partition, leader in enumerate(self.leaders):
+                if leader is None:
+                    self.leaders[partition] = TurnProcess(f"leader {partition}", self.translator(self.logs[partition]))
+            if self.committer is None:
+                self.committer = TurnProcess("committer", self.commit)
+        running = [*filter(None, self.leaders), *filter(None, [self.committer])]
+        if self.left_behind and (not running or self.rng.random() < 0.2):
+            running = self.left_behind
+        process = self.rng.choice(running)
+        process.turn()
+        if process.is_over:
+            if process.fault is not None:
+                raise process.fault
+            self.left_behind = [each for each in self.left_behind if each is not process]
+            self.leaders = [None if each is process else each for each in self.leaders]
+            self.committer = None if self.committer is process else self.committer
+
+    def translator(self, log: SimLog) -> Callable[[], None]:
+        """A leader's process: some intervals of it, each with the log as it is then."""
+
+        def run() -> None:
+            translator = Translator(self.store, log, log.partition, log.epoch)
+            for _ in range(self.rng.randint(1, 4)):
+                try:
+                    last = DecisionLog(self.store, OWNER).last()
+                    taken: Position | None = last.positions.get(log.partition) if last is not None else None
+                    translator.offer(log.span(), taken)
+                except LOST:
+                    continue
+
+        return run
+
+    def commit(self) -> None:
+        followers = [
+            Follower(self.table, rows_of, self.store, is_lazy=False),
+            Follower(self.rejected, rejected_of, self.store, is_lazy=True),
+        ]
+        try:
+            Committer(self.store, DecisionLog(self.store, OWNER), followers).run(PARTITIONS)
+        except LOST:
+            return
+
+    # -- What must hold ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        counted = Counter(numbers_of(self.store, self.table) + numbers_of(self.store, self.rejected))
+        if twice := [number for number, times in counted.items() if times > 1]:
+            raise TablesBroken(f"in the tables twice: {twice[:5]}")
+
+    def check_all_there(self) -> None:
+        there = {*numbers_of(self.store, self.table), *numbers_of(self.store, self.rejected)}
+        for log in self.logs:
+            if missing := {*log.records.values()} - there:
+                raise TablesBroken(f"partition {log.partition}: missing {sorted(missing)[:5]} of {len(log.records)}")
+        if never := there - self.committed:
+            raise TablesBroken(f"in the tables, and never committed: {sorted(never)[:5]}")
+
+
+def play(seed: int) -> History:
+    history = History(seed)
+    history.play()
+    return history

@@ -1,0 +1,171 @@
+"""What the protocol of tables runs on in histories: a store and tables in memory whose calls take turns and meet faults, and a log.
+
+Each process, a leader or a committer, is a thread that runs only while it has its turn: from one call to the next. It can be killed
+before a call, or between its effect and its answer, or be left behind and go on much later.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ottla.tables.offers import offer_of
+from ottla.tables.store import StoredObject, StoreFailure
+from ottla.tables.table import Commit, CommitConflict, CommitUnknown, TableState
+from ottla.tables.translating import EpochStart, Span, Translated
+from tests.sim.sink_model import SparkProcess as TurnProcess
+
+#: One record of so many does not fit the columns.
+REJECTED_OF = 5
+FILE_ROWS_MAX = 7
+
+
+class Faulty:
+    """Calls in turns. A share of them fails, half of those after they took effect."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.failing = 0.0
+
+    def call(self, effect: object, fault: type[Exception]) -> object:
+        """Run the effect in a turn of the process that calls. Raises `fault` before it, or after it."""
+        process = TurnProcess.current
+        if process is not None:
+            process.stop()
+        fails = process is not None and self.rng.random() < self.failing
+        if fails and self.rng.random() < 0.5:
+            raise fault("failed before its effect")
+        assert callable(effect)
+        answer = effect()
+        if process is not None:
+            process.stop()
+        if fails:
+            raise fault("the answer was lost")
+        return answer
+
+
+class SimStore:
+    """A store in memory."""
+
+    url = "sim://tables"
+
+    def __init__(self, faulty: Faulty) -> None:
+        self._faulty = faulty
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        self._faulty.call(lambda: self.objects.__setitem__(name, bytes(data)), StoreFailure)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        def effect() -> bool:
+            return self.objects.setdefault(name, data) is data
+
+        return bool(self._faulty.call(effect, StoreFailure))
+
+    def get(self, name: str) -> bytes | None:
+        return self._faulty.call(lambda: self.objects.get(name), StoreFailure)  # type: ignore[return-value]
+
+    def size(self, name: str) -> int | None:
+        return self._faulty.call(lambda: len(self.objects[name]) if name in self.objects else None, StoreFailure)  # type: ignore[return-value]
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        return self.objects[name][start : start + length]
+
+    def copy(self, source: str, target: str) -> None:
+        self._faulty.call(lambda: self.objects.__setitem__(target, self.objects[source]), StoreFailure)
+
+    def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        def effect() -> list[StoredObject]:
+            names = sorted(name for name in self.objects if name.startswith(folder + "/") and name > after)
+            return [StoredObject(name, len(self.objects[name]), 0) for name in names]
+
+        yield from self._faulty.call(effect, StoreFailure)  # type: ignore[misc]
+
+    def delete(self, name: str) -> None:
+        self._faulty.call(lambda: self.objects.pop(name, None), StoreFailure)
+
+
+class SimTable:
+    """A table in memory: a commit is conditional on the version that was loaded, as snapshots and Delta's log make it."""
+
+    def __init__(self, faulty: Faulty) -> None:
+        self._faulty = faulty
+        self.version: int | None = None
+        self.sequence = 0
+        self.files: list[str] = []
+
+    def load(self) -> TableState | None:
+        def effect() -> TableState | None:
+            return None if self.version is None else TableState(self.version, self.sequence)
+
+        return self._faulty.call(effect, CommitUnknown)  # type: ignore[return-value]
+
+    def create(self, sequence: int) -> None:
+        def effect() -> None:
+            if self.version is None:
+                self.version, self.sequence = 1, sequence
+
+        self._faulty.call(effect, CommitUnknown)
+
+    def commit(self, state: TableState, commit: Commit) -> None:
+        def effect() -> None:
+            if state.version != self.version:
+                raise CommitConflict("another version")
+            self.version += 1
+            self.sequence = commit.sequence
+            self.files += [file.name for file in commit.files]
+
+        self._faulty.call(effect, CommitUnknown)
+
+    def compact(self) -> None:
+        """Another writer's commit, which keeps the rows and the number."""
+        if self.version is not None:
+            self.version += 1
+
+
+@dataclass
+class SimLog:
+    """A partition's log as its leader of one epoch has it. A record is its number, which no other record ever has."""
+
+    partition: int
+    epoch: int = 0
+    start: int = 0
+    records: dict[int, int] = field(default_factory=dict)
+    epochs: list[EpochStart] = field(default_factory=lambda: [EpochStart(0, 0)])
+    #: What the leader knows to be committed. A new one learns it late.
+    high_watermark: int = 0
+
+    @property
+    def end(self) -> int:
+        return max(self.records, default=self.start - 1) + 1
+
+    def span(self) -> Span:
+        return Span(self.partition, self.epoch, self.start, self.high_watermark, tuple(self.epochs))
+
+    def next_leader(self, kept: int, high_watermark: int) -> SimLog:
+        """Return the log of the next leader, which has the records below `kept`."""
+        records = {offset: number for offset, number in self.records.items() if offset < kept}
+        end = max(records, default=self.start - 1) + 1
+        epochs = [each for each in self.epochs if each.start < end] + [EpochStart(self.epoch + 1, end)]
+        return SimLog(self.partition, self.epoch + 1, self.start, records, epochs, min(high_watermark, end))
+
+    def translate(self, first: int, end: int) -> Translated:
+        """The source of a translator: a file is a list of numbers."""
+        end = min(end, first + 1 + (first * 5 + self.epoch) % FILE_ROWS_MAX)  # of sizes that no two leaders share
+        numbers = [self.records[offset] for offset in range(first, end) if offset in self.records]
+        rows = [number for number in numbers if number % REJECTED_OF]
+        rejected = [number for number in numbers if not number % REJECTED_OF]
+        return Translated(end, len(rows), json.dumps(rows).encode(), len(rejected), json.dumps(rejected).encode())
+
+
+def numbers_of(store: SimStore, table: SimTable) -> list[int]:
+    """Return the records of a table's files."""
+    return [number for name in table.files for number in json.loads(store.objects[name])]
+
+
+def unnamed(store: SimStore, *tables: SimTable) -> list[str]:
+    """Return the offers that no table has."""
+    named = {name for table in tables for name in table.files}
+    return [name for name in store.objects if offer_of(name) is not None and name not in named]

@@ -1,0 +1,149 @@
+"""Topics as tables in histories with faults, and mistakes that they must notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.tables import committing, offers
+from ottla.tables.committing import Follower
+from ottla.tables.decisions import Decision, DecisionLog
+from ottla.tables.offers import NOT_BEGUN, Offer, Position
+from ottla.tables.table import Commit, TableState
+from ottla.tables.translating import END, Span, Translator
+from tests.histories import assert_noticed, by_name, noticed_by
+from tests.sim.table_history import TablesBroken, play
+from tests.sim.table_model import SimStore, SimTable
+
+#: A mistake must be noticed by one of them.
+SEEDS = range(20)
+
+
+def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:
+    """A late committer's files are added behind a newer one's: what a library's own retry does."""
+    commit = SimTable.commit
+
+    def anyhow(self: SimTable, state: TableState, row: Commit) -> None:
+        commit(self, TableState(self.version, state.sequence), row)
+
+    patch.setattr(SimTable, "commit", anyhow)
+
+
+def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
+    """An offer is taken wherever the tables are at its offset, whatever epoch they have there."""
+
+    def by_offset(found: list[Offer], position: Position) -> list[Offer]:
+        taken: list[Offer] = []
+        while best := max((each for each in found if each.after.next == position.next), default=None):
+            found = [each for each in found if each is not best]
+            taken.append(best)
+            position = best.position
+        return taken
+
+    patch.setattr(offers, "chain", by_offset)
+
+
+def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Of several offers after one position, a deposed leader's; the position then has an epoch that is over."""
+
+    def oldest(found: list[Offer], position: Position) -> list[Offer]:
+        best = min((each for each in found if each.after.next == position.next), default=None)
+        return [best] if best is not None else []
+
+    patch.setattr(offers, "chain", oldest)
+
+
+def epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """After an unclean election the leader goes on where the tables are, and not where its log parts from them."""
+    patch.setattr(Span, "end_of", lambda self, epoch: END)
+
+
+def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
+    """A leader offers what it has, and not what is committed; the next one has other records there."""
+    offer = Translator.offer
+
+    def all_there_is(self: Translator, span: Span, taken: Position | None) -> Offer | None:
+        log: Any = self._source
+        return offer(self, span._replace(end=log.end), taken)
+
+    patch.setattr(Translator, "offer", all_there_is)
+
+
+def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
+    """Where retention was faster than the tables, they wait for ever."""
+    offer = Translator.offer
+
+    def waiting(self: Translator, span: Span, taken: Position | None) -> Offer | None:
+        if taken is not None and taken.epoch != NOT_BEGUN and taken.next < span.start:
+            return None
+        return offer(self, span, taken)
+
+    patch.setattr(Translator, "offer", waiting)
+
+
+def a_table_forgets_its_number(patch: pytest.MonkeyPatch) -> None:
+    """The number of the last decision is read from the store, and not from the table: what a stale coordinator does."""
+    follow = Follower.follow
+
+    def by_the_log(self: Follower, log: DecisionLog, last: Decision) -> None:
+        table: Any = self._table
+        if table.version is not None and table.sequence >= last.sequence:
+            table.sequence = last.sequence - 1
+        follow(self, log, last)
+
+    patch.setattr(Follower, "follow", by_the_log)
+
+
+def rejected_records_are_left_to_others(patch: pytest.MonkeyPatch) -> None:
+    """A table that is made late begins with the decision after the one that made it."""
+    create = SimTable.create
+    patch.setattr(SimTable, "create", lambda self, sequence: create(self, sequence + 1 if sequence else 0))
+
+
+def a_partition_begins_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """The tables begin a partition at any offer, not at the first one of a leader that found none."""
+
+    def anywhere(self: Any, partition: int, position: Position | None) -> list[Offer]:
+        found = [offers.offer_of(each.name) for each in self._store.list(offers.folder_of(partition))]
+        offered = [offer for offer in found if offer is not None]
+        if position is None and offered:
+            position = max(offered).after
+        return offers.chain(offered, position or Position(0, NOT_BEGUN))
+
+    patch.setattr(committing.Committer, "_chain", anywhere)
+
+
+def a_put_is_not_conditional(patch: pytest.MonkeyPatch) -> None:
+    """The store knows no If-None-Match and writes anyhow."""
+
+    def anyhow(self: SimStore, name: str, data: bytes) -> bool:
+        self.put(name, data)
+        return True
+
+    patch.setattr(SimStore, "put_if_absent", anyhow)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_committed_record_is_in_the_tables_once(seed: int) -> None:
+    play(seed)
+
+
+MUTANTS = by_name(
+    a_commit_has_no_condition,
+    a_position_is_an_offset_only,
+    the_oldest_leader_is_taken,
+    epochs_are_not_compared,
+    uncommitted_records_are_translated,
+    lost_offsets_are_not_offered,
+    a_table_forgets_its_number,
+    rejected_records_are_left_to_others,
+    a_partition_begins_anywhere,
+    a_put_is_not_conditional,
+)
+is_noticed = noticed_by(play, TablesBroken, MUTANTS)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_noticed(name: str) -> None:
+    assert_noticed("tables", name, is_noticed, 100)
