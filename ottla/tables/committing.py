@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 
 from ottla.tables import offers
 from ottla.tables.decisions import Decision, DecisionLog
-from ottla.tables.offers import NOT_BEGUN, Offer, Position
+from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.store import Store
-from ottla.tables.table import AddedFile, Commit, CommitConflict, CommitUnknown, Table, TableRefused
+from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused
 
 #: So many files are one commit: what was offered during an outage is taken in several.
 FILES_MAX = 1_000
@@ -21,7 +21,7 @@ FILES_MAX = 1_000
 TURNS_MAX = 5
 
 
-class Progress(NamedTuple):
+class CommitProgress(NamedTuple):
     """What a call has done: the last decision, the rows and rejected records that it took, and whether offers are left."""
 
     last: Decision | None
@@ -45,7 +45,7 @@ def rejected_of(offer: Offer) -> tuple[str, int]:
     return offer.rejected_name, offer.rejected
 
 
-class Follower:
+class TableFollower:
     """Has one table repeat the decisions."""
 
     def __init__(self, table: Table, files_of: FilesOf, store: Store, *, is_lazy: bool) -> None:
@@ -90,7 +90,7 @@ class Follower:
         """Only the newest decision may be the first one with files for a lazy table: earlier ones were followed without any."""
         return last.sequence if any(self._files_of(offer)[1] for offer in last.offers) else None
 
-    def _commit_of(self, decision: Decision) -> Commit:
+    def _commit_of(self, decision: Decision) -> TableCommit:
         files = []
         for offer in decision.offers:
             name, rows = self._files_of(offer)
@@ -100,19 +100,19 @@ class Follower:
                     raise TableRefused(f"{name} is gone, which commit {decision.sequence} takes")
                 files.append(AddedFile(name, size, rows))
         text = ", ".join(f"{partition}: {row.next}" for partition, row in sorted(decision.positions.items()))
-        return Commit(decision.sequence, tuple(files), text)
+        return TableCommit(decision.sequence, tuple(files), text)
 
 
 class Committer:
     """Commits the offers of one topic into its tables."""
 
-    def __init__(self, store: Store, log: DecisionLog, followers: Iterable[Follower]) -> None:
+    def __init__(self, store: Store, log: DecisionLog, followers: Iterable[TableFollower]) -> None:
         self._store = store
         self._log = log
         self._followers = tuple(followers)
 
-    def run(self, partitions: int) -> Progress:
-        """Commit what is offered for the partitions below this number.
+    def run(self, partitions: int) -> CommitProgress:
+        """TableCommit what is offered for the partitions below this number.
 
         Raises:
             TableRefused, StoreFailure: see there.
@@ -131,11 +131,11 @@ class Committer:
                 continue
             decision = self._decide(last, partitions)
             if decision is None:
-                return Progress(last, rows, rejected)
+                return CommitProgress(last, rows, rejected)
             if self._log.append(decision):
                 rows += decision.rows
                 rejected += decision.rejected
-        return Progress(self._log.last(), rows, rejected, is_behind=True)
+        return CommitProgress(self._log.last(), rows, rejected, is_behind=True)
 
     def _decide(self, last: Decision | None, partitions: int) -> Decision | None:
         """Return the next decision, or None if nothing is offered. The first one has perhaps no offer: it makes the table."""
@@ -150,11 +150,11 @@ class Committer:
             return None
         return Decision(1 if last is None else last.sequence + 1, positions, tuple(taken))
 
-    def _chain(self, partition: int, position: Position | None) -> list[Offer]:
+    def _chain(self, partition: int, position: TablePosition | None) -> list[Offer]:
         after = offers.names_after(partition, 0 if position is None else position.next)
         found = self._store.list(offers.folder_of(partition), after)
         offered = [offer for each in found if (offer := offers.offer_of(each.name)) is not None]
         if position is None:  # a leader begins a partition at the start of its log
             begun = [offer.after for offer in offered if offer.after.epoch == NOT_BEGUN]
-            position = min(begun, default=Position(0, NOT_BEGUN))
+            position = min(begun, default=TablePosition(0, NOT_BEGUN))
         return offers.chain(offered, position)

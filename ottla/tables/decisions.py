@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.tables.offers import Offer, Position, offer_of
+from ottla.tables.offers import Offer, TablePosition, offer_of
 from ottla.tables.store import Store
 from ottla.tables.table import Owner, TableRefused
 
@@ -24,7 +24,7 @@ class Decision(NamedTuple):
     """Number `sequence`, from 1 on: these offers, and where the tables then end in all partitions."""
 
     sequence: int
-    positions: dict[int, Position]
+    positions: dict[int, TablePosition]
     offers: tuple[Offer, ...]
 
     @property
@@ -84,7 +84,7 @@ class DecisionLog:
         taken = tuple(offer for name in names if (offer := offer_of(name)) is not None)
         if len(taken) != len(names):
             raise ValueError("a name that is no offer's")
-        return Decision(sequence, {int(partition): Position(*row) for partition, row in positions.items()}, taken)
+        return Decision(sequence, {int(partition): TablePosition(*row) for partition, row in positions.items()}, taken)
 
 
 def _name_of(sequence: int) -> str:

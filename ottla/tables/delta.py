@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from ottla.tables.table import AddedFile, Commit, CommitConflict, CommitUnknown, Owner, TableRefused, TableState
+from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
 OWNER = "ottla.owner"
 #: It would let the entries of the last decision expire.
@@ -62,7 +62,7 @@ class DeltaFiles:
         except (DeltaError, OSError) as fault:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
 
-    def commit(self, state: TableState, commit: Commit) -> None:
+    def commit(self, state: TableState, commit: TableCommit) -> None:
         table: DeltaTable = state.version
         entry = Transaction(self._application, commit.sequence)
         properties = CommitProperties(

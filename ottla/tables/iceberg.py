@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table as IcebergFiles
 from pyiceberg.table.update import AssertRefSnapshotId
 
-from ottla.tables.table import Commit, CommitConflict, CommitUnknown, Owner, TableRefused, TableState
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
 NAMESPACE = "ottla"
 SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
@@ -73,7 +73,7 @@ class IcebergTable:
         except NO_ANSWER as fault:
             raise CommitUnknown(f"{self._text}: {fault}") from fault
 
-    def commit(self, state: TableState, commit: Commit) -> None:
+    def commit(self, state: TableState, commit: TableCommit) -> None:
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")

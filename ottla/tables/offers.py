@@ -20,7 +20,7 @@ PARQUET, NO_ROWS, LOST = "parquet", "none", "lost"
 NOT_BEGUN = -1
 
 
-class Position(NamedTuple):
+class TablePosition(NamedTuple):
     """Where the tables are in one partition: the next offset, and the epoch of the leader that translated the last file."""
 
     next: int
@@ -35,7 +35,7 @@ class Offer(NamedTuple):
     """
 
     partition: int
-    after: Position
+    after: TablePosition
     first: int
     next: int
     epoch: int
@@ -54,8 +54,8 @@ class Offer(NamedTuple):
         return f"{REJECTED_FOLDER}/{self.partition:05}/{self._stem}.{PARQUET}"
 
     @property
-    def position(self) -> Position:
-        return Position(self.next, self.epoch)
+    def position(self) -> TablePosition:
+        return TablePosition(self.next, self.epoch)
 
     @property
     def lost(self) -> int:
@@ -83,7 +83,7 @@ def offer_of(name: str) -> Offer | None:
     *texts, uid = stem.split("_")
     try:
         after, after_epoch, first, next_, epoch, rows, rejected = map(int, texts)
-        partition, position = int(folder.rpartition("/")[2]), Position(after, after_epoch)
+        partition, position = int(folder.rpartition("/")[2]), TablePosition(after, after_epoch)
         found = Offer(partition, position, first, next_, epoch, rows, rejected, UUID(uid).hex, suffix)
     except ValueError:
         return None
@@ -91,14 +91,14 @@ def offer_of(name: str) -> Offer | None:
     return found if is_sound and found.name == name and suffix in (PARQUET, NO_ROWS, LOST) else None
 
 
-def chain(offers: Iterable[Offer], position: Position) -> list[Offer]:
+def chain(offers: Iterable[Offer], position: TablePosition) -> list[Offer]:
     """Return the files that follow each other from the position on.
 
     Of those that come after the same position the one of the newest leader is taken, and of one leader's the longest. The rows below a
     last stable offset are the same for every leader of a lineage, so that an old leader's file is right, too; after an unclean election
     only the newest one's are.
     """
-    by_position: dict[Position, list[Offer]] = {}
+    by_position: dict[TablePosition, list[Offer]] = {}
     for offer in offers:
         by_position.setdefault(offer.after, []).append(offer)
     taken: list[Offer] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from ottla.tables.store import Store
-from ottla.tables.table import Commit, CommitConflict, Owner, TableRefused, TableState
+from ottla.tables.table import CommitConflict, Owner, TableCommit, TableRefused, TableState
 
 ROWS, NUMBERS = "rows", "published"
 
@@ -39,7 +39,7 @@ class ParquetFiles:
             self._store.put_if_absent(f"{self._numbers}/{sequence:012}", b"")
         self._store.put_if_absent(f"{self._numbers}/owner.json", self._owner.encode())
 
-    def commit(self, state: TableState, commit: Commit) -> None:
+    def commit(self, state: TableState, commit: TableCommit) -> None:
         for file in commit.files:
             folder, _, name = file.name.rpartition("/")
             self._store.copy(file.name, f"{self._folder}/{folder.rpartition('/')[2]}-{name}")

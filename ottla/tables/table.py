@@ -51,7 +51,7 @@ class AddedFile(NamedTuple):
     rows: int
 
 
-class Commit(NamedTuple):
+class TableCommit(NamedTuple):
     """What a table adds for one decision. `summary` is for people: the positions as text."""
 
     sequence: int
@@ -73,5 +73,5 @@ class Table(Protocol):
     def create(self, sequence: int) -> None:
         """Make it, unless it is there, as one that has all decisions up to this number. Raises as `load`."""
 
-    def commit(self, state: TableState, commit: Commit) -> None:
+    def commit(self, state: TableState, commit: TableCommit) -> None:
         """Raises CommitConflict, CommitUnknown, TableRefused, StoreFailure."""

@@ -1,6 +1,6 @@
 """The translator of a partition's leader: where it goes on, and what it offers. It needs nothing but the store and its own log.
 
-The node says what its log has (`Span`); where the tables are, the store says. Offers that are not taken yet are remembered, so that a
+The node says what its log has (`CommittedSpan`); where the tables are, the store says. Offers that are not taken yet are remembered, so that a
 committer that lags costs no second translation; a leader that has just begun knows none, and translates at most those again.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
-from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, Position
+from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, TablePosition
 from ottla.tables.store import Store
 
 #: Behind all offsets.
@@ -23,7 +23,7 @@ class EpochStart(NamedTuple):
     start: int
 
 
-class Span(NamedTuple):
+class CommittedSpan(NamedTuple):
     """What a leader's log has of committed records: [start, end), `end` being its last stable offset."""
 
     partition: int
@@ -69,7 +69,7 @@ class Translator:
         #: What was offered and is not taken, in the order of the offsets.
         self._pending: list[Offer] = []
 
-    def offer(self, span: Span, taken: Position | None) -> Offer | None:
+    def offer(self, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
         """Write the next file; return None if there is nothing to offer. `taken` is where the tables are.
 
         Raises:
@@ -80,7 +80,7 @@ class Translator:
             return None  # there is a newer leader
         after = self._position(taken)
         if after is None:
-            after = Position(span.start, NOT_BEGUN)
+            after = TablePosition(span.start, NOT_BEGUN)
         first = after.next if after.epoch == NOT_BEGUN else min(after.next, span.end_of(after.epoch))
         if first < span.start:
             return self._written(self._made(after, first, span.start, LOST))
@@ -93,7 +93,7 @@ class Translator:
             self._store.put(offer.rejected_name, found.rejected_data)
         return self._written(offer, found.data)
 
-    def _position(self, taken: Position | None) -> Position | None:
+    def _position(self, taken: TablePosition | None) -> TablePosition | None:
         """Return where the next offer comes after: the last one of ours that may still be taken, or where the tables are."""
         pending = self._pending
         for index, offer in enumerate(pending):
@@ -105,7 +105,7 @@ class Translator:
                 self._pending = []  # another leader's were taken
         return self._pending[-1].position if self._pending else taken
 
-    def _made(self, after: Position, first: int, end: int, suffix: str, rows: int = 0, rejected: int = 0) -> Offer:
+    def _made(self, after: TablePosition, first: int, end: int, suffix: str, rows: int = 0, rejected: int = 0) -> Offer:
         uid = uuid4().hex
         return Offer(self._partition, after, first, end, self._leader_epoch, rows, rejected, uid, suffix)
 

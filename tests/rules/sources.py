@@ -25,9 +25,10 @@ STANDS_ON: dict[str, tuple[str, ...]] = {
     "mirror": ("client",),
     "console": ("registry",),
     "spark": ("registry",),
+    "tables": ("registry",),
     "local": ("processes", "client"),
     "testing": ("local", "container", "web"),
-    "cli": ("testing", "mirror", "console", "spark"),
+    "cli": ("testing", "mirror", "console", "spark", "tables"),
     "pipeline": ("spark",),
     "__main__": ("cli",),
 }

@@ -13,9 +13,9 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.tables.committing import Committer, Follower, rejected_of, rows_of
+from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
-from ottla.tables.offers import Position
+from ottla.tables.offers import TablePosition
 from ottla.tables.store import StoreFailure
 from ottla.tables.table import CommitConflict, CommitUnknown, Owner
 from ottla.tables.translating import Translator
@@ -166,7 +166,7 @@ class History:
             for _ in range(self.rng.randint(1, 4)):
                 try:
                     last = DecisionLog(self.store, OWNER).last()
-                    taken: Position | None = last.positions.get(log.partition) if last is not None else None
+                    taken: TablePosition | None = last.positions.get(log.partition) if last is not None else None
                     translator.offer(log.span(), taken)
                 except LOST:
                     continue
@@ -175,8 +175,8 @@ class History:
 
     def commit(self) -> None:
         followers = [
-            Follower(self.table, rows_of, self.store, is_lazy=False),
-            Follower(self.rejected, rejected_of, self.store, is_lazy=True),
+            TableFollower(self.table, rows_of, self.store, is_lazy=False),
+            TableFollower(self.rejected, rejected_of, self.store, is_lazy=True),
         ]
         try:
             Committer(self.store, DecisionLog(self.store, OWNER), followers).run(PARTITIONS)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from ottla.tables.offers import offer_of
 from ottla.tables.store import StoredObject, StoreFailure
-from ottla.tables.table import Commit, CommitConflict, CommitUnknown, TableState
-from ottla.tables.translating import EpochStart, Span, Translated
+from ottla.tables.table import CommitConflict, CommitUnknown, TableCommit, TableState
+from ottla.tables.translating import CommittedSpan, EpochStart, Translated
 from tests.sim.sink_model import SparkProcess as TurnProcess
 
 #: One record of so many does not fit the columns.
@@ -109,7 +109,7 @@ class SimTable:
 
         self._faulty.call(effect, CommitUnknown)
 
-    def commit(self, state: TableState, commit: Commit) -> None:
+    def commit(self, state: TableState, commit: TableCommit) -> None:
         def effect() -> None:
             if state.version != self.version:
                 raise CommitConflict("another version")
@@ -141,8 +141,8 @@ class SimLog:
     def end(self) -> int:
         return max(self.records, default=self.start - 1) + 1
 
-    def span(self) -> Span:
-        return Span(self.partition, self.epoch, self.start, self.high_watermark, tuple(self.epochs))
+    def span(self) -> CommittedSpan:
+        return CommittedSpan(self.partition, self.epoch, self.start, self.high_watermark, tuple(self.epochs))
 
     def next_leader(self, kept: int, high_watermark: int) -> SimLog:
         """Return the log of the next leader, which has the records below `kept`."""

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.tables import committing, offers
-from ottla.tables.committing import Follower
+from ottla.tables.committing import TableFollower
 from ottla.tables.decisions import Decision, DecisionLog
-from ottla.tables.offers import NOT_BEGUN, Offer, Position
-from ottla.tables.table import Commit, TableState
-from ottla.tables.translating import END, Span, Translator
+from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
+from ottla.tables.table import TableCommit, TableState
+from ottla.tables.translating import END, CommittedSpan, Translator
 from tests.histories import assert_noticed, by_name, noticed_by
 from tests.sim.table_history import TablesBroken, play
 from tests.sim.table_model import SimStore, SimTable
@@ -24,7 +24,7 @@ def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:
     """A late committer's files are added behind a newer one's: what a library's own retry does."""
     commit = SimTable.commit
 
-    def anyhow(self: SimTable, state: TableState, row: Commit) -> None:
+    def anyhow(self: SimTable, state: TableState, row: TableCommit) -> None:
         commit(self, TableState(self.version, state.sequence), row)
 
     patch.setattr(SimTable, "commit", anyhow)
@@ -33,7 +33,7 @@ def a_commit_has_no_condition(patch: pytest.MonkeyPatch) -> None:
 def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
     """An offer is taken wherever the tables are at its offset, whatever epoch they have there."""
 
-    def by_offset(found: list[Offer], position: Position) -> list[Offer]:
+    def by_offset(found: list[Offer], position: TablePosition) -> list[Offer]:
         taken: list[Offer] = []
         while best := max((each for each in found if each.after.next == position.next), default=None):
             found = [each for each in found if each is not best]
@@ -47,7 +47,7 @@ def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
 def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
     """Of several offers after one position, a deposed leader's; the position then has an epoch that is over."""
 
-    def oldest(found: list[Offer], position: Position) -> list[Offer]:
+    def oldest(found: list[Offer], position: TablePosition) -> list[Offer]:
         best = min((each for each in found if each.after.next == position.next), default=None)
         return [best] if best is not None else []
 
@@ -56,14 +56,14 @@ def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 def epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """After an unclean election the leader goes on where the tables are, and not where its log parts from them."""
-    patch.setattr(Span, "end_of", lambda self, epoch: END)
+    patch.setattr(CommittedSpan, "end_of", lambda self, epoch: END)
 
 
 def uncommitted_records_are_translated(patch: pytest.MonkeyPatch) -> None:
     """A leader offers what it has, and not what is committed; the next one has other records there."""
     offer = Translator.offer
 
-    def all_there_is(self: Translator, span: Span, taken: Position | None) -> Offer | None:
+    def all_there_is(self: Translator, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
         log: Any = self._source
         return offer(self, span._replace(end=log.end), taken)
 
@@ -74,7 +74,7 @@ def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
     """Where retention was faster than the tables, they wait for ever."""
     offer = Translator.offer
 
-    def waiting(self: Translator, span: Span, taken: Position | None) -> Offer | None:
+    def waiting(self: Translator, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
         if taken is not None and taken.epoch != NOT_BEGUN and taken.next < span.start:
             return None
         return offer(self, span, taken)
@@ -84,15 +84,15 @@ def lost_offsets_are_not_offered(patch: pytest.MonkeyPatch) -> None:
 
 def a_table_forgets_its_number(patch: pytest.MonkeyPatch) -> None:
     """The number of the last decision is read from the store, and not from the table: what a stale coordinator does."""
-    follow = Follower.follow
+    follow = TableFollower.follow
 
-    def by_the_log(self: Follower, log: DecisionLog, last: Decision) -> None:
+    def by_the_log(self: TableFollower, log: DecisionLog, last: Decision) -> None:
         table: Any = self._table
         if table.version is not None and table.sequence >= last.sequence:
             table.sequence = last.sequence - 1
         follow(self, log, last)
 
-    patch.setattr(Follower, "follow", by_the_log)
+    patch.setattr(TableFollower, "follow", by_the_log)
 
 
 def rejected_records_are_left_to_others(patch: pytest.MonkeyPatch) -> None:
@@ -104,12 +104,12 @@ def rejected_records_are_left_to_others(patch: pytest.MonkeyPatch) -> None:
 def a_partition_begins_anywhere(patch: pytest.MonkeyPatch) -> None:
     """The tables begin a partition at any offer, not at the first one of a leader that found none."""
 
-    def anywhere(self: Any, partition: int, position: Position | None) -> list[Offer]:
+    def anywhere(self: Any, partition: int, position: TablePosition | None) -> list[Offer]:
         found = [offers.offer_of(each.name) for each in self._store.list(offers.folder_of(partition))]
         offered = [offer for offer in found if offer is not None]
         if position is None and offered:
             position = max(offered).after
-        return offers.chain(offered, position or Position(0, NOT_BEGUN))
+        return offers.chain(offered, position or TablePosition(0, NOT_BEGUN))
 
     patch.setattr(committing.Committer, "_chain", anywhere)
 
