@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.columns.errors import ColumnsError
 from ottla.protocol.errors import ErrorCode
 
 
-class ConnectorError(Exception):
+class ConnectorError(ColumnsError):
     """The source or the sink cannot go on. `code` is Kafka's error if a broker has returned one."""
-
-    def __init__(self, what: str, remedy: str | None = None, code: int = ErrorCode.NONE) -> None:
-        super().__init__(f"{what}; {remedy}" if remedy else what)
-        self.code = code
 
 
 class ConnectionLost(ConnectorError):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from ottla.columns.rows import RowColumns
 from ottla.protocol.primitives import uuid_to_str
 from ottla.spark import planning, segments
 from ottla.spark.client.cluster import BlockingCluster
@@ -17,7 +18,6 @@ from ottla.spark.client.offsets import READ_COMMITTED, commit_offsets, committed
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Checkpoint, Offsets, Range, from_json, ids_in, limited, split, to_json
-from ottla.spark.rows import RowColumns
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.columns.rows import TYPES
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.spark import planning
 from ottla.spark.client.cluster import BlockingCluster
@@ -23,7 +24,6 @@ from ottla.spark.errors import check
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range, split
 from ottla.spark.reader import RangePartition, read_range
-from ottla.spark.rows import TYPES
 
 SQL_TYPES = {
     "offsets": "topic STRING, partition INT, leader INT, earliest BIGINT, lastStable BIGINT, latest BIGINT",

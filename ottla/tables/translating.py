@@ -6,8 +6,8 @@ committer that lags costs no second translation; a leader that has just begun kn
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
-from uuid import uuid4
 
 from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, TablePosition
 from ottla.tables.store import Store
@@ -61,11 +61,15 @@ class Source(Protocol):
 class Translator:
     """Offers the records of one partition, for one leader epoch."""
 
-    def __init__(self, store: Store, source: Source, partition: int, leader_epoch: int) -> None:
+    def __init__(
+        self, store: Store, source: Source, partition: int, leader_epoch: int, new_uid: Callable[[], str]
+    ) -> None:
+        """`new_uid` returns 32 hexadecimal digits that no other file ever has."""
         self._store = store
         self._source = source
         self._partition = partition
         self._leader_epoch = leader_epoch
+        self._new_uid = new_uid
         #: What was offered and is not taken, in the order of the offsets.
         self._pending: list[Offer] = []
 
@@ -106,7 +110,7 @@ class Translator:
         return self._pending[-1].position if self._pending else taken
 
     def _made(self, after: TablePosition, first: int, end: int, suffix: str, rows: int = 0, rejected: int = 0) -> Offer:
-        uid = uuid4().hex
+        uid = self._new_uid()
         return Offer(self._partition, after, first, end, self._leader_epoch, rows, rejected, uid, suffix)
 
     def _written(self, offer: Offer, data: bytes = b"") -> Offer:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 
 from ottla.client.errors import passes
+from ottla.columns.batches import BatchFilter
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.records.batch import BatchView, batch_size
 from ottla.protocol.schema import ZERO_UUID
-from ottla.spark.client.batches import BatchFilter
 from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, BlockingCluster
 from ottla.spark.client.connection import SparkConnection
 from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets

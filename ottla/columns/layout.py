@@ -53,7 +53,7 @@ class Fields(NamedTuple):
 class Layout:
     """The payloads of some batches, end to end in `data`; `ends` are the positions behind their records."""
 
-    __slots__ = ("_counts", "_has_append_time", "_offsets", "_times", "data", "ends")
+    __slots__ = ("_counts", "_epochs", "_has_append_time", "_offsets", "_times", "data", "ends")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -61,13 +61,20 @@ class Layout:
         self._counts: list[int] = []
         self._offsets: list[int] = []
         self._times: list[int] = []
+        self._epochs: list[int] = []
         self._has_append_time: list[bool] = []
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def add(
-        self, payload: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+        self,
+        payload: bytes | memoryview,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_time: int | None,
+        leader_epoch: int = -1,
     ) -> None:
         """Add the `count` records that fill the payload. Raises InvalidRecord if their lengths do not fill it."""
         if count > len(payload) // RECORD_BYTES_MIN:
@@ -95,6 +102,11 @@ class Layout:
         self._offsets.append(base_offset)
         self._times.append(base_timestamp if append_time is None else append_time)
         self._has_append_time.append(append_time is not None)
+        self._epochs.append(leader_epoch)
+
+    def leader_epochs(self) -> Numbers:
+        """Return for each record the epoch of the leader that appended it."""
+        return np.repeat(np.array(self._epochs, np.int64), self._counts)
 
     def timestamp_types(self) -> Numbers:
         """Return 0 for each record with a time of its producer, and 1 for each with a time of the broker."""

@@ -6,12 +6,12 @@ import pytest
 
 from tests.needs import needs_packages
 
-needs_packages("pyspark", "pyarrow")
+needs_packages("pyarrow")
 
+from ottla.columns.batches import BatchFilter
+from ottla.columns.errors import ColumnsError
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
-from ottla.spark.client.batches import BatchFilter
-from ottla.spark.errors import ConnectorError
 
 
 def data(offset: int, *, producer: int = -1, count: int = 2) -> bytes:
@@ -61,5 +61,5 @@ def test_nothing_behind_the_end_is_a_row() -> None:
 def test_a_batch_with_a_wrong_checksum_is_an_error_with_its_offset() -> None:
     damaged = bytearray(data(2))
     damaged[-1] ^= 1
-    with pytest.raises(ConnectorError, match=r"t-0 at offset 2 is damaged: .*crc"):
+    with pytest.raises(ColumnsError, match=r"t-0 at offset 2 is damaged: .*crc"):
         seen(BatchFilter("t-0", 0, 100), data(0), bytes(damaged))

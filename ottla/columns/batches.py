@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ottla.columns.errors import ColumnsError
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView, batch_size, check_batch
 from ottla.protocol.records.control import end_txn_marker
-from ottla.spark.errors import ConnectorError
 
 #: Producer id and first offset of an aborted transaction.
 Aborted = tuple[int, int]
@@ -44,7 +44,7 @@ class BatchFilter:
         self._upcoming = [(producer, first) for first, producer in sorted(rows)]
 
     def batches(self, data: memoryview) -> Iterator[BatchView]:
-        """Yield the batches with rows, and move the position behind each batch. Raises ConnectorError for damaged bytes."""
+        """Yield the batches with rows, and move the position behind each batch. Raises ColumnsError for damaged bytes."""
         position, end = 0, len(data)
         while not self.is_done:
             try:
@@ -53,7 +53,7 @@ class BatchFilter:
                     return
                 check_batch(data, position, position + size)
             except KafkaError as fault:
-                raise ConnectorError(
+                raise ColumnsError(
                     f"{self.place} at offset {self.position} is damaged: {fault}",
                     "read another replica, or start behind it: startingOffsets",
                     fault.code,

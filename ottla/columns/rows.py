@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ottla.columns.batches import BatchFilter
+from ottla.columns.errors import ColumnsError
+from ottla.columns.layout import Fields, InvalidRecord, Layout
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.compression import NO_COMPRESSION, decompress
-from ottla.spark.client.batches import BatchFilter
-from ottla.spark.errors import ConnectorError
-from ottla.spark.layout import Fields, InvalidRecord, Layout
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-#: The columns of the JVM source with their types, in its order.
+#: The columns of the JVM source with their types, in its order, and what tables have besides.
 TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -37,6 +37,7 @@ TYPES = {
     "timestamp": TIMESTAMP,
     "timestampType": pa.int32(),
     "headers": HEADERS,
+    "leaderEpoch": pa.int32(),
 }
 #: So many bytes of records, or so many records, are one Arrow batch.
 BYTES_MAX = 4 * 1024 * 1024
@@ -59,7 +60,7 @@ class RowColumns:
         self.schema = pa.schema([(name, TYPES[name]) for name in columns])
 
     def batches(self, batches: Iterable[BatchView], limits: BatchFilter | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches of about BYTES_MAX. Raises ConnectorError with the offset for a batch that cannot be decoded.
+        """Yield Arrow batches of about BYTES_MAX. Raises ColumnsError with the offset for a batch that cannot be decoded.
 
         `limits`, which the batches come from, says from which offset on there are rows after a loss.
         """
@@ -73,7 +74,14 @@ class RowColumns:
             codec = batch.compression
             try:
                 payload = batch.payload if codec == NO_COMPRESSION else decompress(codec, batch.payload)
-                layout.add(payload, batch.count, batch.base_offset, batch.base_timestamp, batch.append_time)
+                layout.add(
+                    payload,
+                    batch.count,
+                    batch.base_offset,
+                    batch.base_timestamp,
+                    batch.append_time,
+                    batch.partition_leader_epoch,
+                )
             except KafkaError as fault:
                 raise self._unreadable(batch.base_offset, fault) from None
             if len(layout.data) > BYTES_MAX or len(layout) > RECORDS_MAX:
@@ -98,8 +106,8 @@ class RowColumns:
         first, end = (int(each) for each in np.searchsorted(fields.offsets, (self.start, self.end)))
         return made.slice(first, max(0, end - first))
 
-    def _unreadable(self, offset: int, fault: Exception) -> ConnectorError:
-        return ConnectorError(
+    def _unreadable(self, offset: int, fault: Exception) -> ColumnsError:
+        return ColumnsError(
             f"{self.topic}-{self.partition}: the records at offset {offset} cannot be read: {fault}",
             "start behind them: startingOffsets",
         )
@@ -125,6 +133,8 @@ class RowColumns:
             return _numbers(pa.int32(), np.full(count, self.partition, np.int32))
         if name == "timestampType":
             return _numbers(pa.int32(), layout.timestamp_types().astype(np.int32))
+        if name == "leaderEpoch":
+            return _numbers(pa.int32(), layout.leader_epochs().astype(np.int32))
         assert name == "headers", name
         if not len(fields.headers):
             return pa.nulls(count, HEADERS)

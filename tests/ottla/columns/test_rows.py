@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from tests.needs import needs_packages
 
-needs_packages("pyspark", "pyarrow")
+needs_packages("pyarrow")
 
+from ottla.columns.errors import ColumnsError
+from ottla.columns.layout import Layout
+from ottla.columns.rows import TYPES, RowColumns
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
-from ottla.spark.errors import ConnectorError
-from ottla.spark.layout import Layout
-from ottla.spark.options import ALL_COLUMNS
-from ottla.spark.rows import RowColumns
 
 FIELD = st.none() | st.binary(max_size=200)
 HEADER_NAME = st.text(max_size=5)
@@ -43,9 +42,7 @@ def test_rows_are_those_of_the_plain_decoder(lists: list[Any], codec: int, base:
         expected += batches[-1].records()
         base = batches[-1].next_offset
     start = expected[0].offset + cut
-    found = [
-        row for part in RowColumns("t", 3, start, base - 1, ALL_COLUMNS).batches(batches) for row in part.to_pylist()
-    ]
+    found = [row for part in RowColumns("t", 3, start, base - 1, TYPES).batches(batches) for row in part.to_pylist()]
     wanted = [record for record in expected if start <= record.offset < base - 1]
     assert [(row["offset"], row["key"], row["value"]) for row in found] == [
         (record.offset, record.key, record.value) for record in wanted
@@ -88,12 +85,12 @@ def test_a_count_that_the_bytes_cannot_hold_is_rejected_before_anything_is_alloc
 def test_a_batch_that_cannot_be_read_is_named_by_its_offset() -> None:
     batch = view([(None, b"v", 0)], base_offset=12)
     batch.buffer = memoryview(bytes(batch.buffer[:-1]) + b"\x09")
-    with pytest.raises(ConnectorError, match="t-0: the records at offset 12 cannot be read"):
+    with pytest.raises(ColumnsError, match="t-0: the records at offset 12 cannot be read"):
         list(RowColumns("t", 0, 0, 100, ("headers",)).batches([batch]))
 
 
 def test_a_timestamp_that_is_too_large_for_spark_is_an_error() -> None:
-    with pytest.raises(ConnectorError, match="overflow"):
+    with pytest.raises(ColumnsError, match="overflow"):
         list(RowColumns("t", 0, 0, 9, ("timestamp",)).batches([view([(None, b"v", 2**62)])]))
 
 
@@ -105,7 +102,7 @@ import ottla.spark
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.builder import build_batch
 from ottla.spark.options import COLUMNS
-from ottla.spark.rows import RowColumns
+from ottla.columns.rows import TYPES, RowColumns
 batch = BatchView(memoryview(build_batch([(b"k", None, 5), (None, b"v", 6)])))
 (rows,) = RowColumns("t", 1, 0, 9, COLUMNS).batches([batch])
 print(len(rows), "pandas" in sys.modules)

@@ -1,0 +1,97 @@
+"""A partition's folder of segment files as batches, beside the broker that writes them.
+
+The files are Kafka's own. They are opened for reading only and never locked; the broker may append, roll and delete meanwhile. Who reads
+says where committed records end, as the files do not.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ottla.columns.batches import Aborted, BatchFilter
+from ottla.columns.errors import ColumnsError
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchView
+from ottla.storage.errors import CorruptFile
+from ottla.storage.log_files import ABORTED_ENTRY, aborted_txns, offset_entries, spans
+
+
+class SegmentFiles:
+    """The segments of a partition as they are when it is made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = sorted(folder.glob("*.log"))
+        self._bases = [int(file.stem) for file in self._files]
+
+    @property
+    def first(self) -> int | None:
+        """The base offset of the oldest segment, or None without segments."""
+        return self._bases[0] if self._bases else None
+
+    def aborted(self) -> Iterator[Aborted]:
+        """Yield the aborted transactions of all segments. Raises ColumnsError for a damaged index."""
+        for file in self._files:
+            yield from _aborted(file)
+
+    def batches(self, wanted: BatchFilter) -> Iterator[BatchView]:
+        """Yield the batches with rows, from the filter's position on.
+
+        Raises:
+            FileNotFoundError: retention has deleted a segment meanwhile.
+            ColumnsError: damaged bytes.
+        """
+        for file in self._files[max(0, bisect_right(self._bases, wanted.position) - 1) :]:
+            if wanted.is_done:
+                return
+            yield from _batches_of(file, wanted)
+
+
+def _batches_of(file: Path, wanted: BatchFilter) -> Iterator[BatchView]:
+    with file.open("rb") as opened:
+        opened.seek(0, 2)
+        if not opened.tell():
+            return
+        # It is unmapped when the last batch that is a view of it is gone.
+        whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    start = _position_of(file, wanted.position)
+    yield from wanted.batches(whole[start : _written(whole, start)])
+
+
+def _written(mapped: memoryview, start: int) -> int:
+    """Return the end of what is written: an active segment may be preallocated with zeros behind it."""
+    end = start
+    with suppress(KafkaError):  # the filter says where the damage is
+        for span in spans(mapped, start):
+            end = span[1]
+        return end
+    return len(mapped)
+
+
+def _position_of(file: Path, offset: int) -> int:
+    """Return the position of a batch at or before the offset, by the sparse index; 0 if there is no index."""
+    index = file.with_suffix(".index")
+    found = 0
+    if index.exists():
+        for entry, position in offset_entries(index.read_bytes(), int(file.stem)):
+            if entry > offset:
+                break
+            found = position
+    return found
+
+
+def _aborted(file: Path) -> Iterator[Aborted]:
+    index = file.with_suffix(".txnindex")
+    if index.exists():
+        data = index.read_bytes()
+        # A node that runs may be in the middle of writing an entry.
+        whole = data[: len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
+        try:
+            entries = aborted_txns(str(index), whole)
+        except CorruptFile as fault:
+            raise ColumnsError(f"{fault}", "read another replica") from None
+        for txn in entries:
+            yield txn.producer_id, txn.first_offset
