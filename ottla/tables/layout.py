@@ -16,7 +16,6 @@ from ottla.columns.rows import HEADERS, TIMESTAMP
 KAFKA, VALUE, REASON = "_kafka", "value", "reason"
 #: The columns of records that a row is made of.
 RECORD_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "leaderEpoch", "headers")
-BYTES, STRING = "bytes", "string"
 
 
 class Decoded(NamedTuple):

@@ -1,0 +1,123 @@
+"""The commands of `ottla table`: a topic as rows of Iceberg, Delta or Parquet, without a broker's help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import Output, run
+from ottla.cli.output import note, print_rows
+from ottla.client.errors import Failure, Kind
+from ottla.server.extras import install, lacking
+from ottla.tables.settings import TableSettings
+
+app = App(
+    name="table",
+    version_flags=[],
+    help="Topics as tables: export one into Iceberg, Delta or Parquet, and see how far a table is.\n\n"
+    "A row is a committed record, and each is there once. An export that is run again goes on where the last one ended.",
+)
+
+main = partial(run, app)
+
+COLUMNS = ("topic", "partition", "log_start", "committed", "table", "lag")
+Location = Annotated[
+    str, Parameter(name="--to", help="Where tables lie: a folder, s3://BUCKET/PREFIX, gs:// or az://.")
+]
+LogDirs = Annotated[
+    list[str],
+    Parameter(name="--log-dir", help="A log directory of a broker, which may run; several times for several."),
+]
+Format = Annotated[Literal["iceberg", "delta", "parquet"], Parameter(name="--format", help="The table's format.")]
+Form = Annotated[Literal["bytes", "string"], Parameter(help="How it becomes a column.")]
+Catalog = Annotated[
+    str,
+    Parameter(
+        help="Of Iceberg: `files` for none, the address of a REST catalog, or of a database (sqlite:///PATH, postgresql://...)."
+    ),
+]
+Options = Annotated[
+    list[str],
+    Parameter(
+        name="--option",
+        help="NAME=VALUE of the store (endpoint, region, access_key_id, secret_access_key ...) or of the catalog (credential ...).",
+    ),
+]
+
+
+@app.command
+def export(
+    topic: str,
+    /,
+    *,
+    log_dir: LogDirs,
+    to: Location,
+    format: Format = "iceberg",
+    key: Form = "bytes",
+    value: Form = "bytes",
+    catalog: Catalog = "files",
+    option: Options = [],  # noqa: B006  # cyclopts' default, which nobody changes
+    output: Output = "table",
+) -> None:
+    """Write the committed records of a topic as rows, from the segment files of a broker that runs or not.
+
+    Records that do not fit the columns become rows of a table of their own, TOPIC__dlq, with the reason.
+    """
+    _require()
+    from ottla.tables.exporting import export as run_export
+
+    settings = TableSettings(format, to, catalog, key, value, _options(option))
+    with _failures():
+        done = run_export(log_dir, topic, settings)
+    rejected = f", {done.rejected} rejected" if done.rejected else ""
+    note(f"{done.rows} rows{rejected} to {done.url}")
+    print_rows(
+        [
+            {
+                "topic": topic,
+                "partition": number,
+                "log_start": each.span.start,
+                "committed": each.span.end,
+                "table": done.positions.get(number),
+                "lag": each.span.end - done.positions.get(number, each.span.start),
+            }
+            for number, each in sorted(done.topic.partitions.items())
+        ],
+        COLUMNS,
+        output,
+    )
+
+
+def _options(given: list[str]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise Failure(f"--option {each} is not NAME=VALUE", kind=Kind.WRONG)
+        found[name] = value
+    return found
+
+
+def _require() -> None:
+    if (package := lacking("tables")) is not None:
+        raise Failure(f"tables need the package {package}", install("tables"))
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """What libraries and the protocol raise, as what the command line prints."""
+    from ottla.columns.errors import ColumnsError
+    from ottla.tables.segment_source import SegmentsGone
+    from ottla.tables.store import StoreFailure
+    from ottla.tables.table import CommitConflict, CommitUnknown, TableRefused
+
+    try:
+        yield
+    except (StoreFailure, TableRefused, ColumnsError) as fault:
+        raise Failure(str(fault)) from fault
+    except (CommitConflict, CommitUnknown, SegmentsGone) as fault:
+        raise Failure(str(fault), "run it again: it goes on where it ended") from fault
