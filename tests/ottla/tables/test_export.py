@@ -1,0 +1,144 @@
+"""`ottla table export` of what stock clients have written, read by the formats' own libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.needs import needs_packages
+
+needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore")
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
+
+from ottla.testing import Cluster
+from tests.ottla.conftest import Finished, run_here
+
+TOPIC = "orders"
+#: What the node writes every five seconds in production.
+CHECKPOINTS = {"replica.high.watermark.checkpoint.interval.ms": "50"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(1, per_node={1: CHECKPOINTS}) as started:
+        started.topic(TOPIC, partitions=2)
+        write(started)
+        yield started
+
+
+def write(cluster: Cluster) -> None:
+    """Records of a usual producer, of transactions that commit and abort, and at the end one that stays open."""
+    plain = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 1})
+    for number in range(500):
+        plain.produce(
+            TOPIC, f"value {number}", f"key {number}", partition=number % 2, headers=[("n", str(number).encode())]
+        )
+    plain.produce(TOPIC, b"\xff\xfe no UTF-8", b"bad", partition=0)
+    plain.produce(TOPIC, None, b"a tombstone", partition=1)
+    plain.flush()
+    for name, commits in (("committed", True), ("aborted", False)):
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+        producer.init_transactions()
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(TOPIC, f"{name} {number}", name, partition=number % 2)
+        producer.commit_transaction() if commits else producer.abort_transaction()
+
+
+def data_of(cluster: Cluster) -> str:
+    (folder,) = {folder.parent for folder in Path(cluster.directory).rglob(f"{TOPIC}-0")}
+    return str(folder)
+
+
+def export(cluster: Cluster, lake: Path, *more: str) -> Finished:
+    return run_here("table", "export", TOPIC, "--log-dir", data_of(cluster), "--to", str(lake), *more, "-o", "json")
+
+
+def iceberg(place: Path) -> list[dict[str, Any]]:
+    versions = [int(file.name[1:].split(".")[0]) for file in place.glob("metadata/v*.metadata.json")]
+    rows: list[dict[str, Any]] = (
+        StaticTable.from_metadata(f"{place}/metadata/v{max(versions)}.metadata.json").scan().to_arrow().to_pylist()
+    )
+    return rows
+
+
+def delta(place: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def parquet(place: Path) -> list[dict[str, Any]]:
+    return [row for file in sorted(place.glob("rows/*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {"iceberg": iceberg, "delta": delta, "parquet": parquet}
+
+
+def expected(cluster: Cluster) -> dict[tuple[int, int], bytes | None]:
+    """The committed records as a stock consumer sees them."""
+    return {(record.partition, record.offset): record.value for record in cluster.records(TOPIC, 507)}
+
+
+@pytest.mark.parametrize("format_", READERS)
+def test_each_committed_record_is_a_row_once_however_often_it_is_exported(
+    cluster: Cluster, tmp_path: Path, format_: str
+) -> None:
+    place = tmp_path / "lake" / "ottla" / TOPIC
+    for _ in range(2):
+        done = export(cluster, tmp_path / "lake", "--format", format_)
+        assert done.code == 0, done.err
+    rows = READERS[format_](place)
+    found = [(row["_kafka"]["partition"], row["_kafka"]["offset"]) for row in rows]
+    assert len(found) == len(set(found)) == 507
+    values = {where: row["value"] for where, row in zip(found, rows, strict=True)}
+    assert values == expected(cluster)
+    (row,) = (row for row in rows if row["value"] == b"value 42")
+    assert row["_kafka"]["key"] == b"key 42" and row["_kafka"]["headers"] == [{"key": "n", "value": b"42"}]
+    assert row["_kafka"]["leader_epoch"] == 0 and row["_kafka"]["timestamp_type"] == 0
+
+
+def test_what_is_no_text_is_rejected_with_its_reason_and_stops_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    done = export(cluster, tmp_path, "--format", "parquet", "--value", "string")
+    assert done.code == 0 and "506 rows, 1 rejected" in done.err
+    place = tmp_path / "ottla" / TOPIC
+    assert len(parquet(place)) == 506
+    (bad,) = (row for file in place.glob("rejected_rows/*.parquet") for row in pq.ParquetFile(file).read().to_pylist())
+    assert bad["value"] == b"\xff\xfe no UTF-8" and bad["_kafka"]["key"] == b"bad"
+    assert bad["reason"] == "value: it is no UTF-8: invalid start byte at byte 0"
+
+
+def test_the_lag_is_that_of_the_log(cluster: Cluster, tmp_path: Path) -> None:
+    done = export(cluster, tmp_path, "--format", "delta")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["partition"] for row in rows] == [0, 1]
+    assert all(row["lag"] == 0 and row["committed"] == row["table"] > 250 for row in rows)
+
+
+def test_a_topic_that_is_made_again_does_not_write_into_the_others_table(cluster: Cluster, tmp_path: Path) -> None:
+    assert export(cluster, tmp_path, "--format", "delta").code == 0
+    decision = tmp_path / "ottla" / TOPIC / "commits" / f"{1:012}.json"
+    decision.write_text(decision.read_text().replace('"topic_id": "', '"topic_id": "x'))
+    done = export(cluster, tmp_path, "--format", "delta")
+    assert done.code == 1 and f"has the rows of topic {TOPIC} (id x" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("--log-dir", "/nowhere"), "these log directories have no partition of orders"),
+        (("--option", "region"), "--option region is not NAME=VALUE"),
+        (("--to", "ftp://x"), "ftp://x"),
+    ],
+)
+def test_what_is_wrong_is_said(cluster: Cluster, tmp_path: Path, arguments: tuple[str, str], said: str) -> None:
+    given = {"--log-dir": data_of(cluster), "--to": str(tmp_path)} | {arguments[0]: arguments[1]}
+    done = run_here("table", "export", TOPIC, *(word for pair in given.items() for word in pair))
+    assert done.code != 0 and said in done.err
