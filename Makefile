@@ -32,6 +32,11 @@ $(VENV)/pipeline: pyproject.toml | $(VENV)/core
 $(VENV)/site: pyproject.toml | $(VENV)/dev
 	$(install_extra)
 
+$(VENV)/tables: pyproject.toml | $(VENV)/core
+	$(install_extra)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'moto[server]>=5.2'  # an S3 server for their tests
+	@touch $@
+
 # Three nodes; ARGS="--nodes 1" for one.
 run: $(VENV)/core
 	$(VENV)/bin/ottla dev $(ARGS)
@@ -45,11 +50,14 @@ UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
 # Spark takes a minute and a half to install (400 MB): meanwhile the rest is checked and the tests are compiled. Where Spark cannot be
 # had, its tests are skipped and say so.
 test: $(VENV)/dev
-	$(MAKE) --no-print-directory -j 2 spark-if-possible types rules compiled-tests
+	$(MAKE) --no-print-directory -j 2 optional-parts types rules compiled-tests
 	$(PYTEST) -rfEs -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
-.PHONY: spark-if-possible
+.PHONY: optional-parts spark-if-possible
+optional-parts:  # one after the other, as two installations at once would meet in one file
+	-@$(MAKE) --no-print-directory $(VENV)/tables
+	@$(MAKE) --no-print-directory spark-if-possible
 spark-if-possible:
 	$(if $(SPARK_NEEDS),-$(MAKE) --no-print-directory $(VENV)/pipeline spark-jars,@echo "no Java or no Maven: the tests of the Spark pipeline will be skipped")
 

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ottla.columns.errors import ColumnsError
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, batch_size, check_batch
 from ottla.protocol.records.control import end_txn_marker
 
 #: Producer id and first offset of an aborted transaction.
 Aborted = tuple[int, int]
+
+
+class ColumnsError(Exception):
+    """An error that says what happened and what to do. `code` is Kafka's error if there is one."""
+
+    def __init__(self, what: str, remedy: str | None = None, code: int = ErrorCode.NONE) -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.code = code
 
 
 class BatchFilter:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ottla.columns.batches import BatchFilter
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import BatchFilter, ColumnsError
 from ottla.columns.layout import Fields, InvalidRecord, Layout
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView

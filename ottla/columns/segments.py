@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ottla.columns.batches import Aborted, BatchFilter
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import Aborted, BatchFilter, ColumnsError
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.storage.errors import CorruptFile

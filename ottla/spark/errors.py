@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.protocol.errors import ErrorCode
 
 
@@ -20,7 +20,11 @@ def name_of(code: int) -> str:
 
 
 def check(place: str, code: int, message: str | None = None) -> None:
-    """Raise ConnectorError for any code but NONE."""
+    """Look at an error code of a response.
+
+    Raises:
+        ConnectorError: it is not NONE.
+    """
     if code:
         text = f"{place}: {name_of(code)}" + (f" ({message})" if message else "")
         raise ConnectorError(text, _REMEDIES.get(code), code)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from ottla.tables import offers
-from ottla.tables.decisions import Decision, DecisionLog
+from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.store import Store
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused
@@ -22,9 +22,9 @@ TURNS_MAX = 5
 
 
 class CommitProgress(NamedTuple):
-    """What a call has done: the last decision, the rows and rejected records that it took, and whether offers are left."""
+    """The work of one call: the last decision, the rows and rejected records that it took, and whether offers are left."""
 
-    last: Decision | None
+    last: TableDecision | None
     rows: int = 0
     rejected: int = 0
     is_behind: bool = False
@@ -55,7 +55,7 @@ class TableFollower:
         self._store = store
         self._is_lazy = is_lazy
 
-    def follow(self, log: DecisionLog, last: Decision) -> None:
+    def follow(self, log: DecisionLog, last: TableDecision) -> None:
         """Bring the table to this decision.
 
         Raises:
@@ -86,11 +86,11 @@ class TableFollower:
             if state is None or state.sequence < decision.sequence:
                 raise CommitUnknown(f"the table does not show commit {decision.sequence}")
 
-    def _first_with_files(self, log: DecisionLog, last: Decision) -> int | None:
-        """Only the newest decision may be the first one with files for a lazy table: earlier ones were followed without any."""
+    def _first_with_files(self, log: DecisionLog, last: TableDecision) -> int | None:
+        """Return the number of the newest decision if it has files for this table: earlier ones were followed without any."""
         return last.sequence if any(self._files_of(offer)[1] for offer in last.offers) else None
 
-    def _commit_of(self, decision: Decision) -> TableCommit:
+    def _commit_of(self, decision: TableDecision) -> TableCommit:
         files = []
         for offer in decision.offers:
             name, rows = self._files_of(offer)
@@ -137,7 +137,7 @@ class Committer:
                 rejected += decision.rejected
         return CommitProgress(self._log.last(), rows, rejected, is_behind=True)
 
-    def _decide(self, last: Decision | None, partitions: int) -> Decision | None:
+    def _decide(self, last: TableDecision | None, partitions: int) -> TableDecision | None:
         """Return the next decision, or None if nothing is offered. The first one has perhaps no offer: it makes the table."""
         positions = dict(last.positions) if last is not None else {}
         taken: list[Offer] = []
@@ -148,7 +148,7 @@ class Committer:
                 positions[partition] = chain[-1].position
         if not taken and last is not None:
             return None
-        return Decision(1 if last is None else last.sequence + 1, positions, tuple(taken))
+        return TableDecision(1 if last is None else last.sequence + 1, positions, tuple(taken))
 
     def _chain(self, partition: int, position: TablePosition | None) -> list[Offer]:
         after = offers.names_after(partition, 0 if position is None else position.next)

@@ -1,7 +1,7 @@
-"""The decisions about a topic's tables: a log of small objects, each written only if nobody has written one of its number.
+"""The decisions about a topic's tables: a log of small objects, each written only if there is none of its number yet.
 
-A decision names the offers that it takes and the positions after them. Whoever writes number N has decided; a second committer finds it
-there, and goes on from it. Tables only repeat decisions, each once and in their order, as a table keeps the number of the last one that
+A decision names the offers that it takes and the positions after them. The committer that writes number N has decided; a second one finds
+it there, and goes on from it. Tables only repeat decisions, each once and in their order, as a table keeps the number of the last one that
 it has. So a table, the one of rejected records beside it, and a format that is added later cannot differ, and none needs to know more
 than one number.
 """
@@ -20,7 +20,7 @@ FOLDER = "commits"
 FORMAT = 1
 
 
-class Decision(NamedTuple):
+class TableDecision(NamedTuple):
     """Number `sequence`, from 1 on: these offers, and where the tables then end in all partitions."""
 
     sequence: int
@@ -43,13 +43,13 @@ class DecisionLog:
         self._store = store
         self._owner = owner
 
-    def last(self) -> Decision | None:
-        """Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
+    def last(self) -> TableDecision | None:
+        """Return the last decision, or None. Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
         names = [each.name for each in self._store.list(FOLDER)]
         numbers = [found for name in names if (found := _number_of(name)) is not None]
         return self.get(max(numbers)) if numbers else None
 
-    def get(self, sequence: int) -> Decision:
+    def get(self, sequence: int) -> TableDecision:
         """Return a decision. Raises as `last`, also if it is not there any more: tables have all of them before they are swept."""
         name = _name_of(sequence)
         data = self._store.get(name)
@@ -57,10 +57,10 @@ class DecisionLog:
             raise TableRefused(f"{name} is gone, and a table has not repeated it yet: rebuild the table")
         try:
             return self._parsed(sequence, json.loads(data))
-        except (KeyError, TypeError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError, RecursionError) as fault:
             raise TableRefused(f"{name} is no decision of ours: {fault!r}") from fault
 
-    def append(self, decision: Decision) -> bool:
+    def append(self, decision: TableDecision) -> bool:
         """Decide, unless there is another decision of this number; return whether it is this one. Raises StoreFailure."""
         body = {
             "format": FORMAT,
@@ -70,10 +70,10 @@ class DecisionLog:
         }
         return self._store.put_if_absent(_name_of(decision.sequence), json.dumps(body, indent=1).encode())
 
-    def after(self, sequence: int, last: int) -> Iterator[Decision]:
+    def after(self, sequence: int, last: int) -> Iterator[TableDecision]:
         return (self.get(number) for number in range(sequence + 1, last + 1))
 
-    def _parsed(self, sequence: int, body: dict[str, object]) -> Decision:
+    def _parsed(self, sequence: int, body: dict[str, object]) -> TableDecision:
         if body["format"] != FORMAT:
             raise ValueError(f"format {body['format']}, which a newer version of Ottla has written")
         found = Owner(*(str(body[name]) for name in Owner._fields))
@@ -84,7 +84,9 @@ class DecisionLog:
         taken = tuple(offer for name in names if (offer := offer_of(name)) is not None)
         if len(taken) != len(names):
             raise ValueError("a name that is no offer's")
-        return Decision(sequence, {int(partition): TablePosition(*row) for partition, row in positions.items()}, taken)
+        return TableDecision(
+            sequence, {int(partition): TablePosition(*row) for partition, row in positions.items()}, taken
+        )
 
 
 def _name_of(sequence: int) -> str:

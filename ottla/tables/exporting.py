@@ -9,28 +9,24 @@ from ottla.tables.committing import CommitProgress
 from ottla.tables.offline import FoundTopic, find_topic
 from ottla.tables.opening import open_tables
 from ottla.tables.segment_source import SegmentSource
-from ottla.tables.settings import TableSettings
-from ottla.tables.table import CommitConflict
+from ottla.tables.table import CommitConflict, TableSettings
 from ottla.tables.translating import Translator
 
 
 class Exported(NamedTuple):
-    """What an export has written, and where the table is now."""
+    """The work of an export, and where the table is now."""
 
     topic: FoundTopic
     url: str
     rows: int
     rejected: int
-    lost: int
     positions: dict[int, int]
 
 
-def export(
-    directories: Iterable[str], topic: str, settings: TableSettings, shown: Callable[[int], None] | None = None
-) -> Exported:
+def export(directories: Iterable[str], topic: str, settings: TableSettings, new_uid: Callable[[], str]) -> Exported:
     """Bring the table of a topic to what its log directories have of committed records, and make it if there is none.
 
-    `shown` is told the rows of each commit. An export that ends early goes on with the next one.
+    An export that ends early goes on with the next one.
 
     Raises:
         Failure: the directories have no such topic.
@@ -40,7 +36,11 @@ def export(
     opened = open_tables(settings, found.owner)
     translators = {
         number: Translator(
-            opened.store, SegmentSource(each.folder, found.owner, number, opened.layout), number, each.span.leader_epoch
+            opened.store,
+            SegmentSource(each.folder, found.owner, number, opened.layout),
+            number,
+            each.span.leader_epoch,
+            new_uid,
         )
         for number, each in sorted(found.partitions.items())
     }
@@ -54,11 +54,9 @@ def export(
         ]
         done = _committed(opened.committer.run, partitions)
         rows, rejected = rows + done.rows, rejected + done.rejected
-        if shown is not None and done.rows:
-            shown(done.rows)
         if done.last is not None and not any(offers) and not done.is_behind:
             positions = {number: row.next for number, row in done.last.positions.items()}
-            return Exported(found, opened.store.url, rows, rejected, 0, positions)
+            return Exported(found, opened.store.url, rows, rejected, positions)
 
 
 def _committed(run: Callable[[int], CommitProgress], partitions: int) -> CommitProgress:

@@ -1,4 +1,4 @@
-"""An Iceberg catalog of files alone: the metadata of version N is written only if nobody has written one of this number.
+"""An Iceberg catalog of files alone: the metadata of version N is written only if there is none of this number yet.
 
 `NAMESPACE/TABLE/metadata/v<N>.metadata.json`, as Hadoop's tables have it, so that Spark's hadoop catalog, DuckDB, Polars and pyiceberg's
 StaticTable read it without a catalog. The newest version is found by a listing, never by the hint: a writer that was killed has not

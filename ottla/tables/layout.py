@@ -18,20 +18,20 @@ KAFKA, VALUE, REASON = "_kafka", "value", "reason"
 RECORD_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "leaderEpoch", "headers")
 
 
-class Decoded(NamedTuple):
+class DecodedColumns(NamedTuple):
     """Values as columns, of the same length. `wrong` has a reason for each row that did not fit; its columns are null there."""
 
     columns: list[pa.Array]
     wrong: dict[int, str]
 
 
-class Shape(Protocol):
+class ColumnShape(Protocol):
     """How keys or values become columns."""
 
     @property
     def fields(self) -> list[pa.Field]: ...
 
-    def columns(self, raw: pa.Array) -> Decoded: ...
+    def columns(self, raw: pa.Array) -> DecodedColumns: ...
 
 
 class BytesShape:
@@ -40,8 +40,8 @@ class BytesShape:
     def __init__(self, name: str) -> None:
         self.fields = [pa.field(name, pa.binary())]
 
-    def columns(self, raw: pa.Array) -> Decoded:
-        return Decoded([raw], {})
+    def columns(self, raw: pa.Array) -> DecodedColumns:
+        return DecodedColumns([raw], {})
 
 
 class StringShape:
@@ -50,14 +50,14 @@ class StringShape:
     def __init__(self, name: str) -> None:
         self.fields = [pa.field(name, pa.string())]
 
-    def columns(self, raw: pa.Array) -> Decoded:
+    def columns(self, raw: pa.Array) -> DecodedColumns:
         try:
-            return Decoded([raw.cast(pa.string())], {})
+            return DecodedColumns([raw.cast(pa.string())], {})
         except pa.ArrowInvalid:
             return self._one_by_one(raw)
 
     @staticmethod
-    def _one_by_one(raw: pa.Array) -> Decoded:
+    def _one_by_one(raw: pa.Array) -> DecodedColumns:
         texts: list[str | None] = []
         wrong: dict[int, str] = {}
         for index, each in enumerate(raw.to_pylist()):
@@ -66,13 +66,13 @@ class StringShape:
             except UnicodeDecodeError as fault:
                 texts.append(None)
                 wrong[index] = f"it is no UTF-8: {fault.reason} at byte {fault.start}"
-        return Decoded([pa.array(texts, pa.string())], wrong)
+        return DecodedColumns([pa.array(texts, pa.string())], wrong)
 
 
 class RowLayout:
     """Makes rows of records, by the shapes of their keys and values."""
 
-    def __init__(self, key: Shape, value: Shape) -> None:
+    def __init__(self, key: ColumnShape, value: ColumnShape) -> None:
         self._key, self._value = key, value
         self.schema = pa.schema([_kafka_field(key.fields[0]), *value.fields])
         self.rejected_schema = pa.schema(

@@ -1,7 +1,7 @@
 """Offers: the files that leaders of partitions have translated, and which of them the tables may take next. Pure.
 
 A leader writes the committed records of [first, next) into one file, whose name says so, and after which position of the tables it
-comes: the file is the offer. Nothing else has to be told or kept. Several leaders may offer the same offsets, an old one beside a new one,
+comes: the file is the offer. Nothing else has to be sent or kept. Several leaders may offer the same offsets, an old one beside a new one,
 and one leader again after a restart; a file is taken only if it comes after exactly the position where the tables are.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
-from uuid import UUID
 
 #: Below these folders of a topic's place there is one folder for each partition.
 FOLDER, REJECTED_FOLDER = "data", "rejected"
@@ -84,7 +83,7 @@ def offer_of(name: str) -> Offer | None:
     try:
         after, after_epoch, first, next_, epoch, rows, rejected = map(int, texts)
         partition, position = int(folder.rpartition("/")[2]), TablePosition(after, after_epoch)
-        found = Offer(partition, position, first, next_, epoch, rows, rejected, UUID(uid).hex, suffix)
+        found = Offer(partition, position, first, next_, epoch, rows, rejected, f"{int(uid, 16):032x}", suffix)
     except ValueError:
         return None
     is_sound = first <= after and epoch >= after_epoch and first < next_ and (rows > 0) == (suffix == PARQUET)

@@ -12,10 +12,21 @@ import pyarrow as pa
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.directory_store import DirectoryStore
-from ottla.tables.layout import BytesShape, RowLayout, Shape, StringShape
-from ottla.tables.settings import BYTES, DELTA, FILES, FORMATS, ICEBERG, PARQUET, STRING, TableSettings
+from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
 from ottla.tables.store import Store
-from ottla.tables.table import Owner, Table, TableRefused
+from ottla.tables.table import (
+    BYTES,
+    DELTA,
+    FILES,
+    FORMATS,
+    ICEBERG,
+    PARQUET,
+    STRING,
+    Owner,
+    Table,
+    TableRefused,
+    TableSettings,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -59,7 +70,7 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     return OpenTables(store, log, layout, Committer(store, log, followers))
 
 
-def _shape(kind: str, name: str) -> Shape:
+def _shape(kind: str, name: str) -> ColumnShape:
     if kind not in SHAPES:
         raise TableRefused(f"{kind} is no form of a {name}: {', '.join(SHAPES)}")
     return SHAPES[kind](name)

@@ -1,7 +1,7 @@
 """A topic's table as a folder of Parquet files, for readers that know no table format: `rows/*.parquet`.
 
-A file that a leader offers is not committed yet, so that it lies elsewhere. A commit gives it a second name in `rows/`, then writes the
-number of the decision unless somebody has. The names follow from the offers, so that doing it again, or twice at once, changes nothing; a
+A file that a leader offers is not committed yet, so that it lies elsewhere. A commit gives it a second name in the folder of rows, then writes the
+number of the decision unless it is there. The names follow from the offers, so that doing it again, or twice at once, changes nothing; a
 reader may see some files of a commit before the others, which the formats with a log prevent.
 """
 

@@ -36,7 +36,7 @@ class SegmentSource:
         self._layout = layout
 
     def translate(self, first: int, end: int) -> Translated:
-        """Raises SegmentsGone; ColumnsError for records that are damaged."""
+        """Translate as `FileSource` has it. Raises SegmentsGone; ColumnsError for records that are damaged."""
         rows, rejected = ParquetBuffer(self._layout.schema), ParquetBuffer(self._layout.rejected_schema)
         next_ = end
         for records, behind in self._records(first, end):

@@ -1,7 +1,7 @@
-"""What is needed of a table, whatever its format: the number of the last decision that it has, and one commit that adds the next one.
+"""A table, whatever its format: its settings, the number of the last decision that it has, and one commit that adds the next one.
 
-The rule of all formats: files and number become part of the table together or not at all, and only if nobody has changed the table since
-it was loaded. A library's own retry would add a late writer's files behind a newer one's, and rows would be there twice.
+The rule of all formats: files and number become part of the table together or not at all, and only if the table is what it was when it
+was loaded. A library's own retry would add a late writer's files behind a newer one's, and rows would be there twice.
 """
 
 from __future__ import annotations
@@ -9,9 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
+FORMATS = (ICEBERG, DELTA, PARQUET)
+BYTES, STRING = "bytes", "string"
+#: No catalog: the metadata's files alone.
+FILES = "files"
+
 
 class CommitConflict(Exception):
-    """Somebody else has changed the table since it was loaded. Nothing of the commit has happened."""
+    """Another writer has changed the table since it was loaded. Nothing of the commit has happened."""
 
 
 class CommitUnknown(Exception):
@@ -34,6 +40,20 @@ class Owner(NamedTuple):
         return f"topic {self.topic} (id {self.topic_id}) of cluster {self.cluster_id}"
 
 
+class TableSettings(NamedTuple):
+    """The settings of a topic's table, by its configuration."""
+
+    format: str
+    #: The address below which all tables lie: a path, `file://`, `s3://`, `gs://` or `az://`.
+    location: str
+    #: The catalog of Iceberg: `files`, the address of a REST catalog, or of a database (`sqlite:///...`, `postgresql://...`).
+    catalog: str
+    key: str
+    value: str
+    #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
+    options: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A table as it was loaded. `version` is what a commit is conditional on, and means something to its format only."""
@@ -52,7 +72,7 @@ class AddedFile(NamedTuple):
 
 
 class TableCommit(NamedTuple):
-    """What a table adds for one decision. `summary` is for people: the positions as text."""
+    """One commit of a table, for one decision. `summary` is for people: the positions as text."""
 
     sequence: int
     files: tuple[AddedFile, ...]
@@ -74,4 +94,4 @@ class Table(Protocol):
         """Make it, unless it is there, as one that has all decisions up to this number. Raises as `load`."""
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
-        """Raises CommitConflict, CommitUnknown, TableRefused, StoreFailure."""
+        """Add the files and the number, or nothing. Raises CommitConflict, CommitUnknown, TableRefused, StoreFailure."""

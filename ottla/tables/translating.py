@@ -24,7 +24,7 @@ class EpochStart(NamedTuple):
 
 
 class CommittedSpan(NamedTuple):
-    """What a leader's log has of committed records: [start, end), `end` being its last stable offset."""
+    """The committed records of a leader's log: [start, end), `end` being its last stable offset."""
 
     partition: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class Translated(NamedTuple):
     rejected_data: bytes
 
 
-class Source(Protocol):
+class FileSource(Protocol):
     """A partition's records as files."""
 
     def translate(self, first: int, end: int) -> Translated:
@@ -62,9 +62,9 @@ class Translator:
     """Offers the records of one partition, for one leader epoch."""
 
     def __init__(
-        self, store: Store, source: Source, partition: int, leader_epoch: int, new_uid: Callable[[], str]
+        self, store: Store, source: FileSource, partition: int, leader_epoch: int, new_uid: Callable[[], str]
     ) -> None:
-        """`new_uid` returns 32 hexadecimal digits that no other file ever has."""
+        """Take `new_uid`, which returns 32 hexadecimal digits that no other file ever has."""
         self._store = store
         self._source = source
         self._partition = partition

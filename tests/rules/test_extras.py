@@ -29,7 +29,9 @@ PLACES = {
         "google",
     },
     "ottla/testing/": {"confluent_kafka", "pytest"},
-    "ottla/spark/": {"pyspark", "pyarrow", "numpy", "fastavro"},
+    "ottla/spark/": {"pyspark", "pyarrow", "fastavro"},
+    "ottla/columns/": {"pyarrow", "numpy"},
+    "ottla/tables/": {"pyarrow", "numpy", "pyiceberg", "deltalake", "obstore"},
     "pipeline/": {"pyspark", "pyarrow", "pandas", "matplotlib", "fastavro", "confluent_kafka", "delta"},
 }
 #: What the extra `testing` brings for tests, and no command asks for.

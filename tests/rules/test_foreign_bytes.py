@@ -71,6 +71,7 @@ DECODERS = {
     "ottla/registry/avro_values.py": GUARDED,
     "ottla/registry/checking.py": GUARDED,
     "ottla/registry/client.py": JSON_OF_OTHERS,
+    "ottla/tables/decisions.py": JSON_OF_OTHERS,
     "ottla/registry/decoder.py": GUARDED,
     "ottla/registry/encoder.py": GUARDED,
     "ottla/registry/election.py": JSON_OF_OTHERS,

@@ -162,7 +162,9 @@ class History:
         """A leader's process: some intervals of it, each with the log as it is then."""
 
         def run() -> None:
-            translator = Translator(self.store, log, log.partition, log.epoch)
+            translator = Translator(
+                self.store, log, log.partition, log.epoch, lambda: f"{self.rng.getrandbits(128):032x}"
+            )
             for _ in range(self.rng.randint(1, 4)):
                 try:
                     last = DecisionLog(self.store, OWNER).last()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ottla.tables.offers import offer_of
 from ottla.tables.store import StoredObject, StoreFailure
@@ -17,6 +18,7 @@ from ottla.tables.table import CommitConflict, CommitUnknown, TableCommit, Table
 from ottla.tables.translating import CommittedSpan, EpochStart, Translated
 from tests.sim.sink_model import SparkProcess as TurnProcess
 
+T = TypeVar("T")
 #: One record of so many does not fit the columns.
 REJECTED_OF = 5
 FILE_ROWS_MAX = 7
@@ -29,7 +31,7 @@ class Faulty:
         self.rng = rng
         self.failing = 0.0
 
-    def call(self, effect: object, fault: type[Exception]) -> object:
+    def call(self, effect: Callable[[], T], fault: type[Exception]) -> T:
         """Run the effect in a turn of the process that calls. Raises `fault` before it, or after it."""
         process = TurnProcess.current
         if process is not None:
@@ -37,7 +39,6 @@ class Faulty:
         fails = process is not None and self.rng.random() < self.failing
         if fails and self.rng.random() < 0.5:
             raise fault("failed before its effect")
-        assert callable(effect)
         answer = effect()
         if process is not None:
             process.stop()
@@ -65,10 +66,10 @@ class SimStore:
         return bool(self._faulty.call(effect, StoreFailure))
 
     def get(self, name: str) -> bytes | None:
-        return self._faulty.call(lambda: self.objects.get(name), StoreFailure)  # type: ignore[return-value]
+        return self._faulty.call(lambda: self.objects.get(name), StoreFailure)
 
     def size(self, name: str) -> int | None:
-        return self._faulty.call(lambda: len(self.objects[name]) if name in self.objects else None, StoreFailure)  # type: ignore[return-value]
+        return self._faulty.call(lambda: len(self.objects[name]) if name in self.objects else None, StoreFailure)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
         return self.objects[name][start : start + length]
@@ -81,7 +82,7 @@ class SimStore:
             names = sorted(name for name in self.objects if name.startswith(folder + "/") and name > after)
             return [StoredObject(name, len(self.objects[name]), 0) for name in names]
 
-        yield from self._faulty.call(effect, StoreFailure)  # type: ignore[misc]
+        yield from self._faulty.call(effect, StoreFailure)
 
     def delete(self, name: str) -> None:
         self._faulty.call(lambda: self.objects.pop(name, None), StoreFailure)
@@ -100,7 +101,7 @@ class SimTable:
         def effect() -> TableState | None:
             return None if self.version is None else TableState(self.version, self.sequence)
 
-        return self._faulty.call(effect, CommitUnknown)  # type: ignore[return-value]
+        return self._faulty.call(effect, CommitUnknown)
 
     def create(self, sequence: int) -> None:
         def effect() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.tables import committing, offers
 from ottla.tables.committing import TableFollower
-from ottla.tables.decisions import Decision, DecisionLog
+from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.table import TableCommit, TableState
 from ottla.tables.translating import END, CommittedSpan, Translator
@@ -86,7 +86,7 @@ def a_table_forgets_its_number(patch: pytest.MonkeyPatch) -> None:
     """The number of the last decision is read from the store, and not from the table: what a stale coordinator does."""
     follow = TableFollower.follow
 
-    def by_the_log(self: TableFollower, log: DecisionLog, last: Decision) -> None:
+    def by_the_log(self: TableFollower, log: DecisionLog, last: TableDecision) -> None:
         table: Any = self._table
         if table.version is not None and table.sequence >= last.sequence:
             table.sequence = last.sequence - 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Literal
+from uuid import uuid4
 
 from cyclopts import App, Parameter
 
@@ -13,7 +14,7 @@ from ottla.cli.application import Output, run
 from ottla.cli.output import note, print_rows
 from ottla.client.errors import Failure, Kind
 from ottla.server.extras import install, lacking
-from ottla.tables.settings import TableSettings
+from ottla.tables.table import TableSettings
 
 app = App(
     name="table",
@@ -60,7 +61,7 @@ def export(
     key: Form = "bytes",
     value: Form = "bytes",
     catalog: Catalog = "files",
-    option: Options = [],  # noqa: B006  # cyclopts' default, which nobody changes
+    option: Options | None = None,
     output: Output = "table",
 ) -> None:
     """Write the committed records of a topic as rows, from the segment files of a broker that runs or not.
@@ -70,9 +71,9 @@ def export(
     _require()
     from ottla.tables.exporting import export as run_export
 
-    settings = TableSettings(format, to, catalog, key, value, _options(option))
+    settings = TableSettings(format, to, catalog, key, value, _options(option or []))
     with _failures():
-        done = run_export(log_dir, topic, settings)
+        done = run_export(log_dir, topic, settings, lambda: uuid4().hex)
     rejected = f", {done.rejected} rejected" if done.rejected else ""
     note(f"{done.rows} rows{rejected} to {done.url}")
     print_rows(
@@ -109,8 +110,8 @@ def _require() -> None:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What libraries and the protocol raise, as what the command line prints."""
-    from ottla.columns.errors import ColumnsError
+    """Turn what libraries and the protocol raise into what the command line prints."""
+    from ottla.columns.batches import ColumnsError
     from ottla.tables.segment_source import SegmentsGone
     from ottla.tables.store import StoreFailure
     from ottla.tables.table import CommitConflict, CommitUnknown, TableRefused

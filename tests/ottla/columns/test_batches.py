@@ -8,8 +8,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyarrow")
 
-from ottla.columns.batches import BatchFilter
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import BatchFilter, ColumnsError
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 

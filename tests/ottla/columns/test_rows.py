@@ -14,7 +14,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyarrow")
 
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.columns.layout import Layout
 from ottla.columns.rows import TYPES, RowColumns
 from ottla.protocol.errors import KafkaError

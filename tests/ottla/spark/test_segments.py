@@ -15,7 +15,7 @@ from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.segments import SegmentReader
-from tests.ottla.spark.client.test_batches import data, marker
+from tests.ottla.columns.test_batches import data, marker
 
 OPTIONS = {"subscribe": "t", "kafka.isolation.level": "read_committed"}
 SPACE_AHEAD = bytes(16 << 10)
