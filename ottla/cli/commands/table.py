@@ -11,9 +11,9 @@ from uuid import uuid4
 from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
+from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
 from ottla.client.errors import Failure, Kind
-from ottla.server.extras import install, lacking
 from ottla.tables.table import TableSettings
 
 app = App(
@@ -68,7 +68,7 @@ def export(
 
     Records that do not fit the columns become rows of a table of their own, TOPIC__dlq, with the reason.
     """
-    _require()
+    need_extra("tables", "a table")
     from ottla.tables.exporting import export as run_export
 
     settings = TableSettings(format, to, catalog, key, value, _options(option or []))
@@ -101,11 +101,6 @@ def _options(given: list[str]) -> dict[str, str]:
             raise Failure(f"--option {each} is not NAME=VALUE", kind=Kind.WRONG)
         found[name] = value
     return found
-
-
-def _require() -> None:
-    if (package := lacking("tables")) is not None:
-        raise Failure(f"tables need the package {package}", install("tables"))
 
 
 @contextmanager
