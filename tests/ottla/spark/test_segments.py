@@ -11,7 +11,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow")
 
-from ottla.spark.errors import ConnectorError
+from ottla.columns.batches import ColumnsError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.segments import SegmentReader
@@ -43,7 +43,7 @@ def test_the_index_leads_to_the_batch_and_ends_where_its_zeros_begin(tmp_path: P
 
 
 def test_the_damage_behind_whole_batches_is_named_with_its_offset(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match=r"t-0 at offset 2 is damaged: .*read another replica"):
+    with pytest.raises(ColumnsError, match=r"t-0 at offset 2 is damaged: .*read another replica"):
         read(tmp_path, data(0), b"\xff" * 100, SPACE_AHEAD)
 
 
@@ -54,5 +54,5 @@ def test_a_node_may_be_writing_an_entry_of_an_aborted_transaction(tmp_path: Path
 
 
 def test_a_damaged_index_of_aborted_transactions_ends_the_read(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match=r"txnindex: entry 0 is not valid.*read another replica"):
+    with pytest.raises(ColumnsError, match=r"txnindex: entry 0 is not valid.*read another replica"):
         read(tmp_path, data(0, producer=7), marker(2, 7, committed=False), txnindex=pack(">hqqqq", 9, 7, 0, 2, 3))
