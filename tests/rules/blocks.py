@@ -90,7 +90,7 @@ RUN_BY: dict[tuple[str, str], str] = {
     ("docs/QUOTAS.md", "ottla quota set user alice producer_byte_rate=1048576 consumer_byte_rate=2097152"[:KEY_CHARS_MAX]): HERE,
     **{("docs/TESTING.md", f"# {name}"): PLUGIN for name in (
         "test_orders.py", "test_stock.py", "conftest.py", "test_outage.py", "test_stock_sold.py", "test_with_unittest.py",
-        "test_with_asyncio.py", "test_with_container.py",
+        "test_with_asyncio.py", "test_with_container.py", "test_lost_acknowledgement.py", "test_typed.py",
     )},
     **{("docs/SPARK_START.md", name): "tests/pipeline/test_ten_minutes.py::test_the_page_leads_to_typed_rows" for name in (
         "ottla dev --nodes 1 --registry", "# write_orders.py", "# read_orders.py", "python write_orders.py",
@@ -130,7 +130,18 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/SPARK_START.md", "python3 -m venv ~/ottla-spark"): "installs 400 MB from an index",
     ("docs/START.md", "python3 -m venv /opt/ottla"): "installs from an index: tests/plain does it with the wheel",
     ("docs/START.md", "ottla dev"): "runs until Ctrl-C: tests/ottla/cli/test_dev.py",
-    ("docs/TESTING.md", "# A comment belongs to the command below it."): "the format of a file of transcripts",
+    (
+        "docs/TABLES.md",
+        ALL,
+    ): "tests/ottla/tables/test_export.py exports with a node of its own, test_stores.py has an S3 server",
+    (
+        "docs/TESTING.md",
+        "ottla dev --faults --nodes 1 --base-port 9092",
+    ): "runs until Ctrl-C: tests/ottla/testing/test_control_port.py",
+    **{
+        ("docs/TESTING.md", name): "`make compat ARGS=faults` runs it with the client of its language"
+        for name in ("# faults.sh", "// Faults.java", "// faults.go", "// faults.mjs")
+    },
 }
 #: Words of pages that stand for a value.
 PLACEHOLDERS = {"LEVEL": "1"}
