@@ -12,7 +12,6 @@ COVERED_IN = {
     "broker/api": "tests/broker",
     "ottla/registry/formats": "tests/ottla/registry",
     "ottla/registry/rest": "tests/ottla/registry",
-    "ottla/spark/client": "tests/ottla/spark",
     "protocol/messages": "tests/protocol",
     "server/config/tables": "tests/server/config",
 }
