@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from starlette.routing import Route
+if TYPE_CHECKING:  # a plain install has none: `ottla console` says so itself
+    from starlette.routing import Route
 
 
 class Role(IntEnum):
