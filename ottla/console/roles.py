@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:  # a plain install has none: `ottla console` says so itself
-    from starlette.routing import Route
+from typing import NamedTuple
 
 
 class Role(IntEnum):
@@ -95,14 +92,13 @@ PERMISSIONS: dict[tuple[str, str], Role] = {
 }
 
 
-def roles_of(route: Route) -> dict[str, Role]:
+def roles_of(path: str, methods: Iterable[str]) -> dict[str, Role]:
     """Return the role that each method of a route asks for.
 
     Raises:
         KeyError: the table has no row for it: a route without a role is not served.
     """
-    methods: Iterable[str] = route.methods or ()
-    return {method: PERMISSIONS["GET" if method == "HEAD" else method, route.path] for method in methods}
+    return {method: PERMISSIONS["GET" if method == "HEAD" else method, path] for method in methods}
 
 
 def role_of(word: str) -> Role | None:

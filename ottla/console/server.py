@@ -65,7 +65,7 @@ async def failed(request: Request, fault: Exception) -> Response:
 
 def permitted(route: Route) -> Route:
     """Return the route for those whose role is in its row of PERMISSIONS."""
-    roles = roles_of(route)
+    roles = roles_of(route.path, route.methods or ())
 
     async def endpoint(request: Request) -> Any:
         site: Site = request.app.state.site

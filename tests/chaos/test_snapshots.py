@@ -38,7 +38,7 @@ def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_record
         time_ms = time.time_ns() // 1_000_000
         time.sleep(pause_ms / 1000)
         cluster.write("stock", ["3"])
-        moved = run_here("partition", "move", "stock:0", "--to", str(3 - was), "-b", cluster.bootstrap)
+        moved = run_here("move", "run", "stock:0", "--to", str(3 - was), "-b", cluster.bootstrap)
         assert moved.code == 0, moved.err
         with cluster.snapshot() as taken:
             fork = taken.fork(str(tmp_path / "fork"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions
 
 import ottla
+from ottla.cli.command_table import COMMANDS
+from ottla.cli.kafka_tools import TOOLS
 from ottla.server.extras import BROUGHT_BY
 from tests.rules.sources import ROOT, imported_modules, pipeline_sources, sources
 
@@ -70,6 +73,31 @@ def test_what_a_plain_install_lacks_is_imported_in_these_places_alone() -> None:
                 place = next((place for place in PLACES if source.path.startswith(place)), source.path)
                 found.setdefault(place, set()).add(package)
     assert found == PLACES
+
+
+#: Imports each module of sys.argv without the packages of the first one, and says which could not be.
+WITHOUT = """
+import importlib, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(name)
+absent, *modules = sys.argv[1].split(), *sys.argv[2:]
+sys.meta_path.insert(0, Absent())
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        print(module, "needs", missing)
+"""
+
+
+def test_each_command_and_tool_can_be_imported_by_a_plain_install() -> None:
+    """Else its help, and its sentence about the extra that it needs, are a traceback."""
+    absent = set().union(*PLACES.values())
+    words = [" ".join(absent), *(each.module for each in COMMANDS.values()), *TOOLS.values()]
+    done = subprocess.run([sys.executable, "-c", WITHOUT, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_extra_is_looked_for_by_the_packages_that_it_brings() -> None:

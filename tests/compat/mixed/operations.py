@@ -74,7 +74,7 @@ def reassign(directory: Path) -> None:
         for target in (ottla, kafka):
             cli = Cli(mixed.bootstrap)
             places = [f"{TOPIC}:{index}" for index in range(MOVED_PARTITIONS)]
-            cli.ok("partition", "move", *places, "--to", str(target.id), "--no-wait")
+            cli.ok("move", "run", *places, "--to", str(target.id), "--no-wait")
             load.wait_for_acknowledgements(300)
             target.kill()
             target.start()
