@@ -17,7 +17,7 @@ from ottla import __version__
 from ottla.cli.command_table import COMMANDS, HIDDEN
 from ottla.cli.errors import INTERRUPTED, OK, OUTPUT, USAGE, CommandFailed
 from ottla.cli.other_words import hint_of_command, leading_options
-from ottla.client.errors import Failure, did_you_mean
+from ottla.client.failures import Failure, did_you_mean
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

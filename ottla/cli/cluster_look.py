@@ -10,7 +10,7 @@ from ottla.cli.top_view import WANTED, GroupLook, NodeLook, TopicLook, TopLook
 from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import describe_log_dirs
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.group_offsets import OFFSET_FETCH_VERSION
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.reassignments import adding_replicas

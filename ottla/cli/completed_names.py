@@ -18,7 +18,7 @@ from ottla.client.access import describe_scram_users, kind_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_features
 from ottla.client.configs import describe_configs
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.groups import list_groups
 from ottla.client.transactions import list_transactions
 from ottla.server.authorization.operations import ANY, CLUSTER, OPERATIONS, RESOURCE_TYPES

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 
 
 class ClientContext(NamedTuple):

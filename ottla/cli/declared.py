@@ -14,7 +14,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.hints import hint_of
 from ottla.client.access import new_entry
 from ottla.client.configs import RESOURCE_TYPES
-from ottla.client.errors import Failure, did_you_mean
+from ottla.client.failures import Failure, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.extras import missing
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 OK = 0
 FAILED = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.cli.errors import FAILED, TIMED_OUT, USAGE, CommandFailed
 from ottla.client.access import StarInName
 from ottla.client.cluster import NoConnection
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.protocol.errors import ErrorCode
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.network.wire import AnotherProtocol, ChannelClosed, HandshakeLost, RequestLost, SecurityRejected

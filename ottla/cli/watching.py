@@ -17,7 +17,7 @@ from typing import NoReturn
 from ottla.cli.errors import OUTPUT, USAGE, CommandFailed
 from ottla.cli.hints import as_command_failed
 from ottla.cli.output import printable
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 #: Home, and erase to the end: without a flash between two looks.
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

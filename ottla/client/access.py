@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import ClusterError, Kind, check, did_you_mean
+from ottla.client.errors import ClusterError, check
+from ottla.client.failures import Kind, did_you_mean
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

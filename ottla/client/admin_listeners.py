@@ -16,7 +16,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from ottla.client.errors import ClusterError, Failure, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Failure, Kind
 from ottla.server.address import NoAddress, parse_address
 from ottla.server.story import StoryLine
 

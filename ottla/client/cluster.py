@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure, passes
+from ottla.client.errors import ClusterError, check, code_of, failure, passes
+from ottla.client.failures import Kind
 from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (

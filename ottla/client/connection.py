@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from ottla.client.cluster import CLIENT_ID, ClusterClient, parse_bootstrap
-from ottla.client.errors import ClusterError, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Kind
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
 

@@ -1,59 +1,11 @@
-"""The errors of the client library. An error says what happened; what a person types to mend it, and with which exit code
-a process ends, is known to the command line alone (ottla/cli/hints.py)."""
+"""The errors of a cluster: those that it answers, and those of asking it. What all failures have is in `failures.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum, auto
 
+from ottla.client.failures import Failure, Kind, did_you_mean
 from ottla.protocol.errors import ErrorCode
-
-
-class Kind(Enum):
-    """The kind of a failure, for callers that give it other words or act on it."""
-
-    FAILED = auto()
-    TIMED_OUT = auto()
-    #: What was asked for is wrong in itself: a name, an address, a property, a form.
-    WRONG = auto()
-    # Kinds of a wrong request that have a remedy of their own.
-    NO_ADDRESS = auto()
-    NOT_HOST_PORT = auto()
-    NOT_ADMIN_LISTENER = auto()
-    NO_SUCH_PARTITION = auto()
-    NO_SUCH_BROKER = auto()
-    # Failures of the cluster that have a remedy of their own.
-    BROKER_GONE = auto()
-    NO_BROKER_ANSWERS = auto()
-    TOO_FEW_BROKERS = auto()
-
-
-class Failure(Exception):
-    """Something that was asked for cannot be done. `cause` says what happened and where, `remedy` what to try, wherever it is read."""
-
-    #: The broker's error code, and its message, if one has answered.
-    code: int | None = None
-    message: str | None = None
-
-    def __init__(self, cause: str, remedy: str | None = None, kind: Kind = Kind.FAILED) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.remedy = remedy
-        self.kind = kind
-
-    def text(self) -> str:
-        """Return cause and remedy in one line, for a log."""
-        return f"{self.cause} ({self.remedy})" if self.remedy else self.cause
-
-
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return a suggestion for a word that is not known, or None when nothing is near."""
-    from difflib import get_close_matches  # 10 ms that only mistakes pay
-
-    near = get_close_matches(word, list(known), n=3, cutoff=cutoff)
-    if not near:
-        return None
-    return "did you mean " + " or ".join(repr(name) for name in near) + "?"
 
 
 class ClusterError(Failure):

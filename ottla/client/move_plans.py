@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.balance import plan_balance
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import ClusterError, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Kind
 from ottla.client.moves import PlannedMove, partition_sizes, racks_of_brokers, replica_sizes, replicas_of_all
 from ottla.client.partitions import TopicPartition
 

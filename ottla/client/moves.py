@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
-from ottla.client.errors import ClusterError, Kind, code_of
+from ottla.client.errors import ClusterError, code_of
+from ottla.client.failures import Kind
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment

@@ -17,7 +17,8 @@ from ottla.client.cluster import (
     NoConnection,
 )
 from ottla.client.cluster_state import directory_problems
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure
+from ottla.client.errors import ClusterError, check, code_of, failure
+from ottla.client.failures import Kind
 from ottla.client.idempotence import (
     BATCH_BYTES_MAX,
     BatchVerdict,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.client.errors import ClusterError, Kind, did_you_mean
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Kind, did_you_mean
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.tables.security import SASL, SSL

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import ClusterError, Kind, check, code_of, failure
+from ottla.client.errors import ClusterError, check, code_of, failure
+from ottla.client.failures import Kind
 from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms

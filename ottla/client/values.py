@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from ottla.client.errors import ClusterError, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Kind
 
 #: Numbers of Python have no bound, those of the protocol have.
 INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1

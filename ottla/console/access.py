@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import open_cluster
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console.options import ConsoleOptions
 
 CLIENT_ID = "ottla-console"

@@ -9,7 +9,7 @@ import asyncio
 from typing import NamedTuple
 
 from ottla.client.admin_listeners import Metric, metrics_of, read_admin
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 SCRAPE_TIMEOUT_S = 3.0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.console.record_view import DECODED_CHARS_MAX, Decoded
 from ottla.protocol.records.record import Record
 

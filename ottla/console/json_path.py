@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 
 CONDITION_CHARS_MAX = 500
 EXAMPLE = 'for example $.order.id = 7, $.lines[*].sku = "a-1", $.note ~ urgent'

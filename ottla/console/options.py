@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.console.roles import ConsoleUser, Role, role_of
 from ottla.server.hosts import LOOPBACK, is_loopback
 

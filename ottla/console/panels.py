@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console.problems import remedy_of
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import NoConnection
 from ottla.client.cluster_state import FULL_BYTES
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console.sampler import Sampler
 from ottla.console.snapshot import ConsoleSnapshot
 from ottla.protocol.errors import ErrorCode

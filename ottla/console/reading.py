@@ -18,7 +18,8 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX, Consumer
-from ottla.client.errors import ClusterError, Failure, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Failure, Kind
 from ottla.client.fetched import recreated_texts
 from ottla.client.partitions import TopicPartition
 from ottla.client.values import INT64_MAX, number_in

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ottla.client import configs
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs, describe_quorum
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import adding_replicas

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ottla.client import configs
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.values import INT64_MAX
 from ottla.console.texts import size
 from ottla.server.config.resource_configs import TOPIC_CONFIGS

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.console.json_path import JsonCondition, read_condition
 from ottla.registry.guarded_process import GuardedProcesses, ProcessEnded, serve
 from ottla.server.extras import Pattern, compiled

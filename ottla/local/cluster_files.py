@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.local import secure_files
 from ottla.local.secure_files import NAME_CHARACTERS, SecureFiles, new_directory, property_lines, write_new
 from ottla.node.default_node import replication

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.nodes import HOST, LocalNode, bootstrap
 
 if TYPE_CHECKING:

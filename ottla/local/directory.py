@@ -11,7 +11,7 @@ import os
 import uuid
 from typing import NamedTuple
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 
 FILE = "cluster.properties"
 #: The file that names the remedy while the nodes' data is exchanged, when some nodes are of one time and some of another.

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.directory import ORIGIN
 
 #: The file in the directory of a cluster that has the addresses of its own starts, oldest first. `local_directory.ORIGIN` has those of a

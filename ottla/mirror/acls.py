@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.client.access import AclFilter, create_acl, describe_acls
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.mirror.names import Policy
 from ottla.protocol.errors import ErrorCode
 from ottla.server.authorization.acl import AccessControlEntry

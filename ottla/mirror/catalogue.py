@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_many
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.mirror.formats import TopicIds
 from ottla.mirror.names import IDENTITY, Policy, Selection, is_internal

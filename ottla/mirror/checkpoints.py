@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.group_offsets import commit_offsets, committed_of_groups, committed_offsets, groups_by_broker
 from ottla.client.groups import describe_group
 from ottla.client.partitions import TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.mirror.formats import OffsetSync, heartbeat_record
 from ottla.mirror.names import HEARTBEATS

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.fetched import Batches
 from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition

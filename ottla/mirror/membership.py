@@ -13,7 +13,8 @@ from contextlib import suppress
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.consumer_members import ClassicMember, GroupProtocol
-from ottla.client.errors import Failure, check
+from ottla.client.errors import check
+from ottla.client.failures import Failure
 from ottla.mirror.opposite import PROTOCOL_TYPE, Brings
 from ottla.mirror.shares import LANES, PROTOCOL, share
 from ottla.protocol.messages.join_group import JoinGroupResponse

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 
 DEFAULT, IDENTITY = "default", "identity"
 HEARTBEATS = "heartbeats"

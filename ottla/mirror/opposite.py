@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.groups import list_groups, members_metadata
 from ottla.mirror.names import HEARTBEATS, IDENTITY, Policy, Selection
 from ottla.server.extras import Pattern, compiled

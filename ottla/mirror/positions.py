@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.records.builder import partition_for_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.client.consumer import READ_COMMITTED
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.options import Clusters

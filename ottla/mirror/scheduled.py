@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.checkpoints import CheckpointLog, Checkpoints
 from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, MirrorHeartbeats, SyncEmitter

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
-from ottla.client.errors import ClusterError, Failure, check, code_of, failure
+from ottla.client.errors import ClusterError, check, code_of, failure
+from ottla.client.failures import Failure
 from ottla.client.idempotence import (
     ADD_VERSION,
     END_VERSION,

@@ -17,7 +17,8 @@ from typing import Any
 
 from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.client.consumer_members import ClassicMember, GroupProtocol
-from ottla.client.errors import Failure, check
+from ottla.client.errors import check
+from ottla.client.failures import Failure
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment

@@ -27,7 +27,8 @@ from typing import NamedTuple
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, Failure, code_of, failure
+from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, code_of, failure
+from ottla.client.failures import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.idempotence import FENCED
 from ottla.client.leaders import epoch_ends

@@ -14,7 +14,7 @@ from functools import partial
 from starlette.responses import JSONResponse
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.client import MEDIA_TYPE

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.columns.batches import BatchFilter
 from ottla.columns.segments import SegmentFiles
 from ottla.protocol.records.control import end_txn_marker

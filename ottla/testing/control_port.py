@@ -20,7 +20,7 @@ from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.nodes import HOST
 from ottla.server.hosts import LOOPBACK
 from ottla.testing.cluster import Cluster

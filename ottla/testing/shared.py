@@ -14,7 +14,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.testing.errors import WrongUse
 
 if TYPE_CHECKING:

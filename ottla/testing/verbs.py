@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.testing.cluster import Cluster
 from ottla.testing.errors import InvalidFault, WrongUse, in_range
 from ottla.testing.spoiled import Strikes

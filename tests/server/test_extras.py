@@ -11,7 +11,7 @@ from ottla.broker.telemetry.instances import Subscription
 from ottla.broker.transactions.transaction_coordinator import matcher
 from ottla.cli.declared import read_declared
 from ottla.cli.errors import need_extra
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.secure_files import make
 from ottla.mirror.opposite import Foreign
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker, answers_to
 from ottla.registry.election import Identity, RegistryElection

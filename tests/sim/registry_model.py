@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.errors import Kind
+from ottla.client.failures import Kind
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import fetch, find_coordinator, list_offsets, metadata, produce
 from ottla.protocol.messages import offset_for_leader_epoch as epochs

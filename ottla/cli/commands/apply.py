@@ -18,7 +18,7 @@ from ottla.cli.output import confirm, note, print_rows
 from ottla.client.access import AclFilter, describe_acls, describe_quotas, describe_scram_users, text_of
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.reassignments import adding_replicas, replication_factor
 
 app = App(

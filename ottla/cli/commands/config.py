@@ -15,7 +15,7 @@ from ottla.cli.output import note, print_rows
 from ottla.cli.units import setting_text
 from ottla.client import configs
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(

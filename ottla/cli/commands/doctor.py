@@ -15,7 +15,7 @@ from ottla.cli.doctor.findings import DoctorFinding, exit_code, in_order
 from ottla.cli.doctor.record import check_permissions, check_record
 from ottla.cli.output import note, print_rows, printable
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 app = App(name="doctor", version_flags=[], help="Look for what is wrong between here and a cluster, and in it.")
 

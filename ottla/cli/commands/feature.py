@@ -18,7 +18,7 @@ from ottla.client.cluster_state import (
     describe_features,
     update_features,
 )
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.protocol.features import METADATA_VERSION, metadata_version_level, metadata_version_name
 
 app = App(name="feature", version_flags=[], help="Features of the cluster: list, upgrade, downgrade.")

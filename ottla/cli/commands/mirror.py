@@ -28,7 +28,7 @@ from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import ProgressLine
 from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
 from ottla.mirror.formats import Checkpoint

@@ -36,7 +36,7 @@ from ottla.cli.units import size_text
 from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.move_plans import (
     moves_between,
     moves_to,

@@ -14,7 +14,7 @@ from ottla.cli.output import note, print_rows
 from ottla.cli.units import setting_text
 from ottla.client.access import alter_quotas, describe_quotas
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 
 app = App(name="quota", version_flags=[], help="Quotas of users, client ids and addresses: list, set, unset.")

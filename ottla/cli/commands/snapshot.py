@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, Yes, run
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.values import time_text
 from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import at_rest, checked, restore

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.tables.table import TableSettings
 
 app = App(

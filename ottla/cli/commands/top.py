@@ -20,7 +20,7 @@ from ottla.cli.top_screen import TopScreen
 from ottla.cli.top_view import TopLook, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 app = App(name="top", version_flags=[], help="Watch nodes, topics and groups.")
 

@@ -31,7 +31,8 @@ from ottla.client import topics
 from ottla.client.admin_listeners import story_of_partition
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
-from ottla.client.errors import Failure, did_you_mean, failure
+from ottla.client.errors import failure
+from ottla.client.failures import Failure, did_you_mean
 from ottla.client.reassignments import adding_replicas, replication_factor
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str

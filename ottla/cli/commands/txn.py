@@ -25,7 +25,7 @@ from ottla.cli.output import confirm, note, print_rows, would
 from ottla.cli.stories import StoryFlag, show_story
 from ottla.client.admin_listeners import story_of_transaction
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.client.values import time_text

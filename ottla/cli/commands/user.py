@@ -13,7 +13,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun
 from ottla.cli.errors import FAILED, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.access import NewPassword, alter_scram_user, describe_scram_users
-from ottla.client.errors import did_you_mean
+from ottla.client.failures import did_you_mean
 from ottla.server.sasl.scram import ITERATIONS_MIN
 
 app = App(

@@ -21,7 +21,8 @@ from ottla.client.cluster_state import (
     describe_quorum,
 )
 from ottla.client.configs import describe_topics_config
-from ottla.client.errors import Failure, failure
+from ottla.client.errors import failure
+from ottla.client.failures import Failure
 from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition

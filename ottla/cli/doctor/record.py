@@ -9,7 +9,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
-from ottla.client.errors import Failure, check
+from ottla.client.errors import check
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -15,7 +15,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, given, with_cluster
 from ottla.client.access import AclFilter, create_acl, delete_acls, describe_acls
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.server.authorization import operations as ops
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES

@@ -8,7 +8,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import ToolParser, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 

@@ -8,7 +8,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import ToolParser, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 
 KIND = "client-metrics"

@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import TreeParser, connected, int32, table, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster, unregister_broker
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 

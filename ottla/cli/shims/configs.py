@@ -15,7 +15,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.access import alter_quotas, describe_quotas
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.groups import list_groups
 
 

@@ -25,7 +25,7 @@ from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
 from ottla.client.consumer_members import CLASSIC, CONSUMER, member_of
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.partitions import TopicPartition

@@ -9,7 +9,7 @@ from ottla.cli.lines import read_lines
 from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, client_properties, deprecated, key_values, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord

@@ -18,7 +18,7 @@ from ottla.cli.shims.tool import (
     with_cluster,
 )
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.share_consumer import Acknowledge, AcquiredRecords, ShareConsumer
 
 GROUP = "console-share-consumer"

@@ -13,7 +13,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client.access import create_token, describe_tokens, expire_token, renew_token
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 ACTIONS = ("create", "renew", "expire", "describe")
 REQUIRED = {

@@ -9,7 +9,7 @@ from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of
 from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 
 

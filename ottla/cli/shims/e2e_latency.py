@@ -12,7 +12,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer, places_of
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.record import NewRecord
 

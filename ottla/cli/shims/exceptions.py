@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.client.errors import ClusterError, Failure
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Failure
 from ottla.protocol.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors."

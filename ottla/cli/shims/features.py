@@ -16,7 +16,7 @@ from ottla.client.cluster_state import (
     describe_features,
     update_features,
 )
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,

@@ -13,7 +13,7 @@ from ottla.cli.shims.tool import ToolParser, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 #: The timestamps of ListOffsets that stand for places.
 PLACES = {

@@ -10,7 +10,7 @@ from ottla.cli.shims.exceptions import exception, reason, rejected
 from ottla.cli.shims.tool import ToolParser, Unusable, table, with_cluster
 from ottla.client import groups
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.protocol.errors import ErrorCode
 
 T = TypeVar("T")

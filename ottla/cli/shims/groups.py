@@ -8,7 +8,7 @@ import sys
 from ottla.cli.shims.exceptions import execution_exception
 from ottla.cli.shims.tool import ToolParser, given, table, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.groups import list_groups
 
 TYPES = ("classic", "consumer", "share", "streams")

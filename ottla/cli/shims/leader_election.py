@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception_name, message, reason
 from ottla.cli.shims.json_files import place_of, read_object, repeated, rows_of, shown
 from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
 from ottla.protocol.errors import ErrorCode

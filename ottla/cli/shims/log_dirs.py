@@ -10,7 +10,7 @@ from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_log_dirs
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 WITHOUT_EFFECT = {"describe": "It is the one action, which the tool asks for."}
 

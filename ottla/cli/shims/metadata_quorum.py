@@ -11,7 +11,7 @@ from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, int32, tab_table, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import Quorum, add_voter, describe_cluster, describe_quorum_nodes, remove_voter
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.protocol.schema import ZERO_UUID

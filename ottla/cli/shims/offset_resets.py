@@ -12,7 +12,7 @@ from ottla.cli.shims.java_times import datetime_ms, duration_ms
 from ottla.cli.shims.tool import Unusable, given, int32, int64, table
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 

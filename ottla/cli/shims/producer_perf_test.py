@@ -11,7 +11,7 @@ from random import Random
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord

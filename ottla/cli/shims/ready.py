@@ -9,7 +9,7 @@ import sys
 from ottla.cli.shims.tool import client_properties, int32, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 RETRY_S = 0.5
 

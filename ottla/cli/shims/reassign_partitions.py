@@ -24,7 +24,7 @@ from ottla.cli.shims.move_plans import (
 from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import alter_replica_log_dirs, describe_cluster, describe_log_dirs
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.client.reassignments import alter_reassignments, list_reassignments
 from ottla.protocol.errors import ErrorCode

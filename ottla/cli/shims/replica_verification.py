@@ -14,7 +14,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, int64, with_cluster
 from ottla.cli.shims.topic_filter import included
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.fetched import fetch_from_replica
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.messages.fetch import PartitionData

@@ -19,7 +19,7 @@ from ottla.cli.shims.offset_resets import assignment_text, listed, named_places,
 from ottla.cli.shims.tool import ToolParser, Unusable, int64, table
 from ottla.client import groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.groups import GroupDescription
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode

@@ -19,7 +19,7 @@ from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import ToolParser, Unusable, given, int64, table, with_cluster
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import TaskIds

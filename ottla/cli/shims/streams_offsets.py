@@ -10,7 +10,7 @@ from ottla.cli.shims.offset_resets import SCENARIOS, Offsets, delete_places, exp
 from ottla.cli.shims.tool import Unusable, given, table
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 

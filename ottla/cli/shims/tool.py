@@ -17,7 +17,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
 from ottla.client.cluster import ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000

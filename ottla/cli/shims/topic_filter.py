@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.cli.errors import CommandFailed
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 
 
 def included(text: str, end: str = ".") -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import TreeParser, Unusable, connected, int32, int64, tab_table, with_cluster
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.client.transactions import (
     OpenProducer,

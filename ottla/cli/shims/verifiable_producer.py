@@ -9,7 +9,7 @@ from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import TreeParser, connected, int64, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.idempotence import SentBatch
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode

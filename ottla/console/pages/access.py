@@ -27,7 +27,7 @@ from ottla.client.access import (
     text_of,
 )
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.values import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ottla.client import access
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.console.site import Site
 from ottla.console.texts import moment
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN

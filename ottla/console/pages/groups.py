@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from ottla.client import group_offsets, groups, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind, check
+from ottla.client.errors import check
+from ottla.client.failures import Failure, Kind
 from ottla.client.group_offsets import reset_targets
 from ottla.client.groups import SHARE, STREAMS, GroupDescription, describe_any_group, kind_of
 from ottla.client.partitions import TopicPartition

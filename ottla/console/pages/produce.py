@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.idempotence import SentBatch
 from ottla.client.producer import ClusterProducer
 from ottla.client.values import INT32_MAX, number_in

@@ -12,7 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind, code_of
+from ottla.client.errors import code_of
+from ottla.client.failures import Failure, Kind
 from ottla.client.move_plans import moves_to, parse_moves, plan_moves, read_brokers, write_moves
 from ottla.client.moves import (
     PlannedMove,

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console import reading
 from ottla.console.matching import CONTAINS, KEY_WAYS, VALUE_WAYS, Found, Query

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.values import INT32_MAX, number_in
 from ottla.console.schema_texts import KINDS, LEVEL_TEXTS, DiffLine, SchemaVersion, is_of_topic, topics_of
 from ottla.console.schemas import SchemaBrowser, SchemaVerdict, SubjectView

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ottla.client import configs, topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Failure, Kind
+from ottla.client.failures import Failure, Kind
 from ottla.client.values import INT16_MAX, INT32_MAX, number_in
 from ottla.console.sampler import Sampler
 from ottla.console.setting_texts import COMMON, SettingRow, common, raw, read_lines, setting_rows

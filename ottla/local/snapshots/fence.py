@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local.directory import KeptCluster

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.transactions.transaction import TransactionState
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.values import time_text
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local import directory as local_directory
 from ottla.local.directory import KeptCluster
 from ottla.local.former_addresses import together

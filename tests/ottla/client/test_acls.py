@@ -8,7 +8,8 @@ from ottla.cli.declared import read_declared
 from ottla.cli.errors import USAGE
 from ottla.cli.hints import as_command_failed, hint_of
 from ottla.client.access import new_entry
-from ottla.client.errors import ClusterError, Failure
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Failure
 from ottla.console.pages.access import entry_of
 from ottla.testing.users import _entry
 

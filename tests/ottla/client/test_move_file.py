@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import ClusterError, Kind
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Kind
 from ottla.client.move_plans import moves_between, read_moves, write_moves
 
 

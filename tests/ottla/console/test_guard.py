@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console.guard import POLICY
 from ottla.console.options import ConsoleLogin, ConsoleOptions, UserLogin, read_login
 from ottla.console.roles import Role

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console import schema_texts
 from ottla.console.schema_texts import DiffLine, SchemaVersion, difference, record_name, shown_text, topics_of
 from ottla.console.schemas import SchemaBrowser

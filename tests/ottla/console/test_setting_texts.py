@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console.setting_texts import SETTINGS_MAX, common, human, raw, read_lines, sentence, setting_rows, span
 
 

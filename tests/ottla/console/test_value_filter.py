@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client.consumer import Consumed
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.console import value_filter
 from ottla.console.json_path import CONDITION_CHARS_MAX, read_condition
 from ottla.console.matching import Query, RecordFilter

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.__main__ import main
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.cluster_files import plan, read_hosts
 from ottla.node.formatting import prepare
 from ottla.server.config.node_config import NodeConfig

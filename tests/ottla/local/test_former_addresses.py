@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.directory import ORIGIN
 from ottla.local.former_addresses import FILE, STARTS_MAX, controller_key, detours, note
 

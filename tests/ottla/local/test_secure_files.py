@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from ottla.__main__ import main
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.secure_files import ADMIN, make, opened
 
 

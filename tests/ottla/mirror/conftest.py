@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.client.groups import describe_group
 from ottla.testing import Cluster
 from tests.ottla.conftest import ROOT, Finished, run_here

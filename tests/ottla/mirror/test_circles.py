@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ottla.cli.errors import FAILED
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.names import DEFAULT, IDENTITY, Policy, Selection
 from ottla.mirror.opposite import Brings, Foreign, _alias_of, circles, decoded

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.client import topics
-from ottla.client.errors import ClusterError, Failure
+from ottla.client.errors import ClusterError
+from ottla.client.failures import Failure
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import find_coordinator

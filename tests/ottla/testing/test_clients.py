@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.testing import Cluster
 from ottla.testing.attached import Attached
 from ottla.testing.clients import read_seed

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.snapshots import copying, layout, taking
 from ottla.local.snapshots.placing import place_fork
 from ottla.storage.directories.log_dirs import LOCK

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.snapshots import fence as fences
 from ottla.local.snapshots.fence import fence, holders
 

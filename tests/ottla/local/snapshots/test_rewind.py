@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ottla.client.errors import Failure
+from ottla.client.failures import Failure
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from ottla.testing.snapshots import ClusterSnapshot
