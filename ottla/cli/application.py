@@ -17,7 +17,7 @@ from ottla.cli import contexts
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 from ottla.cli.help_page import HelpPage
 from ottla.cli.other_words import hint_of_option, leading_options
-from ottla.client.admin_listeners import parse_admin
+from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import CLIENT_ID, ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.local.running import admin_listeners
@@ -121,13 +121,8 @@ class Admin:
 
         An `ottla dev` of this user has written its own down.
         """
-        here = {node: address for node, address in admin_listeners(cluster.id).items() if node in cluster.brokers}
-        everywhere = (
-            {}
-            if self.admin_port is None
-            else {node: f"{host}:{self.admin_port}" for node, (host, _) in cluster.brokers.items()}
-        )
-        return here | everywhere | dict(map(parse_admin, self.admin or ()))
+        known = AdminAddresses(dict(map(parse_admin, self.admin or ())), self.admin_port, admin_listeners)
+        return known.of(cluster.id, {node: host for node, (host, _) in cluster.brokers.items()})
 
 
 ADMIN = Admin()

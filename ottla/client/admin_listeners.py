@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
@@ -39,6 +40,29 @@ class AdminSample(NamedTuple):
     name: str
     labels: dict[str, str]
     value: float
+
+
+def _none_here(cluster_id: str | None) -> Mapping[int, str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class AdminAddresses:
+    """Addresses of admin listeners, as far as they are known before the cluster has answered."""
+
+    #: The addresses that a command line names, by broker.
+    named: Mapping[int, str] = field(default_factory=dict)
+    #: The port at which the hosts of all brokers have theirs.
+    port: int | None = None
+    #: Returns those that a cluster of this machine has written down, by the cluster's id.
+    here: Callable[[str | None], Mapping[int, str]] = _none_here
+
+    def of(self, cluster_id: str | None, hosts: Mapping[int, str]) -> dict[int, str]:
+        """Return the address by broker, for a cluster with brokers at these hosts. What is named wins over the port, and the port
+        over what was written down. A broker that is named is in the result although the cluster does not list it."""
+        here = {node: address for node, address in self.here(cluster_id).items() if node in hosts}
+        everywhere = {} if self.port is None else {node: f"{host}:{self.port}" for node, host in hosts.items()}
+        return {**here, **everywhere, **self.named}
 
 
 def parse_admin(text: str) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ottla.client.admin_listeners import AdminAddresses
 from ottla.client.failures import Failure, Kind
 from ottla.console.roles import ConsoleUser, Role, role_of
 from ottla.server.hosts import LOOPBACK, is_loopback
@@ -73,9 +74,7 @@ class ConsoleOptions:
     registry: str | None = None
     #: The file with the registry's login.
     registry_config: str | None = None
-    #: Addresses of admin listeners by broker, and the port at which the other brokers' hosts have theirs.
-    admin: dict[int, str] = field(default_factory=dict)
-    admin_port: int | None = None
+    admin: AdminAddresses = field(default_factory=AdminAddresses)
     #: Seconds between two samples.
     interval_s: float = 5.0
 

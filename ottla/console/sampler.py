@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from ottla.client import configs
+from ottla.client.admin_listeners import AdminAddresses
 from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import describe_cluster, describe_log_dirs, describe_quorum
 from ottla.client.failures import Failure
@@ -41,18 +42,10 @@ GROUPS_MAX = 1_000
 class Sampler:
     """The newest sample in its fields, earlier ones in the window."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        interval_s: float = 5.0,
-        admin: Mapping[int, str] | None = None,
-        admin_port: int | None = None,
-    ) -> None:
-        """Take the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
+    def __init__(self, cluster: ClusterClient, interval_s: float, admin: AdminAddresses) -> None:
         self._cluster = cluster
         self.interval_s = interval_s
-        self._admin = dict(admin or {})
-        self._admin_port = admin_port
+        self._admin = admin
         self.window = Window()
         self.snapshot: ConsoleSnapshot | None = None
         #: Why the last sample failed, None if it did not.
@@ -64,7 +57,9 @@ class Sampler:
         self.lags: dict[str, int] = {}
         self.topic_lags: dict[str, dict[str, int]] = {}
         self.numbers: dict[int, Numbers] = {}
-        #: Brokers without an admin listener, or whose listener does not answer, with the reason.
+        #: The addresses of the admin listeners that are known, by broker.
+        self.listeners: dict[int, str] = {}
+        #: Brokers whose admin listener does not answer, with the reason.
         self.no_numbers: dict[int, str] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._rotation: list[str] = []
@@ -122,6 +117,9 @@ class Sampler:
         snapshot = snapshot_of(now_ms, metadata, adding, described, quorum)
         if self.snapshot is not None:
             self.window.record(changes(self.snapshot, snapshot))
+        hosts = {node: broker.host for node, broker in snapshot.brokers.items()}
+        found = self._admin.of(snapshot.cluster_id or None, hosts)
+        self.listeners = {node: address for node, address in found.items() if node in hosts}
         self.snapshot, self.problem, self.sampled_s = snapshot, None, time.monotonic()
         self._shown = self._begun
         self._sampled.set()
@@ -134,7 +132,7 @@ class Sampler:
         if self._samples % SLOWER == 0:
             await self._sample_sizes(snapshot)
             await self._sample_groups(snapshot)
-            await self._sample_numbers(snapshot)
+            await self._sample_numbers()
         await self._sample_settings(snapshot)
         self._samples += 1
         self.window.add(now_ms / 1000, self._values(snapshot))
@@ -187,8 +185,8 @@ class Sampler:
                 lags[name] = sum(by_topic.values())
         self.lags, self.topic_lags = lags, topic_lags
 
-    async def _sample_numbers(self, snapshot: ConsoleSnapshot) -> None:
-        listeners = self._listeners(snapshot)
+    async def _sample_numbers(self) -> None:
+        listeners = self.listeners
         found = dict(zip(listeners, await asyncio.gather(*map(scrape, listeners.values())), strict=True))
         self.numbers = {node: row for node, row in found.items() if isinstance(row, Numbers)}
         self.no_numbers = {node: str(row) for node, row in found.items() if isinstance(row, Failure)}
@@ -202,22 +200,6 @@ class Sampler:
                 if value is not None:
                     self._of_brokers[f"broker/{node}/{name}"] = value
         self._of_brokers |= self._broker_rates.update(time.monotonic(), counters)
-
-    @property
-    def asks_admin_listeners(self) -> bool:
-        return bool(self._admin) or self._admin_port is not None
-
-    def listeners(self) -> dict[int, str]:
-        """Return the addresses of the admin listeners that are known."""
-        return {} if self.snapshot is None else self._listeners(self.snapshot)
-
-    def _listeners(self, snapshot: ConsoleSnapshot) -> dict[int, str]:
-        return {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
-
-    def _admin_of(self, snapshot: ConsoleSnapshot, node: int) -> str | None:
-        if node in self._admin or self._admin_port is None:
-            return self._admin.get(node)
-        return f"{snapshot.brokers[node].host}:{self._admin_port}"
 
     async def _sample_settings(self, snapshot: ConsoleSnapshot) -> None:
         """Compare the settings of some topics, and of all brokers, with those that were read before."""

@@ -112,7 +112,7 @@ async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
 async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator[Starlette]:
     """The pages of a cluster, with a sampler that runs while they are served."""
     async with ConsoleAccess(options) as clients:
-        sampler = Sampler(clients.sampler, options.interval_s, options.admin, options.admin_port)
+        sampler = Sampler(clients.sampler, options.interval_s, options.admin)
         site = Site(options, clients, sampler, names)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
         app = Starlette(routes=[*map(permitted, ROUTES), STATIC], exception_handlers={404: not_found, Failure: failed})

@@ -14,10 +14,11 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
-from ottla.client.admin_listeners import parse_admin
+from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.values import number_in
 from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
+from ottla.local.running import admin_listeners
 
 app = App(
     name="console", version_flags=[], help="A web page for a Kafka cluster: look at it, and change it if you allow it."
@@ -120,8 +121,7 @@ async def console(
             name=name,
             properties=properties,
             config=path,
-            admin=dict(map(parse_admin, admins[name])),
-            admin_port=_port(last(ports[name])),
+            admin=AdminAddresses(dict(map(parse_admin, admins[name])), _port(last(ports[name])), admin_listeners),
             registry=last(urls[name]),
             registry_config=last(files[name]),
         )

@@ -21,7 +21,7 @@ async def _shown(
     site: Site, key: tuple[object, ...], ask: Callable[[Mapping[int, str]], Awaitable[Story]]
 ) -> Shown[Story]:
     async def load() -> Story:
-        return await ask(site.sampler.listeners())
+        return await ask(site.sampler.listeners)
 
     return await site.panels.show(("story", *key), load)
 

@@ -97,6 +97,20 @@ def test_clusters_of_contexts_have_a_switch_and_changes_have_names_in_the_log(cl
         assert f"ottla console: {who}: the record is in partition 0 at offset {offset}\n" in log
 
 
+def test_the_listeners_of_a_local_cluster_need_not_be_named(cli: Cli) -> None:
+    topic, environment = cli.topic(), os.environ | {"XDG_STATE_HOME": cli.state}
+    arguments = command("console", "-b", cli.bootstrap, "--port", "0")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as console:
+        assert console.stdout is not None
+        url = console.stdout.readline().strip()
+        with httpx.Client(base_url=url, timeout=60) as client:
+            story = client.get(f"/topics/{topic}/story").text
+            assert f"Leader {topic}-0 starts at leader epoch 0" in story
+            assert "Delay of the event loop" in client.get("/").text
+        console.send_signal(signal.SIGINT)
+        assert console.wait(60) == 0
+
+
 def test_a_port_that_is_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

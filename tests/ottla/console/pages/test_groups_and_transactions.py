@@ -7,6 +7,7 @@ import html
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.client.admin_listeners import AdminAddresses
 from ottla.client.groups import GroupDescription
 from ottla.console.pages.groups import DescribedGroupPage, OffsetPlace
 from tests.ottla.conftest import Cli
@@ -85,7 +86,7 @@ async def test_stories_are_on_the_pages_of_groups_partitions_and_transactions(op
     await asyncio.to_thread(committed_group, cli, name, group)
     producer = Producer({"bootstrap.servers": cli.bootstrap, "transactional.id": transactional})
     await asyncio.to_thread(producer.init_transactions)
-    client = await open_console(admin_port=cli.admin_port)
+    client = await open_console(admin=AdminAddresses(port=cli.admin_port))
     page = (await client.get("/group", params={"id": group})).text
     assert "Offsets were committed" in page and "<b>group" not in page
     assert f"Leader {name}-0 starts at leader epoch 0" in (await client.get(f"/topics/{name}/story?partition=0")).text
