@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.configs import describe_configs
 from ottla.client.errors import ClusterError, check
 from ottla.client.failures import Kind, did_you_mean
 from ottla.protocol.errors import ErrorCode
@@ -40,8 +39,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import DescribeUser
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.protocol.messages.shared_structs import EntityData, TokenPrincipal
-from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
-from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
+from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import (
     ALLOW,
     ANY,
@@ -57,7 +55,6 @@ from ottla.server.authorization.operations import (
     RESOURCE_TYPES,
     WILDCARD,
 )
-from ottla.server.config.broker import ALLOW_EVERYONE, AUTHORIZER_CONFIGS, SUPER_USERS
 from ottla.server.sasl.scram import HASHES, ITERATIONS_MIN, NUMBERS, salted_password
 
 
@@ -88,29 +85,6 @@ async def describe_acls(cluster: ClusterClient, wanted: AclFilter) -> list[Acces
         for pattern in [(found.resource_type, found.resource_name, found.pattern_type)]
         for acl in found.acls
     )
-
-
-async def described_rules(cluster: ClusterClient) -> FileRules | None:
-    """Return what a broker's file adds to the entries; None if the broker does not say so, or not to this user."""
-    broker = min(found.node_id for found in (await cluster.metadata([])).brokers)
-    try:
-        rows = await describe_configs(cluster, "broker", str(broker), sorted(AUTHORIZER_CONFIGS))
-    except ClusterError:
-        return None
-    if any(row.is_sensitive for row in rows):
-        return None
-    return file_rules({row.name: row.value or "" for row in rows})
-
-
-async def judge(
-    cluster: ClusterClient, principal: str, operation: int, kind: int, name: str, host: str
-) -> tuple[Judgement, bool]:
-    """Return whether the principal may do it and which entry decides, and whether the rules of the broker's file are known."""
-    index = AclIndex()
-    for entry in await describe_acls(cluster, applying_to(kind, name)):
-        index.add(entry)
-    rules = await described_rules(cluster)
-    return (rules or FileRules()).judge(index, principal, host, operation, kind, name), rules is not None
 
 
 class StarInName(ClusterError):
@@ -201,16 +175,6 @@ def kind_text(code: int) -> str:
 
 #: An address that no client has: only entries for all hosts apply to it.
 NO_HOST = "0.0.0.0"
-
-
-def reason_of(found: Judgement) -> str:
-    if found.verdict is None:
-        return f"{SUPER_USERS} of the node's file"
-    if found.verdict.entry is not None:
-        return text_of(found.verdict.entry)
-    if found.allowed:
-        return f"no entry is about it, and the node's file has {ALLOW_EVERYONE}=true"
-    return "no entry is about it" if found.verdict.decision is Decision.NO_ACL else "none of its entries matches"
 
 
 def text_of(entry: AccessControlEntry) -> str:

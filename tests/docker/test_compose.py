@@ -72,7 +72,7 @@ def test_console_and_registry_know_the_nodes_and_are_published_for_this_machine_
         assert chosen.arguments["connection"].bootstrap.split(",") == nodes
         assert all(port.startswith("127.0.0.1:") for port in found[name].raw["ports"])
         given[name] = chosen.arguments
-    assert given["console"]["no_login"] and given["console"]["registry"] == f"http://{given['registry']['advertise']}"
+    assert given["console"]["no_login"] and given["console"]["registry"] == [f"http://{given['registry']['advertise']}"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for name, pins in {"console": "requirements.txt", "registry": "registry-requirements.txt"}.items():
         required = (ROOT / "docker" / pins).read_text()

@@ -19,15 +19,14 @@ from ottla.client.access import (
     create_acl,
     delete_acls,
     describe_acls,
-    judge,
     new_entry,
     read_operation,
     read_principal,
     read_resource,
-    reason_of,
     row_of,
     text_of,
 )
+from ottla.client.judgement import judge, reason_of
 from ottla.server.authorization.operations import (
     ALLOW,
     ANY,

@@ -18,16 +18,15 @@ from ottla.client.access import (
     delete_acls,
     describe_acls,
     describe_quotas,
-    judge,
     new_entry,
     read_operation,
     read_principal,
     read_resource,
-    reason_of,
     text_of,
 )
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure, Kind
+from ottla.client.judgement import judge, reason_of
 from ottla.client.values import INT8_MAX, number_in
 from ottla.console.site import Site
 from ottla.server.authorization.acl import AccessControlEntry
