@@ -39,6 +39,7 @@ from ottla.broker.routes import ROUTES
 from ottla.broker.scheduled_tasks import HOLD, ClockJumps, FullDisks, ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
+from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import transactions
 from ottla.controller.metadata.configs import ResourceType
@@ -127,6 +128,7 @@ class BrokerNode:
         authorizer: Authorizer | None = None,
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
+        table_worker: Callable[[], object] = object,
     ) -> None:
         self.world, self.configs, self.logs = world, configs, logs
         self.lifecycle, self.controller = lifecycle, controller
@@ -197,6 +199,9 @@ class BrokerNode:
             world, configs, logs, self.replicas, self.clock_jumps, self._check_directories
         )
         self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
+        self.tables = TableDriver(world, configs, metadata, self.replicas, table_worker)
+        self.replicas.listeners.append(self.tables)
+        self.publisher.listeners.append(self.tables.on_metadata_update)
         self._offline: set[str] = set()
 
     def _led(self) -> Iterator[Led]:
@@ -233,6 +238,7 @@ class BrokerNode:
         self.publisher.listeners.append(partial(self.components.fetch_sessions.rejoin, self.replicas))
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
+        await self.tables.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         await introduce_publisher()
@@ -246,6 +252,7 @@ class BrokerNode:
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()
+        await self.tables.stop()
         await self._log_cleaner.stop()
         await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()
