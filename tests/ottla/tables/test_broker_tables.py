@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -16,12 +19,13 @@ from tests.needs import needs_packages
 
 needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore")
 
+from deltalake.exceptions import TableNotFoundError
+
 from ottla.testing import Cluster
-from tests.ottla.tables.test_export import READERS, delta, iceberg, parquet
+from tests.ottla.tables.test_export import READERS
 
 FAST = {"ottla.table.commit.interval.ms": "200"}
 TIMEOUT_S = 60.0
-LIBRARIES = ("pyarrow", "pyiceberg", "deltalake", "obstore", "numpy")
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +57,11 @@ def wait_for_rows(cluster: Cluster, topic: str, format_: str, count: int) -> dic
     """The values by partition and offset, once there are so many; fails if a place is there twice."""
     deadline = time.monotonic() + TIMEOUT_S
     rows: list[dict[str, Any]] = []
-    while time.monotonic() < deadline:
-        try:
-            rows = READERS[format_](place(cluster, topic))
-        except (ValueError, OSError, Exception) as fault:  # the table is not there yet
-            last = fault
-        if len(rows) >= count:
-            break
+    while len(rows) < count:
+        assert time.monotonic() < deadline, f"{len(rows)} of {count} rows\n{log_of(cluster)}"
         time.sleep(0.1)
-    else:
-        raise AssertionError(f"{len(rows)} of {count} rows: {last if not rows else ''}\n{log_of(cluster)}")
+        with suppress(ValueError, OSError, TableNotFoundError):  # the table is not there yet
+            rows = READERS[format_](place(cluster, topic))
     found = {(row["_kafka"]["partition"], row["_kafka"]["offset"]): row["value"] for row in rows}
     assert len(found) == len(rows)
     return found
@@ -80,3 +79,72 @@ def test_each_committed_record_becomes_a_row_while_producers_write(cluster: Clus
     write(cluster, format_, 300, first=300)
     found = wait_for_rows(cluster, format_, format_, 602)
     assert found == {(record.partition, record.offset): record.value for record in cluster.records(format_, 602)}
+
+
+def worker_of(cluster: Cluster, node: int = 1) -> psutil.Process:
+    """The process beside a node that works on tables: the child that has pyarrow's code in its memory."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        for child in psutil.Process(cluster.pid(node)).children():
+            if has_mapped(child, "pyarrow"):
+                return child
+        time.sleep(0.05)
+    raise AssertionError(f"no process works on tables\n{log_of(cluster)}")
+
+
+def has_mapped(process: psutil.Process, library: str) -> bool:
+    return any(f"/{library}/" in each.path for each in process.memory_maps())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is read from /proc")
+def test_a_node_with_a_table_has_no_library_of_tables_in_its_memory(cluster: Cluster) -> None:
+    cluster.topic("lean", partitions=2, configs={"ottla.table.format": "delta", **FAST})
+    write(cluster, "lean", 2)
+    wait_for_rows(cluster, "lean", "delta", 3)
+    assert has_mapped(worker_of(cluster), "deltalake")
+    node = psutil.Process(cluster.pid(1))
+    assert not [name for name in ("pyarrow", "numpy", "deltalake", "obstore", "pyiceberg") if has_mapped(node, name)]
+
+
+def test_the_process_of_tables_may_be_killed_anywhere(cluster: Cluster) -> None:
+    cluster.topic("killed", partitions=2, configs={"ottla.table.format": "delta", **FAST})
+    for turn in range(3):
+        write(cluster, "killed", 100, first=100 * turn)
+        os.kill(worker_of(cluster).pid, signal.SIGKILL)
+    found = wait_for_rows(cluster, "killed", "delta", 303)
+    assert found == {(record.partition, record.offset): record.value for record in cluster.records("killed", 303)}
+
+
+def test_a_node_that_is_killed_goes_on_where_the_table_is(cluster: Cluster) -> None:
+    cluster.topic("restarted", partitions=2, configs={"ottla.table.format": "iceberg", **FAST})
+    for turn in range(3):
+        write(cluster, "restarted", 100, first=100 * turn)
+        cluster.kill(1)
+        cluster.start(1)
+    found = wait_for_rows(cluster, "restarted", "iceberg", 303)
+    assert found == {(record.partition, record.offset): record.value for record in cluster.records("restarted", 303)}
+
+
+def test_three_brokers_commit_each_record_once_although_leaders_are_killed() -> None:
+    with Cluster(3) as cluster:
+        cluster.topic("spread", partitions=3, configs={"ottla.table.format": "delta", **FAST})
+        acknowledged = 0
+
+        def count(error: object, message: object) -> None:
+            nonlocal acknowledged
+            assert error is None
+            acknowledged += 1
+
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        for number in range(3_000):
+            producer.produce("spread", f"value {number}", partition=number % 3, on_delivery=count)
+            producer.poll(0)
+            if number % 1_000 == 500:
+                cluster.kill(number // 1_000 + 1)
+            if number % 1_000 == 900:
+                producer.flush()
+                cluster.start(number // 1_000 + 1)
+        producer.flush()
+        assert acknowledged == 3_000
+        found = wait_for_rows(cluster, "spread", "delta", 3_000)
+        assert found == {(record.partition, record.offset): record.value for record in cluster.records("spread", 3_000)}
