@@ -14,7 +14,7 @@ from ottla.columns.errors import ColumnsError
 from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
 from ottla.tables.decisions import Decision
 from ottla.tables.offers import TablePosition
-from ottla.tables.opening import OpenTables, open_tables
+from ottla.tables.opening import NAMESPACE, OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
 from ottla.tables.settings import TableSettings
 from ottla.tables.store import StoreFailure, StoreRefused
@@ -83,7 +83,9 @@ class TableWorker:
             progress.more = True
         except Exception as fault:
             kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
-            text = str(fault) if kind != FAULT else f"{type(fault).__name__}: {fault}"
+            text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)
+            if isinstance(fault, StoreFailure):  # it has the object's name only
+                text = f"{job.choice.location}/{NAMESPACE}/{job.topic}/{text}"
             return progress.report(kind, _without_secrets(text, job.choice.options) or kind)
         return progress.report()
 

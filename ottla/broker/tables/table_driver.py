@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tables.table_process import TableProcess
-from ottla.broker.tables.topic_table import TopicTable
+from ottla.broker.tables.topic_table import TableLag, TopicTable
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
@@ -116,6 +116,12 @@ class TableDriver:
 
     def values_of(self, topic: str) -> Values:
         return topic_values(self._metadata.image.configs.for_topic(topic), self._configs.values)
+
+    def lags(self, table: TopicTable) -> Iterator[tuple[int, Log, TableLag]]:
+        """How far a table is behind each partition that this broker leads."""
+        for partition in self.led(table.topic):
+            if partition.leader_log is not None and (lag := table.lags.get(partition.index)) is not None:
+                yield partition.index, partition.leader_log, lag
 
     def _refresh(self, now_ms: int) -> None:
         """Begin the tables of topics that this broker leads since now, and drop the others."""
@@ -233,5 +239,11 @@ def _span(led: _Led) -> TableSpan:
 
 
 def _choice(values: Values, options: dict[str, str]) -> TableChoice:
-    texts: dict[str, Any] = {name: values[f"ottla.table.{name}"] for name in TableChoice._fields if name != "options"}
-    return TableChoice(**texts, options=options)
+    return TableChoice(
+        format=values[FORMAT],
+        location=values["ottla.table.location"],
+        catalog=values["ottla.table.catalog"],
+        key=values["ottla.table.key"],
+        value=values["ottla.table.value"],
+        options=options,
+    )

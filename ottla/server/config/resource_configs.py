@@ -27,13 +27,13 @@ from ottla.server.config.key import (
     Values,
     table,
 )
+from ottla.server.config.table_places import check_table
 from ottla.server.config.tables.log import LOG, REPLICATION
 from ottla.server.config.tables.topic_tables import (
     CATALOG,
     LOCATION,
     TABLE_BROKER_CONFIGS,
     TABLE_TOPIC_CONFIGS,
-    check_table,
 )
 from ottla.server.config.validators import (
     at_least,

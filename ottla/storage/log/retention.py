@@ -98,13 +98,14 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
 
 def _report_gap(log: Log, start: int) -> None:
     """Log an error if retention has taken, from `start` on, what the topic's table was waited for."""
-    config, table = log.config, log.table_offset
-    if table is None or config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+    config, table = log.config, log.table_offset or 0
+    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
         return
     lost = log.log_start_offset - max(start, table)
     if lost > 0:
         logger.error(
-            "Deleted %d records of %s-%d from offset %d on, which the topic's table has not taken within ottla.table.hold.ms.max (%d ms)",
+            "Deleted %d records of %s-%d from offset %d on: ottla.table.hold.ms.max (%d ms) is over,"
+            " and the topic's table has not reported that it has them",
             lost,
             log.topic,
             log.partition,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.needs import needs_packages
 
@@ -148,3 +151,50 @@ def test_three_brokers_commit_each_record_once_although_leaders_are_killed() -> 
         assert acknowledged == 3_000
         found = wait_for_rows(cluster, "spread", "delta", 3_000)
         assert found == {(record.partition, record.offset): record.value for record in cluster.records("spread", 3_000)}
+
+
+def page(cluster: Cluster, path: str) -> str:
+    with urlopen(f"http://127.0.0.1:{cluster.nodes[1].admin_port}{path}") as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def wait_for_page(cluster: Cluster, path: str, found: Callable[[str], bool]) -> str:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not found(text := page(cluster, path)):
+        assert time.monotonic() < deadline, f"{text}\n{log_of(cluster)}"
+        time.sleep(0.1)
+    return text
+
+
+def test_why_a_table_waits_is_seen_and_it_catches_up_by_itself(cluster: Cluster) -> None:
+    blocked = place(cluster, "blocked")
+    blocked.parent.mkdir(parents=True, exist_ok=True)
+    blocked.write_text("no folder")
+    cluster.topic("blocked", partitions=2, configs={"ottla.table.format": "delta", **FAST})
+    write(cluster, "blocked", 10)
+    state = json.loads(wait_for_page(cluster, "/tables?topic=blocked", lambda text: '"waits": "' in text))
+    assert state["waits_since_ms"] and state["partitions"]["0"]["high_watermark"] >= 5
+    assert str(blocked) in state["waits"]
+    metrics = page(cluster, "/metrics")
+    assert 'ottla_table_waits{topic="blocked"} 1' in metrics
+    blocked.unlink()
+    wait_for_rows(cluster, "blocked", "delta", 11)
+    state = json.loads(wait_for_page(cluster, "/tables?topic=blocked", lambda text: '"waits": null' in text))
+    assert (state["rows"], state["lost"], state["format"]) == (11, 0, "delta")
+    metrics = wait_for_page(cluster, "/metrics", lambda text: 'ottla_table_lag_records{topic="blocked"} 0' in text)
+    assert 'ottla_table_rows_total{topic="blocked"} 11' in metrics
+    story = page(cluster, "/story?table=blocked").splitlines()
+    assert len(story) == 2 and "waits" in story[0] and "goes on" in story[1]
+
+
+def test_a_stock_client_is_told_what_is_wrong_with_a_tables_settings(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for configs, text in (
+        ({"ottla.table.format": "csv"}, "String must be one of: none, iceberg, delta, parquet"),
+        ({"ottla.table.format": "delta", "ottla.table.location": "/etc"}, "/etc is not allowed"),
+    ):
+        (made,) = admin.create_topics([NewTopic("wrong", 1, 1, config=configs)]).values()
+        with pytest.raises(KafkaException) as caught:
+            made.result()
+        assert caught.value.args[0].code() == KafkaError.INVALID_CONFIG and text in caught.value.args[0].str()

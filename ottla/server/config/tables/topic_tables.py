@@ -1,23 +1,16 @@
-"""Configurations of topics that are tables (docs/TABLES.md): the topic's own, the broker's defaults of two of them, and the rule between them.
-
-Where a table lies and which catalog it is in are addresses that the broker opens with its own rights and credentials. Whoever may create a
-topic may set its configurations, so a topic may name only places that the node's file allows.
-"""
+"""Configurations of topics that are tables (docs/TABLES.md): the topic's own, and the broker's, which are defaults of two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigError, ConfigKey, table
+from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
 from ottla.server.config.validators import at_least, names, one_of
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
 KEY, VALUE = "ottla.table.key", "ottla.table.value"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
-#: The value of ottla.table.format without a table, of ottla.table.catalog without a catalog, and of all places.
-NONE, FILES, ANYWHERE = "none", "files", "*"
+#: The value of ottla.table.format without a table, and of ottla.table.catalog without a catalog.
+NONE, FILES = "none", "files"
 FORMATS = (NONE, "iceberg", "delta", "parquet")
 FORMS = ("bytes", "string")
 #: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
@@ -53,34 +46,3 @@ TABLE_BROKER_CONFIGS = table(
         "After this time the process that works on tables is ended if it does not answer, and started again.", at_least(1)),
 )
 # fmt: on
-
-
-def check_table(values: Mapping[str, Any], broker_values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a topic's parsed values do not make a table, or name a place that is not allowed."""
-    if values[FORMAT] == NONE:
-        return
-    allowed = broker_values.get(ALLOWED) or ()
-    location, catalog = values[LOCATION], values[CATALOG]
-    if not location:
-        text = f"{FORMAT}={values[FORMAT]} needs {LOCATION}, of the topic or in the brokers' files"
-        raise ConfigError(LOCATION, location, text, message=text)
-    own = broker_values.get(LOCATION)
-    if not _is_within(location, [own] if own else []) and not _is_within(location, allowed):
-        raise _refused(LOCATION, location)
-    if catalog not in (FILES, broker_values.get(CATALOG), *allowed) and ANYWHERE not in allowed:
-        raise _refused(CATALOG, catalog)
-
-
-def _is_within(location: str, places: Iterable[str]) -> bool:
-    """Return whether a location is one of the places or below it."""
-    if ANYWHERE in places:
-        return True
-    parts = location.split("/")
-    return ".." not in parts and any(
-        location == place or location.startswith(place.rstrip("/") + "/") for place in places if place
-    )
-
-
-def _refused(name: str, value: str) -> ConfigError:
-    text = f"{name}={value} is not allowed: brokers allow their own {name}, what is below it, and what their {ALLOWED} names"
-    return ConfigError(name, value, text, message=text)
