@@ -139,17 +139,16 @@ class BrokerNode:
         )
         self.clock_jumps = ClockJumps(world.session_clock, configs[HOLD])
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
-        self.replicas.listeners.append(self.groups)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
         self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security, self._led)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
-        self.replicas.listeners.append(self.transactions.coordinator)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(world, configs, metadata, self.replicas, self.groups.runtime.turns)
-        self.replicas.listeners.append(self.share_coordinator)
+        self.tables = TableDriver(world, configs, metadata, self.replicas, table_worker)
+        self.replicas.listeners += [self.groups, self.transactions.coordinator, self.share_coordinator, self.tables]
         share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
         work = LongWork(world)
         self._share_locks = TimerWheel(world.session_clock)
@@ -194,14 +193,12 @@ class BrokerNode:
         self.publisher.listeners += [
             self.groups.on_metadata_update, self.share_coordinator.on_metadata_update, self.components.delayed_metadata.on_metadata_update,
             topic_creation.on_metadata_update, self.channels.on_metadata_update, self.components.telemetry.on_metadata_update,
+            self.tables.on_metadata_update,
         ]  # fmt: skip
         self._scheduled_tasks = ScheduledTasks(
             world, configs, logs, self.replicas, self.clock_jumps, self._check_directories
         )
         self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
-        self.tables = TableDriver(world, configs, metadata, self.replicas, table_worker)
-        self.replicas.listeners.append(self.tables)
-        self.publisher.listeners.append(self.tables.on_metadata_update)
         self._offline: set[str] = set()
 
     def _led(self) -> Iterator[Led]:

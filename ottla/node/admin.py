@@ -19,7 +19,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.node.story_page import NodeStories, StoryPage
-from ottla.node.table_page import TablePage
+from ottla.node.tables import TablePage
 from ottla.protocol.replica_sets import original_replicas
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics

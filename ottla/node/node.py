@@ -27,7 +27,7 @@ from ottla.node.formatting import prepare
 from ottla.node.load_and_close import close_logs, load_logs
 from ottla.node.security import NodeSecurity, NodeUsers, logins_of
 from ottla.node.settings import authorizer, client_quotas, control_settings, detoured, raft_config, registered
-from ottla.node.table_worker import table_worker
+from ottla.node.tables import table_worker
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.client_bounds import kept_metrics

@@ -33,7 +33,7 @@ class NodeStories(NamedTuple):
     groups: Stories[str]
     transactional_ids: Stories[str]
     partitions: Stories[tuple[str, int]]
-    #: Of topics' tables, by the topic.
+    #: The stories of topics' tables, by the topic.
     tables: Stories[str]
 
     def of(self, asked: dict[str, str]) -> list[StoryLine] | None:

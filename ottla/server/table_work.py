@@ -1,4 +1,4 @@
-"""What a broker and the process that works on topics' tables tell each other: a job for one topic, and the report of it.
+"""Jobs that a broker gives to the process that works on topics' tables, and their reports.
 
 Plain values, because they go through pipes. They stand below both: a broker knows nothing of the libraries of tables, and what works
 on tables (`ottla/tables`) nothing of brokers.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class TableSpan(NamedTuple):
-    """What the leader's log of a partition has of committed records: [start, end) in a folder, and the starts of its leader epochs."""
+    """The committed records of a leader's log of a partition: [start, end) in a folder, and the starts of its leader epochs."""
 
     partition: int
     folder: str
@@ -46,10 +46,10 @@ class TableJob(NamedTuple):
 
 
 class TableReport(NamedTuple):
-    """What was done of a job."""
+    """The outcome of a job."""
 
     #: The next offset of the table, by partition; empty if it is not known.
-    positions: Mapping[int, int] = {}  # a named tuple's default, which nobody changes
+    positions: Mapping[int, int] = {}  # a named tuple's default, which is never changed
     commits: int = 0
     rows: int = 0
     rejected: int = 0

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from time import monotonic
 from typing import NamedTuple
+from uuid import uuid4
 
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
-from ottla.tables.decisions import Decision
+from ottla.tables.decisions import TableDecision
 from ottla.tables.offers import TablePosition
 from ottla.tables.opening import NAMESPACE, OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
-from ottla.tables.settings import TableSettings
 from ottla.tables.store import StoreFailure, StoreRefused
-from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableRefused
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableRefused, TableSettings
 from ottla.tables.translating import CommittedSpan, EpochStart, Translator
 
 #: A job that has taken so long begins no other file: other topics wait.
@@ -48,7 +48,7 @@ class _Place(NamedTuple):
 
 
 class _Topic:
-    """What is open of one topic."""
+    """The open tables of one topic."""
 
     def __init__(self, choice: TableChoice, owner: Owner) -> None:
         settings = TableSettings(**choice._asdict())
@@ -63,7 +63,7 @@ class _Topic:
             for other in [each for each in self.translators if each.partition == span.partition]:
                 del self.translators[other]
             source = SegmentSource(span.folder, self.owner, span.partition, self.opened.layout)
-            self.translators[place] = Translator(self.opened.store, source, span.partition, span.leader_epoch)
+            self.translators[place] = Translator(self.opened.store, source, span.partition, span.leader_epoch, _new_uid)
         return self.translators[place]
 
 
@@ -90,7 +90,7 @@ class TableWorker:
         return progress.report()
 
     def forget(self, topic_ids: list[str]) -> None:
-        """Topics that have no table any more, or no leader here."""
+        """Close topics that have no table any more, or no leader here."""
         for topic_id in topic_ids:
             self._topics.pop(topic_id, None)
 
@@ -131,14 +131,14 @@ class TableWorker:
 
 
 class _Progress:
-    """What has been done of a job so far: also of one that fails later."""
+    """The outcome of a job so far: also of one that fails later."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
         self.commits = self.rows = self.rejected = self.lost = 0
         self.more = False
 
-    def see(self, last: Decision | None) -> None:
+    def see(self, last: TableDecision | None) -> None:
         if last is not None:
             self.positions = {partition: row.next for partition, row in last.positions.items()}
 
@@ -146,6 +146,10 @@ class _Progress:
         return TableReport(
             self.positions, self.commits, self.rows, self.rejected, self.lost, self.more and not waits, kind, waits
         )
+
+
+def _new_uid() -> str:
+    return uuid4().hex
 
 
 def _without_secrets(text: str, options: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ At each interval of a topic every leader has its new committed records offered, 
 all have offered committed (`ottla/tables`, docs/dev/TABLES.md). The process is started with the first topic that has a table, and ends with the
 last one. It does one job at a time, in slices; topics take turns.
 
-What a job says was true when it was made, and offers are right whoever makes them. What its report says is used only for partitions that
+What a job says was true when it was made, and offers are right whichever leader makes them. What its report says is used only for partitions that
 this broker still leads in the same leader epoch.
 """
 
@@ -64,7 +64,7 @@ class TableDriver:
         self._world, self._configs, self._metadata, self._replicas = world, configs, metadata, replicas
         self._process = TableProcess(world.workers.process(), factory)
         self.stories: Stories[str] = Stories("table", world.clock.wall_ms)
-        #: By the name of the topic: those that have a table, and of which this broker leads a partition.
+        #: The tables by the topic's name, of those of which this broker leads a partition.
         self.tables: dict[str, TopicTable] = {}
         #: Names of all topics that have a table.
         self._with_table: set[str] = set()
@@ -163,7 +163,7 @@ class TableDriver:
                 await self._wait(1_000)
 
     async def _wait(self, delay_ms: int | None) -> None:
-        """Until something has changed, or the time is over."""
+        """Wait until something has changed, or the time is over."""
         timer = None if delay_ms is None else self._world.clock.call_later(max(1, delay_ms), self._changed.set)
         await self._changed.wait()
         if timer is not None:
@@ -222,7 +222,7 @@ class TableDriver:
 
 
 def _is_done(table: TopicTable, led: _Led) -> bool:
-    """Whether the table has everything of a partition."""
+    """Return whether the table has everything of a partition."""
     position = table.lags[led.partition.index].position
     return position is not None and led.log.table_offset == position == led.log.last_stable_offset
 

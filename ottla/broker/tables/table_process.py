@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ottla.server.extras import install, lacking
+from ottla.server.extras import lacking
+from ottla.server.installation import install
 from ottla.server.table_work import TableJob, TableReport
 from ottla.server.worker_process import WorkerEnded, WorkerProcess, WorkFailed
 

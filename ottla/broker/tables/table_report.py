@@ -1,4 +1,4 @@
-"""What people see of tables: metrics, and the page `/tables` of the admin listener.
+"""Metrics of tables, and the rows of the page `/tables` of the admin listener.
 
 Both have the topics of which this broker leads a partition, and only what it knows itself: the lag of the partitions that it leads, and, at the
 leader of partition 0, commits and rows.

@@ -18,7 +18,7 @@ BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
 CONFLICT, CONFLICTS_MAX = "conflict", 5
 #: Where the commit of what several brokers offer at one time waits for theirs.
 COMMIT_DELAY_MS_MAX = 3_000
-#: Points of a partition's past that its lag in seconds is told by.
+#: Points of a partition's past by which its lag in seconds is found. The oldest go if there are more.
 POINTS_MAX = 64
 
 

@@ -1,6 +1,6 @@
 """Which places a topic's table may lie in.
 
-A location and a catalog are addresses that the broker opens with its own rights and credentials. Whoever may create a topic may set its
+A location and a catalog are addresses that the broker opens with its own rights and credentials. A user who may create a topic may set its
 configurations, so a topic may name only places that the node's file allows.
 """
 

@@ -30,7 +30,7 @@ from ottla.storage.cleaner.cleaner_pass import Job, PassProgress, SourceSegment
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.table_hold import waits_for_table
+from ottla.storage.log.retention import waits_for_table
 from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile

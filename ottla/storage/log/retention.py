@@ -1,11 +1,15 @@
 """Retention of one log: the segments that it no longer keeps leave the log, then their files are renamed.
 
 A prefix of the log is deleted, segment by segment, as long as one of the reasons holds, but nothing at or above the high
-watermark (invariant 12). Segments that the topic's table does not have yet may wait for it (`table_hold.py`). Kafka's rules:
+watermark (invariant 12). Kafka's rules:
 
     time   the segment's largest timestamp is older than retention.ms
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
+
+Retention and compaction leave what the topic's table does not have yet (`ottla.table.retention.hold`). A leader knows from the process beside
+it how far the table is (`Log.table_offset`). A follower does not, and leaves everything above its log start offset, which follows the
+leader's. Both wait for ottla.table.hold.ms.max at most: a table whose store is gone must not fill the disk.
 
 It has three parts, as a flush has (durability.py), because the renames wait for the disk: 300 logs whose records expired together held
 the event loop for two seconds.
@@ -30,7 +34,6 @@ from ottla.protocol.work import DiskJob
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import RetentionJob
-from ottla.storage.log.table_hold import waits_for_table
 from ottla.storage.log_config import NEVER
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.walk import DamagedLog
@@ -183,6 +186,21 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
         if waits_for_table(log, segment, end, goes_ms, now_ms):
             return
         yield why
+
+
+def waits_for_table(log: Log, segment: Segment, end: int, since_ms: int, now_ms: int) -> bool:
+    """Return whether the segment, whose records are below `end`, is to stay for the table's sake.
+
+    The time that it waits begins at `since_ms`, when it would otherwise go, and not before its file was last written: records may have
+    old timestamps.
+    """
+    config = log.config
+    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+        return False
+    if end <= max(log.log_start_offset, log.table_offset or 0):
+        return False
+    since_ms = max(since_ms, log.files.modified_ms(segment.file.log_path))
+    return now_ms - since_ms < config.ottla_table_hold_ms_max
 
 
 def _largest_timestamp(log: Log, segment: Segment, is_active: bool) -> int:

@@ -1,4 +1,4 @@
-"""When a topic's table is worked on next, how far it is behind, and how often its reason to wait is told."""
+"""When a topic's table is worked on next, how far it is behind, and how often its reason to wait is logged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.broker.tables.topic_table import BACKOFF_MS_MAX, TableLag, TopicTable
+from ottla.broker.tables.topic_table import BACKOFF_MS_MAX, COMMIT_DELAY_MS_MAX, POINTS_MAX, TableLag, TopicTable
 from ottla.server.story import Stories
 from ottla.server.table_work import TableReport
 
@@ -37,7 +37,7 @@ def test_intervals_end_at_the_same_time_at_all_brokers(table: TopicTable) -> Non
 
 
 def test_the_commit_waits_for_what_other_brokers_offer(table: TopicTable) -> None:
-    assert take(table, TableReport(), commits_later=True) == 3_000
+    assert take(table, TableReport(), commits_later=True) == COMMIT_DELAY_MS_MAX
     assert table.is_commit_next
     take(table, TableReport())
     assert not table.is_commit_next
@@ -52,7 +52,7 @@ def test_failures_are_tried_again_later_and_later(table: TopicTable) -> None:
     assert take(table, failed) == 1_000
 
 
-def test_a_reason_is_told_once(table: TopicTable, stories: Stories[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reason_is_logged_once(table: TopicTable, stories: Stories[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for number in range(3):
             take(table, TableReport(kind="store", waits=f"no answer to request {number}"))
@@ -85,3 +85,10 @@ def test_the_lag_in_seconds_is_since_when_there_is_more() -> None:
     assert (lag.records(20, 5), lag.seconds(20, 5_000)) == (10, 3.0)
     lag.reached(20)
     assert (lag.records(20, 5), lag.seconds(20, 5_000)) == (0, 0.0)
+
+
+def test_the_past_of_a_table_that_is_far_behind_is_bounded() -> None:
+    lag = TableLag()
+    for number in range(POINTS_MAX + 10):
+        lag.saw(number, 1_000 * number)
+    assert lag.seconds(POINTS_MAX + 9, 1_000 * (POINTS_MAX + 9)) == POINTS_MAX - 1

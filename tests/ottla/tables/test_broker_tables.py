@@ -188,7 +188,7 @@ def test_why_a_table_waits_is_seen_and_it_catches_up_by_itself(cluster: Cluster)
     assert len(story) == 2 and "waits" in story[0] and "goes on" in story[1]
 
 
-def test_a_stock_client_is_told_what_is_wrong_with_a_tables_settings(cluster: Cluster) -> None:
+def test_a_stock_client_learns_what_is_wrong_with_a_tables_settings(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for configs, text in (
         ({"ottla.table.format": "csv"}, "String must be one of: none, iceberg, delta, parquet"),

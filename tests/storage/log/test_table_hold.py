@@ -60,7 +60,7 @@ def test_it_stays_no_longer_than_the_limit_and_the_gap_is_an_error(
     assert "Deleted 26 records of topic-0 from offset 4 on" in error.getMessage()
 
 
-def test_what_goes_while_nobody_knows_the_table_is_an_error_too(
+def test_what_goes_while_the_tables_offset_is_unknown_is_an_error_too(
     log_of: Callable[[LogConfig], Log], caplog: pytest.LogCaptureFixture
 ) -> None:
     log = log_of(TABLE)
@@ -113,7 +113,7 @@ def test_a_follower_deletes_what_its_leader_has_deleted(log_of: Callable[[LogCon
 
 def test_compaction_ends_where_the_table_is(log_of: Callable[[LogConfig], Log]) -> None:
     log = log_of(replace(TABLE, cleanup_policy=("compact",)))
-    assert plan_for(log, 0, NOW_MS).end == 0, "nobody knows yet where the table is"
+    assert plan_for(log, 0, NOW_MS).end == 0, "it is not known yet where the table is"
     third = log.segments[2].base_offset
     log.table_offset = third + 1
     assert plan_for(log, 0, NOW_MS).end == third
