@@ -1,4 +1,4 @@
-"""What a node adds to the tables of its broker: the object that works on them in a process beside it, and a page of the admin listener.
+"""Additions of a node to the tables of its broker: the object that works on them in a process beside it, and a page of the admin listener.
 
 `/tables` says how far the tables are of topics whose partitions this broker leads, and why they wait, as JSON lines:
 

@@ -6,7 +6,6 @@ on tables (`ottla/tables`) nothing of brokers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -48,8 +47,8 @@ class TableJob(NamedTuple):
 class TableReport(NamedTuple):
     """The outcome of a job."""
 
-    #: The next offset of the table, by partition; empty if it is not known.
-    positions: Mapping[int, int] = {}  # a named tuple's default, which is never changed
+    #: Partitions, each with the next offset of the table; empty if it is not known.
+    positions: tuple[tuple[int, int], ...] = ()
     commits: int = 0
     rows: int = 0
     rejected: int = 0

@@ -33,6 +33,7 @@ KINDS: tuple[tuple[type[Exception], str], ...] = (
     (StoreFailure, STORE),
     (CommitUnknown, CATALOG),
     (CommitConflict, CONFLICT),
+    (SegmentsGone, CONFLICT),  # with retention or compaction, since the job was made: the next one has the new start
     (TableRefused, REFUSED),
     (ColumnsError, RECORDS),
 )
@@ -48,7 +49,7 @@ class _Place(NamedTuple):
 
 
 class _Topic:
-    """The open tables of one topic."""
+    """Tables and translators of one topic, open."""
 
     def __init__(self, choice: TableChoice, owner: Owner) -> None:
         settings = TableSettings(**choice._asdict())
@@ -79,8 +80,6 @@ class TableWorker:
         progress = _Progress()
         try:
             self._work(job, progress)
-        except SegmentsGone:  # by retention or compaction, since the job was made: the next one has the new start
-            progress.more = True
         except Exception as fault:
             kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
             text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)
@@ -144,7 +143,14 @@ class _Progress:
 
     def report(self, kind: str = "", waits: str = "") -> TableReport:
         return TableReport(
-            self.positions, self.commits, self.rows, self.rejected, self.lost, self.more and not waits, kind, waits
+            tuple(self.positions.items()),
+            self.commits,
+            self.rows,
+            self.rejected,
+            self.lost,
+            self.more and not waits,
+            kind,
+            waits,
         )
 
 

@@ -109,7 +109,7 @@ class TableDriver:
             self._changed.set()
 
     def led(self, topic: str) -> Iterator[Partition]:
-        """The partitions of a topic that this broker leads, and can read."""
+        """Yield the partitions of a topic that this broker leads, and can read."""
         for partition in self._replicas.by_name.get(topic, {}).values():
             if partition.leader_log is not None:
                 yield partition
@@ -118,7 +118,7 @@ class TableDriver:
         return topic_values(self._metadata.image.configs.for_topic(topic), self._configs.values)
 
     def lags(self, table: TopicTable) -> Iterator[tuple[int, Log, TableLag]]:
-        """How far a table is behind each partition that this broker leads."""
+        """Yield how far a table is behind each partition that this broker leads."""
         for partition in self.led(table.topic):
             if partition.leader_log is not None and (lag := table.lags.get(partition.index)) is not None:
                 yield partition.index, partition.leader_log, lag
@@ -208,8 +208,9 @@ class TableDriver:
             commits=leads_first and (is_commit or leads_all),
         )
         report = await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
+        positions = dict(report.positions)
         for each in led:
-            position = report.positions.get(each.partition.index)
+            position = positions.get(each.partition.index)
             if position is not None and each.still_holds:
                 each.log.table_offset = position
         table.offered(
@@ -218,6 +219,7 @@ class TableDriver:
             clock.mono_ms(),
             interval_ms,
             commits_later=leads_first and not leads_all and not is_commit,
+            took_ms=clock.mono_ms() - now_ms,
         )
 
 

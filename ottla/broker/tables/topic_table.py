@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 #: After a failure the next attempt comes that much later, and each further one twice as late.
 BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
-#: So many conflicts in sequence are no accident of two committers any more.
+#: So many conflicts in sequence, with another committer or with retention, are no accident any more.
 CONFLICT, CONFLICTS_MAX = "conflict", 5
 #: Where the commit of what several brokers offer at one time waits for theirs.
 COMMIT_DELAY_MS_MAX = 3_000
@@ -75,7 +75,9 @@ class TopicTable:
         """This broker leads these partitions, and no others."""
         self.lags = {index: self.lags.get(index) or TableLag() for index in partitions}
 
-    def offered(self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, *, commits_later: bool) -> None:
+    def offered(
+        self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, *, commits_later: bool, took_ms: int = 0
+    ) -> None:
         """Take over a report, and set when the next job is due. Intervals end at the same time at all brokers, by their wall clocks."""
         self.commits += report.commits
         self.rows += report.rows
@@ -83,11 +85,11 @@ class TopicTable:
         self.lost += report.lost
         if report.commits:
             self.last_commit_ms = wall_ms
-        for index, position in report.positions.items():
+        for index, position in report.positions:
             if index in self.lags:
                 self.lags[index].reached(position)
         if report.waits:
-            self._fail(report, now_ms)
+            self._fail(report, now_ms, took_ms)
             return
         self._failed = 0
         self._go_on()
@@ -106,13 +108,14 @@ class TopicTable:
             self._story.error("The table of topic %s waits: %s", self.topic, reason)
         self.kind, self.waits = kind, reason
 
-    def _fail(self, report: TableReport, now_ms: int) -> None:
+    def _fail(self, report: TableReport, now_ms: int, took_ms: int) -> None:
         self.failures += 1
         self._failed += 1
         self.is_commit_next = False
         if report.kind != CONFLICT or self._failed >= CONFLICTS_MAX:
             self.wait(report.kind, report.waits, now_ms)
-        self.due_ms = now_ms + min(BACKOFF_MS << min(self._failed - 1, 16), BACKOFF_MS_MAX)
+        # One that hangs leaves others at least as long as it has kept them waiting.
+        self.due_ms = now_ms + max(took_ms, min(BACKOFF_MS << min(self._failed - 1, 16), BACKOFF_MS_MAX))
 
     def _go_on(self) -> None:
         if self.kind:

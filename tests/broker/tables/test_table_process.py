@@ -59,6 +59,7 @@ async def test_one_that_was_killed_is_started_again() -> None:
 
 async def test_a_plain_install_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_process, "lacking", lambda extra: "pyarrow")
+    monkeypatch.setattr(table_process, "install", lambda extra: f"pip install 'ottla[{extra}]'")
     process = FakeProcess()
     report = await TableProcess(process, object).work(JOB, 20_000)
     assert report.waits == "pyarrow is not installed here: pip install 'ottla[tables]'"

@@ -52,6 +52,12 @@ def test_failures_are_tried_again_later_and_later(table: TopicTable) -> None:
     assert take(table, failed) == 1_000
 
 
+def test_one_that_hangs_leaves_others_as_long_as_it_took(table: TopicTable) -> None:
+    report = TableReport(kind="no answer", waits="no answer in 45000 ms")
+    table.offered(report, 1_500, 1_000, INTERVAL_MS, commits_later=False, took_ms=45_000)
+    assert table.due_ms == 46_000
+
+
 def test_a_reason_is_logged_once(table: TopicTable, stories: Stories[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for number in range(3):
