@@ -39,6 +39,7 @@ from ottla.broker.routes import ROUTES
 from ottla.broker.scheduled_tasks import HOLD, ClockJumps, FullDisks, ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
+from ottla.broker.tables.table_driver import TableDriver
 from ottla.broker.telemetry.client_telemetry import Telemetry
 from ottla.broker.transactions.transaction_wiring import transactions
 from ottla.controller.metadata.configs import ResourceType
@@ -127,6 +128,7 @@ class BrokerNode:
         authorizer: Authorizer | None = None,
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
+        table_worker: Callable[[], object] = object,
     ) -> None:
         self.world, self.configs, self.logs = world, configs, logs
         self.lifecycle, self.controller = lifecycle, controller
@@ -137,17 +139,16 @@ class BrokerNode:
         )
         self.clock_jumps = ClockJumps(world.session_clock, configs[HOLD])
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
-        self.replicas.listeners.append(self.groups)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
         self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security, self._led)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
-        self.replicas.listeners.append(self.transactions.coordinator)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(world, configs, metadata, self.replicas, self.groups.runtime.turns)
-        self.replicas.listeners.append(self.share_coordinator)
+        self.tables = TableDriver(world, configs, metadata, self.replicas, table_worker)
+        self.replicas.listeners += [self.groups, self.transactions.coordinator, self.share_coordinator, self.tables]
         share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
         work = LongWork(world)
         self._share_locks = TimerWheel(world.session_clock)
@@ -192,6 +193,7 @@ class BrokerNode:
         self.publisher.listeners += [
             self.groups.on_metadata_update, self.share_coordinator.on_metadata_update, self.components.delayed_metadata.on_metadata_update,
             topic_creation.on_metadata_update, self.channels.on_metadata_update, self.components.telemetry.on_metadata_update,
+            self.tables.on_metadata_update,
         ]  # fmt: skip
         self._scheduled_tasks = ScheduledTasks(
             world, configs, logs, self.replicas, self.clock_jumps, self._check_directories
@@ -233,6 +235,7 @@ class BrokerNode:
         self.publisher.listeners.append(partial(self.components.fetch_sessions.rejoin, self.replicas))
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
+        await self.tables.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         await introduce_publisher()
@@ -246,6 +249,7 @@ class BrokerNode:
         if self.configs["controlled.shutdown.enable"]:
             await self.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_MS)
         self.lifecycle.stop()
+        await self.tables.stop()
         await self._log_cleaner.stop()
         await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()

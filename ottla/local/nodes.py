@@ -22,6 +22,8 @@ from ottla.node.default_node import PROGRAM, default_properties, replication
 from ottla.processes.children import ChildNode, NodeProcess, spawn
 
 HOST = "127.0.0.1"
+#: The folder of the cluster's directory that has the tables of topics.
+TABLES = "tables"
 #: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
@@ -145,6 +147,7 @@ def properties_of(node: LocalNode, nodes: Sequence[LocalNode]) -> dict[str, str]
         "controller.quorum.voters": ",".join(f"{n.id}@{HOST}:{n.controller_port}" for n in nodes),
         "ottla.admin.listener": f"{HOST}:{node.admin_port}",
         "log.dirs": node.data_dir,
+        "ottla.table.location": os.path.join(os.path.dirname(os.path.abspath(node.dir)), TABLES),
         "ottla.format.empty.directories": "true",  # no mount point: a node whose directory was removed is to start
         **replication(len(nodes)),
         # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).

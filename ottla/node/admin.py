@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ottla import __version__
 from ottla.broker.broker_node import BrokerNode
@@ -12,11 +13,13 @@ from ottla.broker.coordinator.coordinator import hashes
 from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, share_metrics, transaction_metrics
 from ottla.broker.metrics.replicas import IsrChangeCounts, Traffic, UnflushedAges, partition_metrics
 from ottla.broker.replication.partition import Partition
+from ottla.broker.tables.table_report import table_metrics, table_states
 from ottla.controller.controller_node import ControllerNode, MetadataNode
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import NO_LEADER
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.node.story_page import NodeStories, StoryPage
+from ottla.node.tables import TablePage
 from ottla.protocol.replica_sets import original_replicas
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.client_bounds import kept_metrics
@@ -102,7 +105,14 @@ class NodeChecks:
         broker = self._broker
         if broker is None:
             return None
-        return NodeStories(broker.groups.stories, broker.transactions.coordinator.stories, broker.replicas.stories)
+        transactional_ids = broker.transactions.coordinator.stories
+        return NodeStories(broker.groups.stories, transactional_ids, broker.replicas.stories, broker.tables.stories)
+
+    def tables(self, topic: str | None) -> Iterator[dict[str, Any]]:
+        """The state of each topic's table that the broker works on, or of one topic's."""
+        if self._broker is not None:
+            clock = self._world.clock
+            yield from table_states(self._broker.tables, topic, clock.wall_ms(), clock.mono_ms())
 
     def live(self) -> Iterator[Check]:
         """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
@@ -162,8 +172,11 @@ def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: N
         metrics.add(LoopMetrics(world.clock, config.is_controller))
     servers = []
     for host, port in addresses:
-        story = StoryPage(config.node_id, config.own, bool(config["authorizer.class.name"]), host, checks.stories)
-        servers.append(AdminServer(world, host, port, metrics, checks.live, checks.ready, {"/story": story.answer}))
+        is_authorized = bool(config["authorizer.class.name"])
+        story = StoryPage(config.node_id, config.own, is_authorized, host, checks.stories)
+        tables = TablePage(config.node_id, config.own, is_authorized, host, checks.tables)
+        pages = {"/story": story.answer, "/tables": tables.answer}
+        servers.append(AdminServer(world, host, port, metrics, checks.live, checks.ready, pages))
     return servers
 
 
@@ -195,6 +208,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: partition_metrics(broker.replicas, broker.configs[PARTITIONS_MAX]))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(broker.components.telemetry.metrics)
+    registry.add(lambda: table_metrics(broker.tables, world.clock.mono_ms()))
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))

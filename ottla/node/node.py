@@ -27,6 +27,7 @@ from ottla.node.formatting import prepare
 from ottla.node.load_and_close import close_logs, load_logs
 from ottla.node.security import NodeSecurity, NodeUsers, logins_of
 from ottla.node.settings import authorizer, client_quotas, control_settings, detoured, raft_config, registered
+from ottla.node.tables import table_worker
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.client_bounds import kept_metrics
@@ -245,6 +246,7 @@ class Node:
             self.authorizer,
             self._security.to_brokers,
             self._security.check_stores,
+            table_worker,
         )
         self.checks.broker_is_made(broker)
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:

@@ -1,6 +1,8 @@
-"""The page `/story` of the admin listener: the last decisions about a group, a partition or a transactional id, as JSON lines (`server/story.py`).
+"""The page `/story` of the admin listener: the last decisions about a group, a partition, a transactional id or a topic's table.
 
-    /story?group=NAME    /story?topic=NAME&partition=N    /story?transactional_id=ID
+They are JSON lines (`server/story.py`).
+
+    /story?group=NAME    /story?topic=NAME&partition=N    /story?transactional_id=ID    /story?table=TOPIC
 
 A story has the names and hosts of clients. The admin listener knows no users, so `ottla.admin.story` says from where it may be asked. A
 name is percent-encoded UTF-8. Each node has what it decided itself: a group's former coordinator has what happened before the failover.
@@ -22,7 +24,7 @@ STORY = "ottla.admin.story"
 ANSWER_BYTES_MAX = 256 * 1024
 #: Characters of a name: Kafka's strings have no more bytes.
 NAME_LENGTH_MAX = 32_767
-USAGE = b"/story?group=NAME, /story?topic=NAME&partition=N or /story?transactional_id=ID\n"
+USAGE = b"/story?group=NAME, /story?topic=NAME&partition=N, /story?transactional_id=ID or /story?table=NAME\n"
 
 
 class NodeStories(NamedTuple):
@@ -31,12 +33,16 @@ class NodeStories(NamedTuple):
     groups: Stories[str]
     transactional_ids: Stories[str]
     partitions: Stories[tuple[str, int]]
+    #: The stories of topics' tables, by the topic.
+    tables: Stories[str]
 
     def of(self, asked: dict[str, str]) -> list[StoryLine] | None:
         """The story that a query asks for; None if it asks for none or for several."""
         match asked:
             case {"group": group} if len(asked) == 1:
                 return self.groups.of(group)
+            case {"table": topic} if len(asked) == 1:
+                return self.tables.of(topic)
             case {"transactional_id": transactional_id} if len(asked) == 1:
                 return self.transactional_ids.of(transactional_id)
             case {"topic": topic, "partition": index} if len(asked) == 2 and index.isascii() and index.isdecimal():
@@ -57,10 +63,8 @@ class StoryPage:
         self._host = host
 
     def answer(self, request: HttpRequest) -> Answer:
-        if self._who == "off":
-            return Answer(403, f"stories are switched off: {STORY}=local or all in the node's file\n".encode())
-        if self._who == "local" and not is_local(request, self._host):
-            return Answer(403, f"stories are for this machine alone: {STORY}=all in the node's file\n".encode())
+        if (refusal := who_may_ask(self._who, request, self._host)) is not None:
+            return refusal
         try:
             pairs = parse_qsl(
                 request.query, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=2
@@ -73,6 +77,15 @@ class StoryPage:
         stories = self._stories()
         found = [] if stories is None else stories.of(asked)
         return Answer(400, USAGE) if found is None else Answer(200, lines(self._node_id, found), JSON_LINES)
+
+
+def who_may_ask(who: str, request: HttpRequest, host: str) -> Answer | None:
+    """Return the refusal of a request that `ottla.admin.story` does not allow."""
+    if who == "off":
+        return Answer(403, f"stories are switched off: {STORY}=local or all in the node's file\n".encode())
+    if who == "local" and not is_local(request, host):
+        return Answer(403, f"stories are for this machine alone: {STORY}=all in the node's file\n".encode())
+    return None
 
 
 def lines(node_id: int, story: list[StoryLine]) -> bytes:

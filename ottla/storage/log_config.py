@@ -45,6 +45,10 @@ class LogConfig:
     # This is a broker's configuration in Kafka; each log reads it.
     producer_id_expiration_ms: int = 86_400_000
     transaction_max_timeout_ms: int = 900_000
+    # Ottla's own: whether the topic is a table, too, and how long segments wait for it.
+    ottla_table_format: str = "none"
+    ottla_table_retention_hold: bool = True
+    ottla_table_hold_ms_max: int = 86_400_000
     # Ottla's own: decode every produced record, not only if the topic's configuration needs it.
     validate_records: bool = False
 

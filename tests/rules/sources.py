@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 #: The packages, each after those that it may import: what it stands on, and what those stand on. Two chains stand on the server's
-#: layer, the cluster's and that of its users; the command line is the roof of both.
+#: layer, the cluster's and that of its users; the command line is the roof of both. A node hands its broker what makes tables, in one
+#: function that imports it late (`node/tables.py`).
 STANDS_ON: dict[str, tuple[str, ...]] = {
     "protocol": (),
     "storage": ("protocol",),
     "server": ("storage",),
     "controller": ("server",),
     "broker": ("controller",),
-    "node": ("broker",),
+    "node": ("broker", "tables"),
     "processes": ("node",),
     "container": ("node",),
     "client": ("server",),

@@ -33,8 +33,8 @@ NOT_READERS = (
     "ottla/local/nodes.py",
     "ottla/local/storage_format.py",
 )
-#: Of server/config, these read: listeners and roles become a node's addresses there.
-READERS = ("server/config/node_config.py", "server/config/listeners.py")
+#: Of server/config, these read: listeners and roles become a node's addresses there, and places of tables are checked.
+READERS = ("server/config/node_config.py", "server/config/listeners.py", "server/config/table_places.py")
 #: Of a topic's properties, read nowhere: there is no tiered storage.
 TOPIC_WITHOUT_EFFECT = frozenset(
     {

@@ -22,10 +22,12 @@ from ottla.server.config.tables.log import LOG, REPLICATION
 from ottla.server.config.tables.node import NETWORK, NODE
 from ottla.server.config.tables.operations import OPERATIONS, REMOTE
 from ottla.server.config.tables.security import SASL, SSL
+from ottla.server.config.tables.topic_tables import TABLE_BROKER_CONFIGS
 from ottla.server.config.validators import at_least
 
 BROKER_CONFIGS: dict[str, ConfigKey] = {
     **NODE, **NETWORK, **LOG, **REPLICATION, **GROUPS, **TRANSACTIONS, **SSL, **SASL, **REMOTE, **OPERATIONS,
+    **TABLE_BROKER_CONFIGS,
 }  # fmt: skip
 
 # fmt: off

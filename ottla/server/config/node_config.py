@@ -37,6 +37,7 @@ from ottla.server.config.listeners import (
 )
 from ottla.server.config.properties_file import with_both_ids
 from ottla.server.config.settings import OWN_CONFIGS, own_values
+from ottla.server.config.tables.topic_tables import STORE_OPTION
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,15 @@ class NodeConfig:
         """Take in `where` the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
-        self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_CONFIGS)
+        #: Options of topics' tables' stores and catalogs, which may be passwords.
+        self.store_options = {
+            name.removeprefix(STORE_OPTION): text for name, text in self.static.items() if name.startswith(STORE_OPTION)
+        }
+        self.unknown = sorted(
+            name
+            for name in self.static
+            if key_of(name) is None and name not in AUTHORIZER_CONFIGS and not name.startswith(STORE_OPTION)
+        )
         #: The texts of all levels, for DescribeConfigs, and all configurations by name.
         self.levels = Levels({}, {}, self.static)
         self.values = broker_values(self.levels)

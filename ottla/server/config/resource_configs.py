@@ -27,7 +27,14 @@ from ottla.server.config.key import (
     Values,
     table,
 )
+from ottla.server.config.table_places import check_table
 from ottla.server.config.tables.log import LOG, REPLICATION
+from ottla.server.config.tables.topic_tables import (
+    CATALOG,
+    LOCATION,
+    TABLE_BROKER_CONFIGS,
+    TABLE_TOPIC_CONFIGS,
+)
 from ottla.server.config.validators import (
     at_least,
     names,
@@ -68,6 +75,8 @@ OF_BROKER = {
     "segment.bytes": "log.segment.bytes",
     "segment.index.bytes": "log.index.size.max.bytes",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
+    LOCATION: LOCATION,
+    CATALOG: CATALOG,
 }
 #: Topic configuration -> the broker's synonyms in the order of precedence, each with the factor that converts its unit to
 #: the topic's.
@@ -78,7 +87,7 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
 }
-_BROKER = LOG | REPLICATION
+_BROKER = LOG | REPLICATION | TABLE_BROKER_CONFIGS
 _TOPIC = LogConfig()
 
 # fmt: off
@@ -105,7 +114,7 @@ _TOPIC_ROWS = table(
 )
 # fmt: on
 #: In the order of names, in which Kafka describes them.
-TOPIC_CONFIGS = dict(sorted(_TOPIC_ROWS.items()))
+TOPIC_CONFIGS = dict(sorted((_TOPIC_ROWS | TABLE_TOPIC_CONFIGS).items()))
 
 
 def topic_defaults(broker_values: Values) -> Values:
@@ -146,6 +155,7 @@ def check_topic_configs(configs: Mapping[str, str], broker_values: Values) -> No
         # remote.log.storage.system.enable is rejected at start (`REJECTED` in broker.py): there is no tiered storage.
         text = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
         raise ConfigError("remote.storage.enable", "true", text, message=text)
+    check_table(values, broker_values)
 
 
 # fmt: off

@@ -30,6 +30,7 @@ from ottla.storage.cleaner.cleaner_pass import Job, PassProgress, SourceSegment
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log.retention import waits_for_table
 from ottla.storage.log_config import NEVER, LogConfig
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
@@ -194,6 +195,13 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> CleaningPlan:
     # Only complete segments are cleaned: the one that contains the last stable offset is not.
     stable = log.last_stable_offset
     end = min([end, *(each.base_offset for each, following in zip(sealed, ends, strict=True) if following > stable)])
+    # The table has every record, and compaction would take some from it.
+    waiting = (
+        each.base_offset
+        for each, following in zip(sealed, ends, strict=True)
+        if following > first_dirty and waits_for_table(log, each, following, 0, now_ms)
+    )
+    end = min([end, *waiting])
     dirty = [segment for segment in dirty if segment.base_offset < end]
     dirty_bytes = sum(segment.file.size for segment in dirty)
     return CleaningPlan(

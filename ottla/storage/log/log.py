@@ -82,6 +82,8 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
+        #: The next offset of the topic's table; None if it has none, or if this replica does not lead.
+        self.table_offset: int | None = None
         place = self.partition_dir = PartitionDir(spec)
         self.snapshots = ProducerSnapshots(spec.files, spec.directory, place.lock, self.producers)
         self.durability = Durability(recovery_point, place, segments, epochs, self.snapshots)

@@ -7,6 +7,10 @@ watermark (invariant 12). Kafka's rules:
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
 
+Retention and compaction leave what the topic's table does not have yet (`ottla.table.retention.hold`). A leader knows from the process beside
+it how far the table is (`Log.table_offset`). A follower does not, and leaves everything above its log start offset, which follows the
+leader's. Both wait for ottla.table.hold.ms.max at most: a table whose store is gone must not fill the disk.
+
 It has three parts, as a flush has (durability.py), because the renames wait for the disk: 300 logs whose records expired together held
 the event loop for two seconds.
 
@@ -30,6 +34,7 @@ from ottla.protocol.work import DiskJob
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import RetentionJob
+from ottla.storage.log_config import NEVER
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.walk import DamagedLog
 
@@ -60,7 +65,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
     count = len(whys)
     if not count:
         return None
-    active = log.segments.active
+    active, start = log.segments.active, log.log_start_offset
     has_all = count == len(log.segments)
     if has_all and not disk_job_done and active.file.size and not active.file.length_synced:
         return DiskJob(log.partition_dir.log_dir, partial(log.room.run_disk_job, log.room.sync_lengths))
@@ -89,8 +94,27 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
             segment.file.size,
             why,
         )
+    _report_gap(log, start)
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
     return RetentionJob(log.partition_dir, gone, snapshots, log.fail)
+
+
+def _report_gap(log: Log, start: int) -> None:
+    """Log an error if retention has taken, from `start` on, what the topic's table was waited for."""
+    config, table = log.config, log.table_offset or 0
+    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+        return
+    lost = log.log_start_offset - max(start, table)
+    if lost > 0:
+        logger.error(
+            "Deleted %d records of %s-%d from offset %d on: ottla.table.hold.ms.max (%d ms) is over,"
+            " and the topic's table has not reported that it has them",
+            lost,
+            log.topic,
+            log.partition,
+            max(start, table),
+            config.ottla_table_hold_ms_max,
+        )
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
@@ -143,17 +167,40 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
     for index, segment in enumerate(log.segments):
         following = log.segments.next_base(index)
         is_active, size = following is None, segment.file.size
+        end = log.log_end_offset if following is None else following
         left -= size
-        if (log.log_end_offset if following is None else following) > log.high_watermark or (is_active and not size):
+        if end > log.high_watermark or (is_active and not size):
             return
-        if config.delete and 0 <= config.retention_ms < now_ms - _largest_timestamp(log, segment, is_active):
-            yield f"log retention time {config.retention_ms}ms breach"
+        goes_ms = NEVER
+        if config.delete and config.retention_ms >= 0:
+            goes_ms = _largest_timestamp(log, segment, is_active) + config.retention_ms
+        if goes_ms < now_ms:
+            why = f"log retention time {config.retention_ms}ms breach"
         elif config.delete and 0 <= config.retention_bytes <= left:
-            yield f"log retention size {config.retention_bytes} breach"
+            why, goes_ms = f"log retention size {config.retention_bytes} breach", 0
         elif following is not None and following <= log.log_start_offset:
             yield f"log start offset {log.log_start_offset} breach"
+            continue
         else:
             return
+        if waits_for_table(log, segment, end, goes_ms, now_ms):
+            return
+        yield why
+
+
+def waits_for_table(log: Log, segment: Segment, end: int, since_ms: int, now_ms: int) -> bool:
+    """Return whether the segment, whose records are below `end`, is to stay for the table's sake.
+
+    The time that it waits begins at `since_ms`, when it would otherwise go, and not before its file was last written: records may have
+    old timestamps.
+    """
+    config = log.config
+    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+        return False
+    if end <= max(log.log_start_offset, log.table_offset or 0):
+        return False
+    since_ms = max(since_ms, log.files.modified_ms(segment.file.log_path))
+    return now_ms - since_ms < config.ottla_table_hold_ms_max
 
 
 def _largest_timestamp(log: Log, segment: Segment, is_active: bool) -> int:

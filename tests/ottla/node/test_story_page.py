@@ -18,7 +18,10 @@ class PageHarness:
     def __init__(self, who: str | None = None, *, is_authorized: bool = False, host: str = "127.0.0.1") -> None:
         partitions: Stories[tuple[str, int]] = Stories("partition", lambda: 9)
         self.stories = NodeStories(
-            GroupStories("group", lambda: 7), TransactionStories("transactional id", lambda: 8), partitions
+            GroupStories("group", lambda: 7),
+            TransactionStories("transactional id", lambda: 8),
+            partitions,
+            Stories("table", lambda: 10),
         )
         self.page = StoryPage(1, {"ottla.admin.story": who}, is_authorized, host, lambda: self.stories)
 

@@ -77,6 +77,7 @@ def rows(described: list[DescribeConfigsResourceResult]) -> dict[str, list[Any]]
             [[synonym.name, synonym.value, synonym.source] for synonym in row.synonyms],
         ]
         for row in described
+        if not row.name.startswith("ottla.")  # those of tables, which Kafka has not
     }  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def compare(described: list[DescribeConfigsResourceResult], resource: str) -> No
 def test_a_broker(config: NodeConfig) -> None:
     described = describe_broker(config.levels, config.values)
     compare(described, "4:1")
-    assert {row.name for row in described} - {row[0] for row in GOLDEN["4:1"]} <= KAFKA_4_3.lacks_configs
+    assert rows(described).keys() - {row[0] for row in GOLDEN["4:1"]} <= KAFKA_4_3.lacks_configs
 
 
 @pytest.mark.parametrize("resource", ["4:1", "2:t1", "32:g1", "32:g0"])

@@ -1,0 +1,124 @@
+"""One topic's table as this broker knows it: when it is worked on next, how far it is, why it waits, and its counts. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.server.story import StoryLogger
+from ottla.server.table_work import TableReport
+
+log = logging.getLogger(__name__)
+
+#: After a failure the next attempt comes that much later, and each further one twice as late.
+BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
+#: So many conflicts in sequence, with another committer or with retention, are no accident any more.
+CONFLICT, CONFLICTS_MAX = "conflict", 5
+#: Where the commit of what several brokers offer at one time waits for theirs.
+COMMIT_DELAY_MS_MAX = 3_000
+#: Points of a partition's past by which its lag in seconds is found. The oldest go if there are more.
+POINTS_MAX = 64
+
+
+class LogPoint(NamedTuple):
+    """The high watermark of a partition at a time (monotonic, ms)."""
+
+    offset: int
+    time_ms: int
+
+
+class TableLag:
+    """How far the table is behind one partition that this broker leads."""
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self._points: deque[LogPoint] = deque(maxlen=POINTS_MAX)
+
+    def saw(self, high_watermark: int, now_ms: int) -> None:
+        if not self._points or high_watermark > self._points[-1].offset:
+            self._points.append(LogPoint(high_watermark, now_ms))
+
+    def reached(self, position: int) -> None:
+        self.position = position
+        while self._points and self._points[0].offset <= position:
+            self._points.popleft()
+
+    def records(self, high_watermark: int, start: int) -> int:
+        return max(0, high_watermark - (start if self.position is None else self.position))
+
+    def seconds(self, high_watermark: int, now_ms: int) -> float:
+        """Return for how long at least there have been records that the table does not have."""
+        if self.position is not None and self.position >= high_watermark:
+            return 0.0
+        return (now_ms - self._points[0].time_ms) / 1000 if self._points else 0.0
+
+
+class TopicTable:
+    """The state of one topic's table. Times are monotonic, in ms."""
+
+    def __init__(self, topic: str, topic_id: bytes, story: StoryLogger[str], now_ms: int) -> None:
+        self.topic, self.topic_id = topic, topic_id
+        self._story = story
+        #: When it is worked on next: at once, so that the table of a new topic is there.
+        self.due_ms = now_ms
+        #: Whether only a commit is due: the offers of this broker are there, and others' come.
+        self.is_commit_next = False
+        self.lags: dict[int, TableLag] = {}
+        self.commits = self.rows = self.rejected = self.lost = self.failures = 0
+        self.kind = self.waits = ""
+        self.waits_since_ms = self.last_commit_ms = -1
+        self._failed = 0
+
+    def led(self, partitions: Iterator[int]) -> None:
+        """This broker leads these partitions, and no others."""
+        self.lags = {index: self.lags.get(index) or TableLag() for index in partitions}
+
+    def offered(
+        self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, *, commits_later: bool, took_ms: int = 0
+    ) -> None:
+        """Take over a report, and set when the next job is due. Intervals end at the same time at all brokers, by their wall clocks."""
+        self.commits += report.commits
+        self.rows += report.rows
+        self.rejected += report.rejected
+        self.lost += report.lost
+        if report.commits:
+            self.last_commit_ms = wall_ms
+        for index, position in report.positions:
+            if index in self.lags:
+                self.lags[index].reached(position)
+        if report.waits:
+            self._fail(report, now_ms, took_ms)
+            return
+        self._failed = 0
+        self._go_on()
+        next_ms = now_ms + interval_ms - wall_ms % interval_ms
+        if report.more:
+            next_ms = now_ms
+        elif commits_later:
+            next_ms = now_ms + min(interval_ms // 10, COMMIT_DELAY_MS_MAX)
+        self.is_commit_next = commits_later and not report.more
+        self.due_ms = next_ms
+
+    def wait(self, kind: str, reason: str, now_ms: int) -> None:
+        """Say why it waits: one line for each new kind of reason."""
+        if kind != self.kind:
+            self.waits_since_ms = now_ms
+            self._story.error("The table of topic %s waits: %s", self.topic, reason)
+        self.kind, self.waits = kind, reason
+
+    def _fail(self, report: TableReport, now_ms: int, took_ms: int) -> None:
+        self.failures += 1
+        self._failed += 1
+        self.is_commit_next = False
+        if report.kind != CONFLICT or self._failed >= CONFLICTS_MAX:
+            self.wait(report.kind, report.waits, now_ms)
+        # One that hangs leaves others at least as long as it has kept them waiting.
+        self.due_ms = now_ms + max(took_ms, min(BACKOFF_MS << min(self._failed - 1, 16), BACKOFF_MS_MAX))
+
+    def _go_on(self) -> None:
+        if self.kind:
+            self._story.info("The table of topic %s goes on", self.topic)
+        self.kind = self.waits = ""
+        self.waits_since_ms = -1

@@ -1,0 +1,48 @@
+"""Configurations of topics that are tables (docs/TABLES.md): the topic's own, and the broker's, which are defaults of two of them."""
+
+from __future__ import annotations
+
+from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
+from ottla.server.config.validators import at_least, names, one_of
+
+FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
+KEY, VALUE = "ottla.table.key", "ottla.table.value"
+INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
+ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
+#: The value of ottla.table.format without a table, and of ottla.table.catalog without a catalog.
+NONE, FILES = "none", "files"
+FORMATS = (NONE, "iceberg", "delta", "parquet")
+FORMS = ("bytes", "string")
+#: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
+STORE_OPTION = "ottla.table.store."
+
+# fmt: off
+TABLE_TOPIC_CONFIGS = table(
+    ConfigKey(KEY, STRING, "bytes", MEDIUM,
+        "How keys become a column of the topic's table: bytes as they are, or string for UTF-8.", one_of(*FORMS)),
+    ConfigKey(VALUE, STRING, "bytes", MEDIUM,
+        "How values become columns of the topic's table: bytes as they are, or string for UTF-8. A record that does not fit goes to "
+        "the table of rejected records.", one_of(*FORMS)),
+    ConfigKey(FORMAT, STRING, NONE, MEDIUM,
+        "The format in which the topic's committed records are also a table: iceberg, delta or parquet; none for no table.",
+        one_of(*FORMATS)),
+    ConfigKey(INTERVAL, LONG, 60_000, MEDIUM,
+        "How often new records are committed to the topic's table.", at_least(100)),
+    ConfigKey(HOLD, BOOLEAN, True, MEDIUM,
+        "Whether retention and compaction leave segments that the topic's table does not have yet, for ottla.table.hold.ms.max."),
+    ConfigKey(HOLD_MAX, LONG, 86_400_000, MEDIUM,
+        "How long at most a segment that retention or compaction would take waits for the topic's table.", at_least(0)),
+)
+
+TABLE_BROKER_CONFIGS = table(
+    ConfigKey(LOCATION, STRING, None, MEDIUM,
+        "Below which path or address (s3://, gs://, az://, file://) topics' tables lie. All brokers must reach the same place."),
+    ConfigKey(CATALOG, STRING, FILES, MEDIUM,
+        "The catalog of Iceberg tables: files alone, the address of a REST catalog, or that of a database."),
+    ConfigKey(ALLOWED, LIST, [], MEDIUM,
+        "What else topics may set as ottla.table.location (or lie below) and as ottla.table.catalog, besides this broker's own; * for "
+        "anything.", names()),
+    ConfigKey(CALL_TIMEOUT, LONG, 60_000, MEDIUM,
+        "After this time the process that works on tables is ended if it does not answer, and started again.", at_least(1)),
+)
+# fmt: on

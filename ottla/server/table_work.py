@@ -1,0 +1,61 @@
+"""Jobs that a broker gives to the process that works on topics' tables, and their reports.
+
+Plain values, because they go through pipes. They stand below both: a broker knows nothing of the libraries of tables, and what works
+on tables (`ottla/tables`) nothing of brokers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TableSpan(NamedTuple):
+    """The committed records of a leader's log of a partition: [start, end) in a folder, and the starts of its leader epochs."""
+
+    partition: int
+    folder: str
+    leader_epoch: int
+    start: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+
+
+class TableChoice(NamedTuple):
+    """A topic's configuration of its table. `options` are of the store and of the catalog, and may be passwords."""
+
+    format: str
+    location: str
+    catalog: str
+    key: str
+    value: str
+    options: dict[str, str]
+
+
+class TableJob(NamedTuple):
+    """Offer what is new of these partitions, and then, if the broker leads partition 0, commit what all leaders have offered."""
+
+    cluster_id: str
+    topic_id: str
+    topic: str
+    choice: TableChoice
+    #: How many partitions the topic has.
+    partitions: int
+    spans: tuple[TableSpan, ...]
+    commits: bool
+
+
+class TableReport(NamedTuple):
+    """The outcome of a job."""
+
+    #: Partitions, each with the next offset of the table; empty if it is not known.
+    positions: tuple[tuple[int, int], ...] = ()
+    commits: int = 0
+    rows: int = 0
+    rejected: int = 0
+    #: Offsets that the log had lost before they were translated.
+    lost: int = 0
+    #: Whether there is more to do at once: a slice of work is bounded.
+    more: bool = False
+    #: Why the table waits, in a word that stays the same and in a sentence; empty if it does not.
+    kind: str = ""
+    waits: str = ""

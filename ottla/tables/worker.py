@@ -1,0 +1,166 @@
+"""The tables of a broker's topics: the object in the process beside it, which does one job at a time (`server/table_work.py`).
+
+It keeps what is open between jobs: of each topic its store and tables, and of each partition the translator for one leader epoch. All of
+that can be made again from the store, so the process may be ended anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from time import monotonic
+from typing import NamedTuple
+from uuid import uuid4
+
+from ottla.columns.batches import ColumnsError
+from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
+from ottla.tables.decisions import TableDecision
+from ottla.tables.offers import TablePosition
+from ottla.tables.opening import NAMESPACE, OpenTables, open_tables
+from ottla.tables.segment_source import SegmentsGone, SegmentSource
+from ottla.tables.store import StoreFailure, StoreRefused
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableRefused, TableSettings
+from ottla.tables.translating import CommittedSpan, EpochStart, Translator
+
+#: A job that has taken so long begins no other file: other topics wait.
+SLICE_S = 2.0
+#: Characters of a sentence that says why a table waits.
+WAITS_LENGTH_MAX = 500
+
+STORE, STORE_REFUSES, CATALOG, CONFLICT = "store", "store refuses", "catalog", "conflict"
+REFUSED, RECORDS, FAULT = "refused", "records", "fault"
+KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (StoreRefused, STORE_REFUSES),
+    (StoreFailure, STORE),
+    (CommitUnknown, CATALOG),
+    (CommitConflict, CONFLICT),
+    (SegmentsGone, CONFLICT),  # with retention or compaction, since the job was made: the next one has the new start
+    (TableRefused, REFUSED),
+    (ColumnsError, RECORDS),
+)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*(?=@)")
+
+
+class _Place(NamedTuple):
+    """What a translator is for. A partition's folder is another one after a move between log directories."""
+
+    partition: int
+    leader_epoch: int
+    folder: str
+
+
+class _Topic:
+    """Tables and translators of one topic, open."""
+
+    def __init__(self, choice: TableChoice, owner: Owner) -> None:
+        settings = TableSettings(**choice._asdict())
+        self.choice = choice
+        self.owner = owner
+        self.opened: OpenTables = open_tables(settings, owner)
+        self.translators: dict[_Place, Translator] = {}
+
+    def translator(self, span: TableSpan) -> Translator:
+        place = _Place(span.partition, span.leader_epoch, span.folder)
+        if place not in self.translators:
+            for other in [each for each in self.translators if each.partition == span.partition]:
+                del self.translators[other]
+            source = SegmentSource(span.folder, self.owner, span.partition, self.opened.layout)
+            self.translators[place] = Translator(self.opened.store, source, span.partition, span.leader_epoch, _new_uid)
+        return self.translators[place]
+
+
+class TableWorker:
+    """Does the jobs of one broker."""
+
+    def __init__(self, slice_s: float = SLICE_S) -> None:
+        self._slice_s = slice_s
+        self._topics: dict[str, _Topic] = {}
+
+    def work(self, job: TableJob) -> TableReport:
+        """Do a slice of a job. It raises nothing: what has failed is the report's reason to wait."""
+        progress = _Progress()
+        try:
+            self._work(job, progress)
+        except Exception as fault:
+            kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
+            text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)
+            if isinstance(fault, StoreFailure):  # it has the object's name only
+                text = f"{job.choice.location}/{NAMESPACE}/{job.topic}/{text}"
+            return progress.report(kind, _without_secrets(text, job.choice.options) or kind)
+        return progress.report()
+
+    def forget(self, topic_ids: list[str]) -> None:
+        """Close topics that have no table any more, or no leader here."""
+        for topic_id in topic_ids:
+            self._topics.pop(topic_id, None)
+
+    def _work(self, job: TableJob, progress: _Progress) -> None:
+        ends = monotonic() + self._slice_s
+        topic = self._topic(job)
+        last = topic.opened.log.last()
+        progress.see(last)
+        taken = last.positions if last is not None else {}
+        for span in job.spans:
+            more = True
+            while more and monotonic() < ends:
+                more = self._offer(topic, span, taken.get(span.partition), progress)
+            progress.more |= more
+        if job.commits:
+            done = topic.opened.committer.run(job.partitions)
+            progress.rows, progress.rejected = done.rows, done.rejected
+            progress.commits = 0 if done.last is None else done.last.sequence - (0 if last is None else last.sequence)
+            progress.see(done.last)
+            progress.more |= done.is_behind
+
+    def _topic(self, job: TableJob) -> _Topic:
+        topic = self._topics.get(job.topic_id)
+        if topic is None or topic.choice != job.choice:
+            owner = Owner(job.cluster_id, job.topic_id, job.topic)
+            topic = self._topics[job.topic_id] = _Topic(job.choice, owner)
+        return topic
+
+    def _offer(self, topic: _Topic, span: TableSpan, taken: TablePosition | None, progress: _Progress) -> bool:
+        """Offer one file; return whether there may be another."""
+        epochs = tuple(EpochStart(*each) for each in span.epochs)
+        committed = CommittedSpan(span.partition, span.leader_epoch, span.start, span.end, epochs)
+        offer = topic.translator(span).offer(committed, taken)
+        if offer is None:
+            return False
+        progress.lost += offer.lost
+        return offer.next < span.end
+
+
+class _Progress:
+    """The outcome of a job so far: also of one that fails later."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.commits = self.rows = self.rejected = self.lost = 0
+        self.more = False
+
+    def see(self, last: TableDecision | None) -> None:
+        if last is not None:
+            self.positions = {partition: row.next for partition, row in last.positions.items()}
+
+    def report(self, kind: str = "", waits: str = "") -> TableReport:
+        return TableReport(
+            tuple(self.positions.items()),
+            self.commits,
+            self.rows,
+            self.rejected,
+            self.lost,
+            self.more and not waits,
+            kind,
+            waits,
+        )
+
+
+def _new_uid() -> str:
+    return uuid4().hex
+
+
+def _without_secrets(text: str, options: dict[str, str]) -> str:
+    """Return an error's text for the log: libraries put addresses with logins and whole requests into theirs."""
+    for secret in options.values():
+        if len(secret) > 3:
+            text = text.replace(secret, "[hidden]")
+    return _LOGIN.sub("[hidden]", " ".join(text.split()))[:WAITS_LENGTH_MAX]

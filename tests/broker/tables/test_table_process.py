@@ -1,0 +1,66 @@
+"""The process of tables is given a time for each answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.tables import table_process
+from ottla.broker.tables.table_process import TableProcess
+from ottla.server.table_work import TableChoice, TableJob, TableReport
+from ottla.server.worker_process import WorkerEnded
+
+JOB = TableJob("c", "id", "orders", TableChoice("delta", "/lake", "files", "bytes", "bytes", {}), 1, (), commits=True)
+
+
+class FakeProcess:
+    """A worker process that answers, hangs or dies."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.made = self.closed = 0
+
+    async def make(self, factory: Callable[..., object], *args: object) -> None:
+        self.made += 1
+
+    async def call(self, method: str, *args: object) -> Any:
+        answer = self.answers.pop(0)
+        if answer is None:
+            await asyncio.get_running_loop().create_future()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_one_that_hangs_is_ended_and_the_next_job_has_another() -> None:
+    process = FakeProcess(None, TableReport(rows=7))
+    tables = TableProcess(process, object)
+    report = await tables.work(JOB, 20)
+    assert report.waits == "no answer of store or catalog in 20 ms: the process was ended"
+    assert (process.made, process.closed) == (1, 1)
+    assert (await tables.work(JOB, 20_000)).rows == 7
+    assert process.made == 2
+
+
+async def test_one_that_was_killed_is_started_again() -> None:
+    process = FakeProcess(WorkerEnded("the worker process 7 has ended"), TableReport(), TableReport())
+    tables = TableProcess(process, object)
+    assert (await tables.work(JOB, 20_000)).waits == "the worker process 7 has ended"
+    assert not (await tables.work(JOB, 20_000)).waits
+    assert not (await tables.work(JOB, 20_000)).waits
+    assert process.made == 2
+
+
+async def test_a_plain_install_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_process, "lacking", lambda extra: "pyarrow")
+    monkeypatch.setattr(table_process, "install", lambda extra: f"pip install 'ottla[{extra}]'")
+    process = FakeProcess()
+    report = await TableProcess(process, object).work(JOB, 20_000)
+    assert report.waits == "pyarrow is not installed here: pip install 'ottla[tables]'"
+    assert not process.made

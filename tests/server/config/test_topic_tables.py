@@ -1,0 +1,93 @@
+"""Which configurations make a topic's table, and which places a topic may name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.server.config.broker import BROKER_CONFIGS, is_secret
+from ottla.server.config.key import ConfigError
+from ottla.server.config.node_config import NodeConfig
+from ottla.server.config.resource_configs import check_topic_configs, topic_values
+
+LAKE = "s3://lake/kafka"
+STATIC = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "2@h:1",
+}
+TABLE = {"ottla.table.format": "iceberg"}
+
+
+def broker(**own: Any) -> dict[str, Any]:
+    """A broker's values; `location` is `ottla.table.location`."""
+    given = {f"ottla.table.{name.replace('_', '.')}": value for name, value in own.items()}
+    return {name: key.default for name, key in BROKER_CONFIGS.items()} | given
+
+
+def refusal(configs: dict[str, str], values: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_topic_configs(configs, values)
+    return str(caught.value)
+
+
+def test_location_and_catalog_are_the_brokers_unless_the_topic_has_its_own() -> None:
+    values = broker(location=LAKE, catalog="http://catalog", allowed_places=["*"])
+    assert topic_values(TABLE, values)["ottla.table.location"] == LAKE
+    own = TABLE | {"ottla.table.location": "/other", "ottla.table.catalog": "files"}
+    found = topic_values(own, values)
+    assert (found["ottla.table.location"], found["ottla.table.catalog"]) == ("/other", "files")
+    check_topic_configs(own, values)
+
+
+def test_a_table_without_a_place_is_refused() -> None:
+    assert "needs ottla.table.location" in refusal(TABLE, broker())
+    check_topic_configs({"ottla.table.format": "none"}, broker())
+
+
+@pytest.mark.parametrize(
+    ("location", "is_allowed"),
+    [
+        (LAKE, True),
+        (f"{LAKE}/team", True),
+        (f"{LAKE}2", False),
+        (f"{LAKE}/../other", False),
+        ("/etc", False),
+        ("s3://another/kafka", False),
+        ("/srv/lake/a", True),
+    ],
+)
+def test_a_topic_names_only_places_that_the_nodes_file_allows(location: str, is_allowed: bool) -> None:
+    """Who may create a topic must not have the broker write anywhere by its own rights."""
+    values = broker(location=LAKE, allowed_places=["/srv/lake"])
+    configs = TABLE | {"ottla.table.location": location}
+    if is_allowed:
+        check_topic_configs(configs, values)
+    else:
+        assert "is not allowed" in refusal(configs, values)
+
+
+def test_a_topic_names_only_catalogs_that_the_nodes_file_allows() -> None:
+    """The broker would send its credentials there."""
+    values = broker(location=LAKE, catalog="http://catalog", allowed_places=["http://second"])
+    for allowed in ("files", "http://catalog", "http://second"):
+        check_topic_configs(TABLE | {"ottla.table.catalog": allowed}, values)
+    assert "is not allowed" in refusal(TABLE | {"ottla.table.catalog": "http://catalog.evil"}, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("format", "csv"), ("value", "xml"), ("commit.interval.ms", "1"), ("hold.ms.max", "-1"), ("retention.hold", "x")],
+)
+def test_a_wrong_value_is_refused(name: str, value: str) -> None:
+    assert f"ottla.table.{name}" in refusal(TABLE | {f"ottla.table.{name}": value}, broker(location=LAKE))
+
+
+def test_options_of_stores_are_secrets() -> None:
+    config = NodeConfig(STATIC | {"ottla.table.store.secret_access_key": "hush"})
+    assert config.store_options == {"secret_access_key": "hush"}
+    assert "ottla.table.store.secret_access_key" not in config.unknown
+    assert is_secret("ottla.table.store.secret_access_key")
