@@ -41,7 +41,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]*(?=@)")
 
 
 class _Place(NamedTuple):
-    """What a translator is for. A partition's folder is another one after a move between log directories."""
+    """The place of a translator. A partition's folder is another one after a move between log directories."""
 
     partition: int
     leader_epoch: int
