@@ -133,7 +133,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     (
         "docs/TABLES.md",
         ALL,
-    ): "tests/ottla/tables/test_export.py exports with a node of its own, test_stores.py has an S3 server",
+    ): "tests/ottla/tables: test_broker_tables.py and test_export.py with nodes of their own, test_stores.py with an S3 server",
     (
         "docs/TESTING.md",
         "ottla dev --faults --nodes 1 --base-port 9092",
