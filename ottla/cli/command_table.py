@@ -27,6 +27,7 @@ COMMANDS = {
         "list, create, describe, copy, delete, compare topics; add partitions, delete records",
     ),
     "table": Command("ottla.cli.commands.table", "export topics as tables of Iceberg, Delta or Parquet"),
+    "sql": Command("ottla.cli.commands.sql", "ask topics that are tables by SQL, without a cluster"),
     "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
     "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
     "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups; their lag"),

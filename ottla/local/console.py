@@ -1,12 +1,12 @@
-"""The console and the schema registry beside a local cluster: processes of their own, which end with the cluster."""
+"""The console, the schema registry and the catalog of tables beside a local cluster: processes of their own, which end with the cluster."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.client.failures import Failure
 from ottla.local.nodes import HOST, LocalNode, bootstrap
@@ -18,17 +18,58 @@ if TYPE_CHECKING:
 PORT_OFFSET = 398
 #: The registry's port is as much below the first node's as Confluent's 8081 is below 9092.
 REGISTRY_OFFSET = 8081 - 9092
+#: The catalog's port is as much below the first node's as that of Iceberg's own, 8181, is below 9092.
+TABLES_OFFSET = 8181 - 9092
 LOOK, CHANGES = "look", "changes"
 STOP_TIMEOUT_S = 5.0
 
 
+class LocalCluster(Protocol):
+    """The nodes that run, and the files of their security."""
+
+    @property
+    def nodes(self) -> Sequence[LocalNode]: ...
+
+    @property
+    def files(self) -> SecureFiles | None: ...
+
+
+def running_beside(
+    stack: ExitStack, up: LocalCluster, base_port: int, *, console: str | None, registry: bool, tables: str | None
+) -> dict[str, str]:
+    """Run what is wanted beside the nodes until the stack ends; the URLs by their names. Port 0 takes free ones.
+
+    Raises:
+        Failure: as `running_console`.
+    """
+    services = {}
+    nodes, files = up.nodes, up.files
+    if registry:
+        port = base_port and max(0, base_port + REGISTRY_OFFSET)
+        services["registry"] = stack.enter_context(running_registry(nodes, port, files))
+    if tables is not None:
+        port = base_port and max(0, base_port + TABLES_OFFSET)
+        services["tables"] = stack.enter_context(running_catalog(tables, port, files))
+        services["tables_at"] = tables
+    if console:
+        port = base_port and base_port + PORT_OFFSET
+        shown = running_console(nodes, port, console, files, services.get("registry"))
+        services["console"] = stack.enter_context(shown)
+    return services
+
+
 @contextmanager
 def running_console(
-    nodes: Sequence[LocalNode], port: int, mode: str, files: SecureFiles | None, registry: str | None = None
+    nodes: Sequence[LocalNode],
+    port: int,
+    mode: str,
+    files: SecureFiles | None,
+    registry: str | None = None,
+    tables: str | None = None,
 ) -> Iterator[str]:
     """Run a console of these nodes; its URL, once a browser can connect. It acts as the administrator of `files`, for who has its token.
 
-    It shows the schemas of the `registry`.
+    It shows the schemas of the `registry`, and the tables at a location.
 
     Raises:
         Failure: its packages are not installed, or its port is in use. It has written why to standard error.
@@ -42,6 +83,8 @@ def running_console(
         command += ["--registry", registry]
         if files is not None:
             command += ["--registry-config", files.registry_client()]
+    if tables is not None:
+        command += ["--tables", tables]
     if files is not None:
         # Its port is for each user and each process of the machine.
         command += ["--config", files.client_file(), "--token-file", files.console_token()]
@@ -60,6 +103,20 @@ def running_registry(nodes: Sequence[LocalNode], port: int, files: SecureFiles |
     if files is not None:
         command += ["--config", files.client_file(), "--users", files.registry_users()]
     with _running(command, "registry") as line:
+        yield line.split()[-1]
+
+
+@contextmanager
+def running_catalog(location: str, port: int, files: SecureFiles | None) -> Iterator[str]:
+    """Run a catalog of the tables at a location; its URL, once an engine can connect. With `files` it has the logins of the cluster.
+
+    Raises:
+        Failure: as `running_console`.
+    """
+    command = [sys.executable, "-m", "ottla", "table", "serve", "--at", location, "--listen", f"{HOST}:{port}"]
+    if files is not None:
+        command += ["--users", files.registry_users()]
+    with _running(command, "tables") as line:
         yield line.split()[-1]
 
 

@@ -1,8 +1,9 @@
 """The clusters of `ottla dev` that run now, written down for the other commands of this user.
 
-    ~/.local/state/ottla/running/CLUSTER-ID.json        {"pid": 4711, "admin": {"1": "127.0.0.1:9292"}}
+    ~/.local/state/ottla/running/CLUSTER-ID.json        {"pid": 4711, "admin": {"1": "127.0.0.1:9292"}, "tables": null}
 
 Brokers do not describe their admin listeners to clients. A command learns the cluster's id from its metadata, and finds them here.
+Where its tables lie (`--tables`) is here for commands that read tables without asking a broker.
 The files are a convenience: where they cannot be written, the cluster runs nevertheless, and commands need `--admin` again.
 """
 
@@ -13,10 +14,19 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 #: An id comes from the cluster that answers a command, and is the name of a file here.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUFFIX = ".json"
+
+
+class _WrittenDown(NamedTuple):
+    """A cluster that runs: the process of its `ottla dev`, admin listeners by node, and the folder of its tables."""
+
+    pid: int
+    admin: dict[int, str]
+    tables: str | None
 
 
 def folder() -> str:
@@ -25,47 +35,57 @@ def folder() -> str:
 
 
 @contextmanager
-def written_down(cluster_id: str, admin: Mapping[int, str]) -> Iterator[None]:
-    """Keep the addresses of the admin listeners, by node, where `admin_listeners` finds them inside the block."""
+def written_down(cluster_id: str, admin: Mapping[int, str], tables: str | None = None) -> Iterator[None]:
+    """Keep the addresses of the admin listeners, by node, where `admin_listeners` finds them inside the block; and the folder of tables."""
     path = _path(cluster_id)
     with suppress(OSError):
         os.makedirs(folder(), exist_ok=True)
         _remove_ended()
         written = f"{path}.{os.getpid()}"
         with open(written, "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "admin": admin}, file)
+            json.dump({"pid": os.getpid(), "admin": admin, "tables": tables}, file)
         os.replace(written, path)
     try:
         yield
     finally:
-        if _read(path)[0] == os.getpid():
+        if _read(path).pid == os.getpid():
             _remove(path)
 
 
 def admin_listeners(cluster_id: str | None) -> dict[int, str]:
     """Return the addresses of the admin listeners of a cluster, by node; none if no `ottla dev` of this user runs it."""
-    return _read(_path(cluster_id))[1] if cluster_id is not None and _ID.fullmatch(cluster_id) else {}
+    return _read(_path(cluster_id)).admin if cluster_id is not None and _ID.fullmatch(cluster_id) else {}
+
+
+def table_locations() -> list[str]:
+    """Return where the tables lie of each `ottla dev --tables` of this user that runs."""
+    with suppress(OSError):
+        found = (_read(os.path.join(folder(), name)) for name in sorted(os.listdir(folder())) if name.endswith(_SUFFIX))
+        return [each.tables for each in found if each.tables is not None and _is_running(each.pid)]
+    return []
 
 
 def _path(cluster_id: str) -> str:
     return os.path.join(folder(), cluster_id + _SUFFIX)
 
 
-def _read(path: str) -> tuple[int, dict[int, str]]:
-    """Return the process that has written a file, and the addresses; nothing of a file that is missing or damaged."""
+def _read(path: str) -> _WrittenDown:
+    """Return what a file has; nothing of one that is missing or damaged."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
-        return int(data["pid"]), {int(node): str(address) for node, address in data["admin"].items()}
+        admin = {int(node): str(address) for node, address in data["admin"].items()}
+        tables = data.get("tables")
+        return _WrittenDown(int(data["pid"]), admin, None if tables is None else str(tables))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return -1, {}
+        return _WrittenDown(-1, {}, None)
 
 
 def _remove_ended() -> None:
     """Remove the files of processes that were killed."""
     for name in os.listdir(folder()):
         path = os.path.join(folder(), name)
-        if name.endswith(_SUFFIX) and not _is_running(_read(path)[0]):
+        if name.endswith(_SUFFIX) and not _is_running(_read(path).pid):
             _remove(path)
 
 

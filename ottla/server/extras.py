@@ -23,7 +23,8 @@ BROUGHT_BY = {
     "console": ("starlette", "uvicorn", "jinja2"),
     "registry": ("starlette", "uvicorn", "fastavro", "avro", "jsonschema", "google.protobuf"),
     "testing": ("uvicorn",),  # of `ottla dev --faults`; tests in Python find out by themselves what they lack
-    "tables": ("pyarrow", "numpy", "pyiceberg", "deltalake", "obstore"),
+    "tables": ("pyarrow", "numpy", "pyiceberg", "deltalake", "obstore", "starlette", "uvicorn"),
+    "sql": ("duckdb", "pyarrow", "pyiceberg", "deltalake", "obstore"),
 }
 
 

@@ -22,10 +22,11 @@ EXPIRY = "delta.setTransactionRetentionDuration"
 
 
 class DeltaFiles:
-    """One table, whose files lie below `location`."""
+    """One table, whose files lie below a folder of the store, the root by default: Delta's log has paths below the table alone."""
 
-    def __init__(self, location: str, options: dict[str, str], schema: pa.Schema, owner: Owner) -> None:
-        self._location = location
+    def __init__(self, url: str, options: dict[str, str], schema: pa.Schema, owner: Owner, folder: str = "") -> None:
+        self._location = f"{url}/{folder}".rstrip("/")
+        self._folder = folder
         self._options = options
         self._schema = schema
         self._owner = owner
@@ -70,7 +71,7 @@ class DeltaFiles:
         )
         try:
             table.create_write_transaction(
-                [_action(file) for file in commit.files], "append", table.schema(), commit_properties=properties
+                [self._action(file) for file in commit.files], "append", table.schema(), commit_properties=properties
             )
         except CommitFailedError as fault:
             raise CommitConflict(f"{self._location}: {fault}") from fault
@@ -85,7 +86,7 @@ class DeltaFiles:
     def _owner_text(self) -> str:
         return json.dumps(list(self._owner))
 
-
-def _action(file: AddedFile) -> AddAction:
-    stats = {"numRecords": file.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    return AddAction(quote(file.name), file.size, {}, 0, True, json.dumps(stats))
+    def _action(self, file: AddedFile) -> AddAction:
+        stats = {"numRecords": file.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+        name = file.name.removeprefix(f"{self._folder}/") if self._folder else file.name
+        return AddAction(quote(name), file.size, {}, 0, True, json.dumps(stats))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -78,6 +78,13 @@ class DirectoryStore:
                         status = path.stat()
                         if path.is_file():
                             yield StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def folders(self, folder: str) -> Sequence[str]:
+        with _failing(folder):
+            try:
+                return sorted(each.name for each in self._path(folder).iterdir() if each.is_dir())
+            except FileNotFoundError:
+                return []
 
     def delete(self, name: str) -> None:
         with _failing(name):

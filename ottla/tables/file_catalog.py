@@ -1,8 +1,7 @@
 """An Iceberg catalog of files alone: the metadata of version N is written only if there is none of this number yet.
 
 `NAMESPACE/TABLE/metadata/v<N>.metadata.json`, as Hadoop's tables have it, so that Spark's hadoop catalog, DuckDB, Polars and pyiceberg's
-StaticTable read it without a catalog. The newest version is found by a listing, never by the hint: a writer that was killed has not
-written it, and one that was cut off for hours may have set it back.
+StaticTable read it without a catalog (`ottla/tables/table_location.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from ottla.tables.store import Store, StoreFailure
-
-HINT = "metadata/version-hint.text"
+from ottla.tables.table_location import HINT, metadata_file, newest_version
 
 
 class FileCatalog(MetastoreCatalog):
@@ -35,7 +33,7 @@ class FileCatalog(MetastoreCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         place = self._place(identifier)
         version, metadata = self._newest(place, identifier)
-        where = f"{self._store.url}/{_file(place, version)}"
+        where = f"{self._store.url}/{metadata_file(place, version)}"
         io = self._load_file_io(metadata.properties, where)
         return Table(self.identifier_to_tuple(identifier), metadata, where, io, self)
 
@@ -56,7 +54,7 @@ class FileCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=dict(properties),
         )
-        self._store.put_if_absent(_file(place, 1), metadata.model_dump_json().encode())
+        self._store.put_if_absent(metadata_file(place, 1), metadata.model_dump_json().encode())
         return self.load_table(identifier)
 
     def commit_table(
@@ -64,10 +62,10 @@ class FileCatalog(MetastoreCatalog):
     ) -> CommitTableResponse:
         place = self._place(table.name())
         version, metadata = self._newest(place, table.name())
-        where = f"{self._store.url}/{_file(place, version)}"
+        where = f"{self._store.url}/{metadata_file(place, version)}"
         current = Table(table.name(), metadata, where, self._load_file_io(metadata.properties, where), self)
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
-        written = _file(place, version + 1)
+        written = metadata_file(place, version + 1)
         try:
             is_ours = self._store.put_if_absent(written, staged.metadata.model_dump_json().encode())
         except StoreFailure as fault:
@@ -85,15 +83,13 @@ class FileCatalog(MetastoreCatalog):
         return "/".join(self.identifier_to_tuple(identifier))
 
     def _newest(self, place: str, identifier: str | Identifier) -> tuple[int, TableMetadata]:
-        # Manifests have names of hexadecimal digits, or begin with "snap": only versions and the hint come after.
-        listed = self._store.list(f"{place}/metadata", f"{place}/metadata/v")
-        versions = [found for each in listed if (found := _version_of(each.name)) is not None]
-        if not versions:
+        version = newest_version(self._store, place)
+        if version is None:
             raise NoSuchTableError(f"there is no table {identifier}")
-        body = self._store.get(_file(place, max(versions)))
+        body = self._store.get(metadata_file(place, version))
         if body is None:
-            raise StoreFailure(f"version {max(versions)} of {place} has gone while it was read")
-        return max(versions), TableMetadataUtil.parse_raw(body.decode())
+            raise StoreFailure(f"version {version} of {place} has gone while it was read")
+        return version, TableMetadataUtil.parse_raw(body.decode())
 
     # What a catalog can do besides is not for tables whose owner is a topic.
 
@@ -104,15 +100,6 @@ class FileCatalog(MetastoreCatalog):
     list_tables = list_namespaces = load_namespace_properties = update_namespace_properties = _unsupported
     list_views = drop_view = view_exists = load_view = rename_view = create_view = replace_view = _unsupported
     create_table_transaction = _unsupported
-
-
-def _file(place: str, version: int) -> str:
-    return f"{place}/metadata/v{version}.metadata.json"
-
-
-def _version_of(name: str) -> int | None:
-    number = name.rpartition("/")[2].removeprefix("v").removesuffix(".metadata.json")
-    return int(number) if number.isdecimal() else None
 
 
 FileCatalog.__abstractmethods__ = frozenset()

@@ -20,9 +20,16 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table as IcebergFiles
 from pyiceberg.table.update import AssertRefSnapshotId
 
-from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
+from ottla.tables.table import (
+    NAMESPACE,
+    CommitConflict,
+    CommitUnknown,
+    Owner,
+    TableCommit,
+    TableRefused,
+    TableState,
+)
 
-NAMESPACE = "ottla"
 SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"

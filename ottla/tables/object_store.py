@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -80,6 +80,11 @@ class ObjectStore:
             for rows in obstore.list(self._store, folder, offset=after or None):
                 for row in sorted(rows, key=lambda row: str(row["path"])):
                     yield StoredObject(row["path"], row["size"], int(row["last_modified"].timestamp() * 1000))
+
+    def folders(self, folder: str) -> Sequence[str]:
+        with _failing(folder):
+            found = obstore.list_with_delimiter(self._store, folder)
+            return sorted(str(each).rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
 
     def delete(self, name: str) -> None:
         with _failing(name):

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
-from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
+from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store
 from ottla.tables.table import (
     BYTES,
@@ -20,18 +20,25 @@ from ottla.tables.table import (
     FILES,
     FORMATS,
     ICEBERG,
+    NAMESPACE,
     PARQUET,
+    REJECTED_SUFFIX,
     STRING,
     Owner,
     Table,
     TableRefused,
     TableSettings,
 )
+from ottla.tables.table_location import (
+    ICEBERG_OPTIONS,
+    PARQUET_REJECTED,
+    iceberg_options,
+    open_store,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-NAMESPACE, REJECTED_SUFFIX = "ottla", "__dlq"
 SHAPES: dict[str, type[BytesShape | StringShape]] = {BYTES: BytesShape, STRING: StringShape}
 
 
@@ -42,18 +49,6 @@ class OpenTables(NamedTuple):
     log: DecisionLog
     layout: RowLayout
     committer: Committer
-
-
-def open_store(location: str, options: dict[str, str]) -> Store:
-    """Return the store of an address. Raises StoreRefused for one that is wrong."""
-    scheme, separator, path = location.partition("://")
-    if not separator:
-        return DirectoryStore(location)
-    if scheme == "file":
-        return DirectoryStore(path)
-    from ottla.tables.object_store import ObjectStore
-
-    return ObjectStore(location, options)
 
 
 def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
@@ -80,12 +75,12 @@ def _table(settings: TableSettings, store: Store, schema: pa.Schema, owner: Owne
     if settings.format == PARQUET:
         from ottla.tables.parquet import ParquetFiles
 
-        return ParquetFiles(store, owner, "rejected_rows" if is_rejected else "rows")
+        return ParquetFiles(store, owner, PARQUET_REJECTED if is_rejected else "rows")
     if settings.format == DELTA:
         from ottla.tables.delta import DeltaFiles
 
-        folder = f"{store.url}/{REJECTED_SUFFIX.strip('_')}" if is_rejected else store.url
-        return DeltaFiles(folder, _delta_options(settings.options), schema, owner)
+        folder = REJECTED_FOLDER if is_rejected else ""
+        return DeltaFiles(store.url, delta_options(settings.options), schema, owner, folder)
     if settings.format == ICEBERG:
         from ottla.tables.iceberg import IcebergTable
 
@@ -95,7 +90,7 @@ def _table(settings: TableSettings, store: Store, schema: pa.Schema, owner: Owne
 
 
 def _catalog(settings: TableSettings) -> Catalog:
-    given = settings.options | {_ICEBERG[name]: value for name, value in settings.options.items() if name in _ICEBERG}
+    given = settings.options | iceberg_options(settings.options)
     scheme = settings.catalog.partition(":")[0]
     if scheme == FILES:
         from ottla.tables.file_catalog import FileCatalog
@@ -111,17 +106,8 @@ def _catalog(settings: TableSettings) -> Catalog:
     return SqlCatalog(NAMESPACE, **(warehouse | given | {"uri": settings.catalog}))
 
 
-def _delta_options(options: dict[str, str]) -> dict[str, str]:
-    return {f"aws_{name}" if name in _ICEBERG else name: value for name, value in options.items()} | (
+def delta_options(options: dict[str, str]) -> dict[str, str]:
+    """Return the options of a store by the names that delta-rs has for them."""
+    return {f"aws_{name}" if name in ICEBERG_OPTIONS else name: value for name, value in options.items()} | (
         {"aws_allow_http": "true"} if options.get("endpoint", "").startswith("http://") else {}
     )
-
-
-#: obstore's names of the options of S3, and pyiceberg's.
-_ICEBERG = {
-    "endpoint": "s3.endpoint",
-    "access_key_id": "s3.access-key-id",
-    "secret_access_key": "s3.secret-access-key",
-    "session_token": "s3.session-token",
-    "region": "s3.region",
-}

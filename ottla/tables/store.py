@@ -7,7 +7,7 @@ A call that fails raises `StoreFailure`; whether it had its effect is then unkno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -51,6 +51,9 @@ class Store(Protocol):
 
     def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
         """Yield the objects below a folder in the order of their names, those after this name only."""
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names of the folders in a folder, in their order: what is in them is not listed."""
 
     def delete(self, name: str) -> None:
         """Remove an object. It is no failure if there is none."""

@@ -14,6 +14,8 @@ FORMATS = (ICEBERG, DELTA, PARQUET)
 BYTES, STRING = "bytes", "string"
 #: No catalog: the metadata's files alone.
 FILES = "files"
+#: The namespace of all tables, which is a folder, and what the name of a table of rejected records ends with.
+NAMESPACE, REJECTED_SUFFIX = "ottla", "__dlq"
 
 
 class CommitConflict(Exception):

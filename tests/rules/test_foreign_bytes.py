@@ -26,6 +26,7 @@ SERVERS = {
     "ottla/processes/admin.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/processes/supervisor.py": "tests/server/test_admin.py",
     "ottla/registry/server.py": "tests/ottla/web/test_hostile_http.py",
+    "ottla/tables/catalog_server.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/control_port.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
     "ottla/web/server.py": "tests/ottla/web/test_connections.py",
@@ -72,6 +73,7 @@ DECODERS = {
     "ottla/registry/checking.py": GUARDED,
     "ottla/registry/client.py": JSON_OF_OTHERS,
     "ottla/tables/decisions.py": JSON_OF_OTHERS,
+    "ottla/tables/table_location.py": JSON_OF_OTHERS,
     "ottla/registry/decoder.py": GUARDED,
     "ottla/registry/encoder.py": GUARDED,
     "ottla/registry/election.py": JSON_OF_OTHERS,

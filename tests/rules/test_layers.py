@@ -73,6 +73,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/server.py",
             "ottla/registry/server.py",
             "ottla/registry/rest/leader_http.py",
+            "ottla/tables/catalog_server.py",
         ),
     ),
     "files": (

@@ -19,7 +19,7 @@ from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.local import directory as local_directory
 from ottla.local import former_addresses
 from ottla.local import nodes as local_nodes
-from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
+from ottla.local.console import CHANGES, LOOK, PORT_OFFSET, running_beside
 from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, LocalNode
 from ottla.local.running import written_down
 from ottla.processes.children import fork
@@ -66,6 +66,14 @@ def parser() -> CommandParser:
         "--registry", action="store_true", help="Serve a schema registry too, at port 8081. Needs the extra `registry`."
     )
     parser.add_argument(
+        "--tables",
+        nargs="?",
+        const="",
+        metavar="T",
+        help="Serve the tables of this folder (default: `tables` in that of --dir) by Iceberg's REST catalog API too, at port 8181. "
+        "Needs the extra `tables`.",
+    )
+    parser.add_argument(
         "--faults",
         nargs="?",
         type=int,
@@ -95,6 +103,7 @@ def check(arguments: argparse.Namespace) -> None:
     for extra, option, is_wanted in (
         ("console", "--console", arguments.console),
         ("registry", "--registry", arguments.registry),
+        ("tables", "--tables", arguments.tables is not None),
         ("testing", "--faults", is_with_faults),
     ):
         if is_wanted:
@@ -132,7 +141,7 @@ def print_nodes(
     secure: SecureFiles | None,
     services: Mapping[str, str],
 ) -> None:
-    """Print the nodes and their addresses. `services` are the URLs of the console and the registry, by their names."""
+    """Print the nodes and their addresses. `services` are the URLs of the console, the registry and the catalog, by their names."""
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -169,6 +178,9 @@ def print_nodes(
     lines += [f"\nSchema registry: {services['registry']}"] if "registry" in services else []
     if secure is not None and "registry" in services:
         lines.append(f"  with the login in {secure.registry_client()} (--registry-config)")
+    if "tables" in services:
+        lines.append(f"\nTables (Iceberg's REST catalog): {services['tables']}")
+        lines.append(f"  they lie in {services['tables_at']}; {ottla} sql reads them")
     if "faults" in services:
         lines.append(f"\nFaults: {services['faults']} lists the verbs, POST runs them")
         if secure is not None:
@@ -251,6 +263,11 @@ def secured(
     return secure(nodes, directory, cluster_id, properties)
 
 
+def tables_in(given: str | None, directory: str) -> str | None:
+    """Return the folder of tables, None without --tables."""
+    return None if given is None else os.path.abspath(given or os.path.join(directory, "tables"))
+
+
 class Running(NamedTuple):
     """A cluster that runs, and what waits for its end; that returns the exit code."""
 
@@ -276,15 +293,16 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
                 started = _running_with_faults(arguments, kept.nodes, directory, common)
             up = stack.enter_context(started)
             listeners = {node.id: common.get(ADMIN_LISTENER, f"{HOST}:{node.admin_port}") for node in up.nodes}
-            stack.enter_context(written_down(kept.cluster_id, listeners))
-            services = dict(up.services)
-            if arguments.registry:
-                port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
-                services["registry"] = stack.enter_context(running_registry(up.nodes, port, up.files))
-            if arguments.console:
-                port = arguments.base_port and arguments.base_port + PORT_OFFSET
-                console = running_console(up.nodes, port, arguments.console, up.files, services.get("registry"))
-                services["console"] = stack.enter_context(console)
+            tables = tables_in(arguments.tables, directory)
+            stack.enter_context(written_down(kept.cluster_id, listeners, tables))
+            services = up.services | running_beside(
+                stack,
+                up,
+                arguments.base_port,
+                console=arguments.console,
+                registry=arguments.registry,
+                tables=tables,
+            )
             print_nodes(up.nodes, arguments.json, time.monotonic() - began, up.files, services)
             return up.wait()
     except Stopped:

@@ -11,9 +11,11 @@ from uuid import uuid4
 from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
+from ottla.cli.commands.table_serve import serve
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
-from ottla.client.failures import Failure, Kind
+from ottla.cli.table_options import store_options
+from ottla.client.failures import Failure
 from ottla.tables.table import TableSettings
 
 app = App(
@@ -24,6 +26,7 @@ app = App(
 )
 
 main = partial(run, app)
+app.command(serve)
 
 COLUMNS = ("topic", "partition", "log_start", "committed", "table", "lag")
 Location = Annotated[
@@ -71,7 +74,7 @@ def export(
     need_extra("tables", "a table")
     from ottla.tables.exporting import export as run_export
 
-    settings = TableSettings(format, to, catalog, key, value, _options(option or []))
+    settings = TableSettings(format, to, catalog, key, value, store_options(option))
     with _failures():
         done = run_export(log_dir, topic, settings, lambda: uuid4().hex)
     rejected = f", {done.rejected} rejected" if done.rejected else ""
@@ -91,16 +94,6 @@ def export(
         COLUMNS,
         output,
     )
-
-
-def _options(given: list[str]) -> dict[str, str]:
-    found = {}
-    for each in given:
-        name, separator, value = each.partition("=")
-        if not separator:
-            raise Failure(f"--option {each} is not NAME=VALUE", kind=Kind.WRONG)
-        found[name] = value
-    return found
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.local.nodes import ADMIN_PORT_STEP, HOST, plan
 from ottla.registry.client import RegistryClient
+from ottla.server.extras import lacking
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import COMMAND_SECONDS_MAX, ROOT, STOP_SECONDS_MAX, command
 from tests.ports import free_base_port, free_ports
@@ -67,9 +69,13 @@ def test_a_secure_cluster_names_files_with_which_a_client_logs_in_also_after_a_r
 
 
 def test_the_console_and_the_registry_of_a_secure_cluster_are_for_who_can_read_its_files(tmp_path: Path) -> None:
-    arguments = ("--base-port", "0", "--nodes", "1", "--secure", "--console", "changes", "--registry")
+    arguments = ["--base-port", "0", "--nodes", "1", "--secure", "--console", "changes", "--registry"]
+    pages = {"console": "access/users", "registry": "/subjects"}
+    if has_tables := lacking("tables") is None:
+        arguments.append("--tables")
+        pages["tables"] = "/v1/config"
     with dev(*arguments, "--dir", str(tmp_path)) as (_, status):
-        for name, page in {"console": "access/users", "registry": "/subjects"}.items():
+        for name, page in pages.items():
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(status[name] + page, timeout=30)
             assert caught.value.code == 401
@@ -81,6 +87,13 @@ def test_the_console_and_the_registry_of_a_secure_cluster_are_for_who_can_read_i
         request.full_url = status["console"] + "schemas"
         assert b"There is no subject" in urllib.request.urlopen(request, timeout=30).read(), "it has the login too"
         assert RegistryClient.of(status["registry"], status["registry_config"]).subjects() == []
+        if not has_tables:
+            return
+        assert status["tables_at"] == str(tmp_path / "tables")
+        (login,) = (line for line in Path(status["registry_config"]).read_text().splitlines() if "user.info" in line)
+        basic = base64.b64encode(login.partition("=")[2].strip().encode()).decode()
+        request.full_url, request.headers = status["tables"] + "/v1/namespaces", {"Authorization": f"Basic {basic}"}
+        assert json.loads(urllib.request.urlopen(request, timeout=30).read()) == {"namespaces": [["ottla"]]}
 
 
 def test_three_nodes_are_what_it_starts_and_ctrl_c_stops_them_all_in_order(tmp_path: Path) -> None:

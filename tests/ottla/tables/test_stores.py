@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,34 +12,17 @@ from tests.needs import needs_packages
 
 needs_packages("obstore", "moto", "flask")
 
-import boto3
-from moto.server import ThreadedMotoServer
-
 from ottla.tables.directory_store import UNFINISHED, DirectoryStore
 from ottla.tables.object_store import ObjectStore
 from ottla.tables.store import Store, StoreFailure, StoreRefused
-
-KEYS = {"access_key_id": "ak", "secret_access_key": "sk", "region": "us-east-1"}
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
-    made = boto3.client(
-        "s3", endpoint_url=address, aws_access_key_id="ak", aws_secret_access_key="sk", region_name="us-east-1"
-    )
-    made.create_bucket(Bucket="lake")
-    yield address
-    server.stop()
+from tests.ottla.tables.conftest import S3_KEYS
 
 
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "folder":
         return DirectoryStore(str(tmp_path / "lake"))
-    return ObjectStore(f"s3://lake/{tmp_path.name}", {**KEYS, "endpoint": request.getfixturevalue("s3")})
+    return ObjectStore(f"s3://lake/{tmp_path.name}", {**S3_KEYS, "endpoint": request.getfixturevalue("s3")})
 
 
 def test_an_object_is_written_whole_read_in_ranges_and_replaced(store: Store) -> None:
@@ -73,6 +55,8 @@ def test_names_are_listed_in_their_order_and_after_a_name(store: Store) -> None:
         ("d/00001/c", 2),
     ]
     assert [*store.list("nothing")] == []
+    assert store.folders("d") == ["00000", "00001"]
+    assert store.folders("nothing") == store.folders("e") == []
 
 
 def test_a_copy_is_there_when_its_source_is_deleted(store: Store) -> None:
@@ -103,7 +87,7 @@ def test_a_store_that_does_not_answer_is_a_failure_and_wrong_options_are_refused
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(StoreFailure):
-        ObjectStore("s3://lake/x", {**KEYS, "endpoint": address}).get("a")
+        ObjectStore("s3://lake/x", {**S3_KEYS, "endpoint": address}).get("a")
     with pytest.raises(StoreRefused):
         ObjectStore("s3://lake/x", {"no_such_option": "1"})
     with pytest.raises(StoreRefused):

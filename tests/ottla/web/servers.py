@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from uuid import uuid4
 
 from ottla.cli.commands import mirror as mirror_command
 from ottla.console import server as console_server
 from ottla.console.options import ConsoleOptions
 from ottla.processes.admin import MachineAdmin
 from ottla.registry import server as registry_server
+from ottla.registry.access import Access
 from ottla.server.admin import AdminServer
 from ottla.server.metrics import Registry
 from ottla.server.world import RealWorld, World
+from ottla.tables import catalog_server
+from ottla.tables.catalog_rest import CatalogApplication
+from ottla.tables.directory_store import DirectoryStore
+from ottla.tables.table_location import TableLocation
 from ottla.testing import control_port
 from ottla.testing.cluster import Cluster
 from ottla.web.server import HttpServer
@@ -128,6 +135,19 @@ async def mirror() -> AsyncIterator[int]:
         mirror_command.note = note
 
 
+@asynccontextmanager
+async def catalog() -> AsyncIterator[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        application = catalog_application(folder)
+        settings = catalog_server.CatalogSettings(HOST, 0)
+        async with _running(catalog_server.http_server(application, settings)) as port:
+            yield port
+
+
+def catalog_application(folder: str, users: dict[str, str] | None = None) -> CatalogApplication:
+    return CatalogApplication(TableLocation(DirectoryStore(folder)), Access(users), {}, lambda: uuid4().hex)
+
+
 class Served(NamedTuple):
     """A server: how it is started, a path that it answers with 200, and where its bounds stand."""
 
@@ -143,6 +163,7 @@ class Served(NamedTuple):
 REAL = {
     "ottla/console/server.py": Served(console, "/healthz", "ottla.console.server", True),
     "ottla/registry/server.py": Served(registry, "/", "ottla.registry.server", True),
+    "ottla/tables/catalog_server.py": Served(catalog, "/v1/config", "ottla.tables.catalog_server", True),
     "ottla/testing/control_port.py": Served(faults, "/", "ottla.testing.control_port", True),
     "ottla/cli/commands/mirror.py": Served(mirror, "/readyz", "ottla.server.admin", False),
     "ottla/processes/admin.py": Served(machine, "/healthz", "ottla.server.admin", False),

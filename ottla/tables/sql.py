@@ -1,0 +1,152 @@
+"""SQL over the tables of a location, by DuckDB, of which no extension is needed.
+
+The libraries of the formats say which files a table has, and pyarrow reads them: DuckDB itself opens no file, no address and no extension,
+so that a statement reaches the tables of the location and nothing else of the machine. Its database is in memory, and ends with the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
+
+from ottla.tables.file_catalog import FileCatalog
+from ottla.tables.opening import delta_options
+from ottla.tables.store import StoreFailure
+from ottla.tables.table import DELTA, ICEBERG, NAMESPACE, TableRefused
+from ottla.tables.table_location import TableLocation, TablePlace, iceberg_options
+
+#: Rows of one batch.
+BATCH_ROWS = 1_000
+#: DuckDB opens nothing by itself, Python's variables are no tables, and no statement changes that.
+CLOSED = ("enable_external_access = false", "python_enable_replacements = false", "lock_configuration = true")
+
+
+class SqlFailed(Exception):
+    """DuckDB does not take a statement, or cannot finish it."""
+
+
+class SqlResult(NamedTuple):
+    """The columns of a result, each with a name of its own, and its rows."""
+
+    columns: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class TableDatabase:
+    """A database in memory, whose tables are those of a location."""
+
+    def __init__(self, location: TableLocation, options: dict[str, str]) -> None:
+        self._location = location
+        self._options = options
+        self._database = duckdb.connect(":memory:")
+        self._database.execute("SET TimeZone = 'UTC'")
+        for setting in CLOSED:
+            self._database.execute(f"SET {setting}")
+
+    def run(self, statement: str) -> SqlResult:
+        """Run one statement or several; the result is the last one's.
+
+        Raises:
+            SqlFailed: DuckDB does not take it.
+            TableRefused: a table that it names cannot be read here.
+            StoreFailure: the store does not answer.
+        """
+        try:
+            for name, place in self._named(statement).items():
+                self._database.register(name, self._dataset(place))
+            done = self._database.execute(statement)
+            if done.description is None:
+                return SqlResult([], iter(()))
+            batches = done.fetch_record_batch(BATCH_ROWS)
+        except (duckdb.Error, RuntimeError) as fault:
+            raise SqlFailed(str(fault)) from fault
+        return SqlResult(_own_names(batches.schema.names), _rows(batches))
+
+    def _named(self, statement: str) -> dict[str, TablePlace]:
+        """Return the tables that a statement names, by the names that it has for them. Upper and lower case are one, as in SQL."""
+        try:
+            names = self._database.get_table_names(statement)
+        except duckdb.Error:  # several statements, or one that DuckDB makes several of
+            names = {name for name in self._names() if name.casefold() in statement.casefold()}
+        by_folded = {name.casefold(): name for name in self._names()} if names else {}
+        found = {}
+        for name in sorted(names):
+            place = self._location.place(name) or self._location.place(by_folded.get(name.casefold(), name))
+            if place is not None:
+                found[name] = place
+        return found
+
+    def _names(self) -> list[str]:
+        return [place.name for topic in self._location.topics() for place in self._location.places(topic)]
+
+    def _dataset(self, place: TablePlace) -> Any:
+        """Return the files of a table as what DuckDB scans, with the filters and columns of the statement alone."""
+        if place.format == DELTA:
+            return self._delta(place)
+        return self._iceberg(place) if place.format == ICEBERG else self._parquet(place)
+
+    def _iceberg(self, place: TablePlace) -> Any:
+        catalog = FileCatalog(self._location.store, **iceberg_options(self._options))
+        try:
+            table = catalog.load_table((NAMESPACE, place.name))
+        except NoSuchTableError as fault:
+            raise TableRefused(str(fault)) from fault
+        tasks = list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            cause = "another writer has added delete files to it, which only Iceberg's own readers apply"
+            raise TableRefused(f"{place.name}: {cause}")
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        return self._files([task.file.file_path for task in tasks], schema)
+
+    def _delta(self, place: TablePlace) -> Any:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            url = f"{self._location.store.url}/{place.folder}"
+            return DeltaTable(url, storage_options=delta_options(self._options)).to_pyarrow_dataset()
+        except (DeltaError, OSError) as fault:
+            raise StoreFailure(f"{place.name}: {fault}") from fault
+
+    def _parquet(self, place: TablePlace) -> Any:
+        folder = place.folder if place.name != place.topic else f"{place.folder}/rows"
+        store = self._location.store
+        files = [f"{store.url}/{each.name}" for each in store.list(folder) if each.name.endswith(".parquet")]
+        return self._files(files, None)
+
+    def _files(self, urls: list[str], schema: pa.Schema | None) -> Any:
+        if not urls:
+            return (schema or pa.schema([])).empty_table()
+        scheme, host, _ = PyArrowFileIO.parse_location(urls[0])
+        system = PyArrowFileIO(iceberg_options(self._options)).fs_by_scheme(scheme, host)
+        paths = [PyArrowFileIO.parse_location(url)[2] for url in urls]
+        try:
+            return ds.dataset(paths, schema=schema, format="parquet", filesystem=system)
+        except (OSError, pa.ArrowInvalid) as fault:
+            raise StoreFailure(str(fault)) from fault
+
+
+def _rows(batches: Any) -> Iterator[tuple[Any, ...]]:
+    try:
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except (duckdb.Error, pa.ArrowException, OSError) as fault:
+        raise SqlFailed(str(fault)) from fault
+
+
+def _own_names(names: list[str]) -> list[str]:
+    """Return names of which each is there once: a row has fields by them."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, own = 0, name
+        while own in found:
+            number += 1
+            own = f"{name}_{number}"
+        found[own] = None
+    return list(found)

@@ -1,0 +1,194 @@
+"""The tables of a location as they lie in a store: which topics have one, in which format, the newest metadata and decision of each.
+
+Listings and JSON alone, without a library of a format: a catalog that serves hundreds of tables, and a page that shows them, look often.
+Who may write to the store may have put anything there: names that no topic has are passed over, and each
+object is read up to a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ottla.tables.decisions import FOLDER as DECISIONS
+from ottla.tables.directory_store import DirectoryStore
+from ottla.tables.offers import REJECTED_FOLDER
+from ottla.tables.store import Store, StoreFailure
+from ottla.tables.table import DELTA, FORMATS, ICEBERG, NAMESPACE, PARQUET, REJECTED_SUFFIX
+
+#: As many topics are looked at, in the order of their names.
+TOPICS_MAX = 10_000
+#: Metadata of a table that is longer is not read: pyiceberg's has about 1 KB for each snapshot.
+METADATA_BYTES_MAX = 64 * 1024 * 1024
+#: A decision has a name of about 150 bytes for each file.
+DECISION_BYTES_MAX = 16 * 1024 * 1024
+#: The folder that only this format has.
+METADATA = "metadata"
+HINT = f"{METADATA}/version-hint.text"
+FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "rows"}
+#: The folder of Parquet's rejected records, in that of the topic.
+PARQUET_REJECTED = "rejected_rows"
+#: obstore's names of the options of S3, and pyiceberg's.
+ICEBERG_OPTIONS = {
+    "endpoint": "s3.endpoint",
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+    "region": "s3.region",
+}
+_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}(?:__dlq)?")
+
+
+class StoredMetadata(NamedTuple):
+    """Iceberg's metadata of a table as it is in the store: its version, its address, and what it says."""
+
+    version: int
+    url: str
+    body: dict[str, Any]
+
+
+class LastDecision(NamedTuple):
+    """The newest decision about a topic's tables: its object's time, and what it says."""
+
+    sequence: int
+    modified_ms: int
+    body: dict[str, Any]
+
+
+class TablePlace(NamedTuple):
+    """A table as it lies in a store: its name, the topic whose rows it has or rejects, its format, and its folder."""
+
+    name: str
+    topic: str
+    format: str
+    folder: str
+
+
+class TableLocation:
+    """The tables below the address of a store. All calls block, and raise StoreFailure."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._iceberg: set[str] = set()
+
+    def topics(self) -> list[str]:
+        """Return the names of topics with a table, and those of Iceberg's tables of rejected records."""
+        return list(islice(filter(_NAME.fullmatch, self.store.folders(NAMESPACE)), TOPICS_MAX))
+
+    def places(self, topic: str) -> list[TablePlace]:
+        """Return the tables in the folder of a topic: usually one, and that of rejected records in formats that have it inside."""
+        folder = place_of(topic)
+        inside = set(self.store.folders(folder)) if _NAME.fullmatch(topic) else set[str]()
+        owner = topic.removesuffix(REJECTED_SUFFIX)
+        found = [TablePlace(topic, owner, each, folder) for each in FORMATS if FOLDER_OF[each] in inside]
+        rejected = f"{topic}{REJECTED_SUFFIX}"
+        if FOLDER_OF[DELTA] in inside and FOLDER_OF[DELTA] in self.store.folders(f"{folder}/{REJECTED_FOLDER}"):
+            found.append(TablePlace(rejected, topic, DELTA, f"{folder}/{REJECTED_FOLDER}"))
+        if PARQUET_REJECTED in inside:
+            found.append(TablePlace(rejected, topic, PARQUET, f"{folder}/{PARQUET_REJECTED}"))
+        return found
+
+    def place(self, name: str) -> TablePlace | None:
+        """Return a table by its name; None if there is none."""
+        around = dict.fromkeys((name, name.removesuffix(REJECTED_SUFFIX)))
+        return next((found for each in around for found in self.places(each) if found.name == name), None)
+
+    def iceberg_tables(self) -> list[str]:
+        """Return the names of Iceberg's tables."""
+        topics = self.topics()
+        # A listing for each topic is made once: a table stays what it is while its folder is there.
+        self._iceberg.intersection_update(topics)
+        unknown = [name for name in topics if name not in self._iceberg]
+        self._iceberg.update(name for name in unknown if any(each.format == ICEBERG for each in self.places(name)))
+        return sorted(self._iceberg)
+
+    def metadata_version(self, table: str) -> int | None:
+        """Return the newest version of an Iceberg table's metadata; None if there is no such table."""
+        return newest_version(self.store, place_of(table)) if _NAME.fullmatch(table) else None
+
+    def metadata(self, table: str, version: int | None = None) -> StoredMetadata | None:
+        """Return the metadata of an Iceberg table, the newest if no version is named; None if there is no such table."""
+        version = self.metadata_version(table) if version is None else version
+        if version is None:
+            return None
+        name = metadata_file(place_of(table), version)
+        body = self._object(name, METADATA_BYTES_MAX)
+        return None if body is None else StoredMetadata(version, f"{self.store.url}/{name}", body)
+
+    def last_decision(self, topic: str) -> LastDecision | None:
+        """Return the newest decision about a topic's tables, None if there is none yet."""
+        newest = None
+        for each in self.store.list(f"{place_of(topic)}/{DECISIONS}"):
+            number = each.name.rpartition("/")[2].removesuffix(".json")
+            if number.isdecimal() and (newest is None or int(number) > newest[0]):
+                newest = int(number), each
+        if newest is None:
+            return None
+        sequence, found = newest
+        body = self._object(found.name, DECISION_BYTES_MAX)
+        return None if body is None else LastDecision(sequence, found.modified_ms, body)
+
+    def _object(self, name: str, bytes_max: int) -> dict[str, Any] | None:
+        """Return an object of JSON, None if it is not there. Raises StoreFailure, also for what is none or is too long."""
+        size = self.store.size(name)
+        if size is None:
+            return None
+        if size > bytes_max:
+            raise StoreFailure(f"{name} has {size} bytes, and {bytes_max} are read at most")
+        try:
+            found = json.loads(self.store.get_range(name, 0, size))
+        except (ValueError, RecursionError) as fault:
+            raise StoreFailure(f"{name} is no JSON: {fault!r:.200}") from fault
+        if not isinstance(found, dict):
+            raise StoreFailure(f"{name} is no object of JSON")
+        return found
+
+
+def open_store(location: str, options: dict[str, str]) -> Store:
+    """Return the store of an address. Raises StoreRefused for one that is wrong."""
+    scheme, separator, path = location.partition("://")
+    if not separator:
+        return DirectoryStore(location)
+    if scheme == "file":
+        return DirectoryStore(path)
+    from ottla.tables.object_store import ObjectStore
+
+    return ObjectStore(location, options)
+
+
+def iceberg_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a store by the names that Iceberg's clients have for them."""
+    return {ICEBERG_OPTIONS[name]: value for name, value in options.items() if name in ICEBERG_OPTIONS}
+
+
+def metadata_file(place: str, version: int) -> str:
+    """Return the name of a version of an Iceberg table's metadata, as Hadoop's tables have it."""
+    return f"{place}/{METADATA}/v{version}.metadata.json"
+
+
+def newest_version(store: Store, place: str) -> int | None:
+    """Return the newest version of the Iceberg table at this place, None if there is no table.
+
+    It is found by a listing, never by the hint: a writer that was killed has not written it, and one that was cut off for hours may have
+    set it back.
+
+    Raises:
+        StoreFailure: the store does not answer.
+    """
+    # Manifests have names of hexadecimal digits, or begin with "snap": only versions and the hint come after.
+    listed = store.list(f"{place}/{METADATA}", f"{place}/{METADATA}/v")
+    return max((found for each in listed if (found := _version_of(each.name)) is not None), default=None)
+
+
+def _version_of(name: str) -> int | None:
+    file = name.rpartition("/")[2]
+    number = file.removeprefix("v").removesuffix(".metadata.json")
+    is_ours = number.isascii() and number.isdecimal() and file == f"v{number}.metadata.json"
+    return int(number) if is_ours else None
+
+
+def place_of(topic: str) -> str:
+    return f"{NAMESPACE}/{topic}"
