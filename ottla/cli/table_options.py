@@ -14,7 +14,7 @@ At = Annotated[
     str | None,
     Parameter(
         name="--at",
-        help="Where tables lie: a folder, s3://BUCKET/PREFIX, gs:// or az://. Default: that of `ottla dev --tables`.",
+        help="Where tables lie: a folder, s3://BUCKET/PREFIX, gs:// or az://. Default: that of `ottla dev`.",
     ),
 ]
 StoreOptions = Annotated[
@@ -28,7 +28,7 @@ StoreOptions = Annotated[
 
 
 def location_of(at: str | None) -> str:
-    """Return the location that is named, or the one of the only `ottla dev --tables` that runs.
+    """Return the location that is named, or the one of the only `ottla dev` that runs.
 
     Raises:
         CommandFailed: none is named, and none or several run.
@@ -40,7 +40,7 @@ def location_of(at: str | None) -> str:
         return running[0]
     if not running:
         raise CommandFailed(
-            "no `ottla dev --tables` of this user runs", "name where tables lie: --at FOLDER or --at s3://BUCKET", USAGE
+            "no `ottla dev` of this user runs", "name where tables lie: --at FOLDER or --at s3://BUCKET", USAGE
         )
     raise CommandFailed(f"there are several: {', '.join(running)}", "name one of them: --at FOLDER", USAGE)
 

@@ -3,7 +3,7 @@
     ~/.local/state/ottla/running/CLUSTER-ID.json        {"pid": 4711, "admin": {"1": "127.0.0.1:9292"}, "tables": null}
 
 Brokers do not describe their admin listeners to clients. A command learns the cluster's id from its metadata, and finds them here.
-Where its tables lie (`--tables`) is here for commands that read tables without asking a broker.
+Where its tables lie is here for commands that read tables without asking a broker.
 The files are a convenience: where they cannot be written, the cluster runs nevertheless, and commands need `--admin` again.
 """
 
@@ -58,7 +58,7 @@ def admin_listeners(cluster_id: str | None) -> dict[int, str]:
 
 
 def table_locations() -> list[str]:
-    """Return where the tables lie of each `ottla dev --tables` of this user that runs."""
+    """Return where the tables lie of each `ottla dev` of this user that runs."""
     with suppress(OSError):
         found = (_read(os.path.join(folder(), name)) for name in sorted(os.listdir(folder())) if name.endswith(_SUFFIX))
         return [each.tables for each in found if each.tables is not None and _is_running(each.pid)]

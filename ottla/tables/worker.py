@@ -15,10 +15,10 @@ from ottla.columns.batches import ColumnsError
 from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
 from ottla.tables.decisions import TableDecision
 from ottla.tables.offers import TablePosition
-from ottla.tables.opening import NAMESPACE, OpenTables, open_tables
+from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
 from ottla.tables.store import StoreFailure, StoreRefused
-from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableRefused, TableSettings
+from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused, TableSettings
 from ottla.tables.translating import CommittedSpan, EpochStart, Translator
 
 #: A job that has taken so long begins no other file: other topics wait.

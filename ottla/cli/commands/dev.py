@@ -34,7 +34,7 @@ BASE_PORT_DEFAULT = 9092
 #: The control port of faults is beside the console's: 9491.
 FAULTS_OFFSET = PORT_OFFSET + 1
 PORT_MAX = 65_535
-ADMIN_LISTENER = "ottla.admin.listener"
+ADMIN_LISTENER, TABLE_LOCATION = "ottla.admin.listener", "ottla.table.location"
 #: `--faults` without a port.
 BESIDE = -1
 
@@ -70,7 +70,7 @@ def parser() -> CommandParser:
         nargs="?",
         const="",
         metavar="T",
-        help="Serve the tables of this folder (default: `tables` in that of --dir) by Iceberg's REST catalog API too, at port 8181. "
+        help="Serve topics that are tables by Iceberg's REST catalog API too, at port 8181. They lie in this folder, by default in `tables` of --dir. "
         "Needs the extra `tables`.",
     )
     parser.add_argument(
@@ -180,7 +180,7 @@ def print_nodes(
         lines.append(f"  with the login in {secure.registry_client()} (--registry-config)")
     if "tables" in services:
         lines.append(f"\nTables (Iceberg's REST catalog): {services['tables']}")
-        lines.append(f"  they lie in {services['tables_at']}; {ottla} sql reads them")
+        lines.append(f"  they lie in {services['tables_at']}; `{ottla} sql` asks them")
     if "faults" in services:
         lines.append(f"\nFaults: {services['faults']} lists the verbs, POST runs them")
         if secure is not None:
@@ -246,6 +246,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     check(arguments)
     common = overrides(arguments.override)
+    if arguments.tables:
+        common[TABLE_LOCATION] = os.path.abspath(arguments.tables)
     directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")
     try:
         return run(arguments, directory, common)
@@ -261,11 +263,6 @@ def secured(
     from ottla.local.security import secure  # keys, certificates and the records of users: only for this
 
     return secure(nodes, directory, cluster_id, properties)
-
-
-def tables_in(given: str | None, directory: str) -> str | None:
-    """Return the folder of tables, None without --tables."""
-    return None if given is None else os.path.abspath(given or os.path.join(directory, "tables"))
 
 
 class Running(NamedTuple):
@@ -293,7 +290,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
                 started = _running_with_faults(arguments, kept.nodes, directory, common)
             up = stack.enter_context(started)
             listeners = {node.id: common.get(ADMIN_LISTENER, f"{HOST}:{node.admin_port}") for node in up.nodes}
-            tables = tables_in(arguments.tables, directory)
+            tables = common.get(TABLE_LOCATION) or os.path.join(directory, local_nodes.TABLES)
             stack.enter_context(written_down(kept.cluster_id, listeners, tables))
             services = up.services | running_beside(
                 stack,
@@ -301,7 +298,7 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
                 arguments.base_port,
                 console=arguments.console,
                 registry=arguments.registry,
-                tables=tables,
+                tables=None if arguments.tables is None else tables,
             )
             print_nodes(up.nodes, arguments.json, time.monotonic() - began, up.files, services)
             return up.wait()
