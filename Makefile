@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 # Tests start hundreds of processes: without the files of bytecode each of them would compile pandas, pyspark and the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run failover test site check lint types rules unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
+.PHONY: run failover test site check lint types rules unit bench compat chaos sim fuzz demo spark-jars dist dist-twice deb lowest clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -159,6 +159,10 @@ dist: $(VENV)/site
 
 dist-twice: $(VENV)/site
 	$(PY) -m tools.dist --twice $(ARGS)
+
+# The Debian package beside the wheel, in dist/; ARGS="--architecture arm64".
+deb: $(VENV)/dev
+	$(PY) -m tools.debian_package $(ARGS)
 
 # With the lowest versions of all packages that pyproject.toml allows, in an environment of their own.
 LOWEST := $(VENV)-lowest

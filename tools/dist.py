@@ -28,6 +28,7 @@ from typing import Any
 from tools import connector_dist
 
 ROOT = Path(__file__).parent.parent
+SUMS = "SHA256SUMS"
 VERSION_FILE = "ottla/__init__.py"
 #: The time of everything in an archive: 2020-02-02, as hatchling's. The commit's own would be one more thing that can differ.
 EPOCH = 1_580_601_600
@@ -64,9 +65,14 @@ def build(folder: Path, site: Path | None = None) -> list[Path]:
     if site is not None:
         made.append(folder / f"ottla-site-{version()}.tar.gz")
         made[-1].write_bytes(packed(site, site.rglob("*"), made[-1].name.removesuffix(".tar.gz")))
-    sums = folder / "SHA256SUMS"
-    sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made))
-    return [*made, sums]
+    return [*made, write_sums(folder, made)]
+
+
+def write_sums(folder: Path, files: Iterable[Path]) -> Path:
+    """Write the sums of these files of the folder, and return their file."""
+    sums = folder / SUMS
+    sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files))
+    return sums
 
 
 def image_context() -> bytes:

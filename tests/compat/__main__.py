@@ -24,6 +24,7 @@ from tests.compat import (
     client_lines,
     command_line,
     cut_off,
+    debian,
     faults,
     group_logs,
     images,
@@ -255,6 +256,14 @@ def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(outcome) for outcome in workflows.outcomes(names, logs)]
 
 
+def run_deb(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The Debian package, built and then installed, upgraded and removed in a copy of this machine that is thrown away."""
+    if nodes > 1 or (reason := debian.missing()):
+        print(f"the Debian package is left out: {reason if nodes == 1 else 'it brings its own node'}")
+        return []
+    return list(debian.outcomes(logs, report))
+
+
 def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """Programs of third-party clients; a client that cannot be installed is left out. RECORD=1 keeps the results for the page."""
     if nodes > 1:
@@ -401,6 +410,7 @@ SUITES = {
     "cut-off": run_cut_off,
     "upgrade": run_upgrade,
     "workflows": run_workflows,
+    "deb": run_deb,
     "ecosystem": run_ecosystem,
     "registry": run_registry,
     "spark": run_spark,

@@ -35,9 +35,12 @@ STORY = (
 )
 FOURTH = "it needs a fourth machine; tests/ottla/cli/commands/test_move.py moves partitions"
 FEATURES = "all features of a new cluster have their newest level"
+APT = "`make compat ARGS=deb` installs and upgrades the package in a copy of this machine"
 #: Line -> why it is not run here.
 NOT_RUN = {
     "useradd --system --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla": "a test makes no users: it takes one that is there",
+    "apt install ./dist/ottla_*.deb && sysctl --system": APT,
+    "apt install ./dist/ottla_*.deb": APT,
     "python3 -m venv /opt/ottla": PACKAGES,
     "/opt/ottla/bin/python -m pip install dist/ottla-*.whl": PACKAGES,
     "install -m 644 deploy/systemd/ottla.service /etc/systemd/system/": SYSTEMCTL,
