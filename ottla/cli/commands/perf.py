@@ -12,14 +12,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import load
 from ottla.cli.application import CONNECTION, ConnectionOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.load import reading, writing
+from ottla.cli.load.measured import Measured, Taken, size_of
 from ottla.cli.output import note, print_rows
 from ottla.cli.progress import ProgressLine
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.consumer import places_of
+from ottla.client.consumer import Consumer, places_of
 from ottla.protocol.records.compression import CODEC_IDS, CodecName
 
 COLUMNS = (
@@ -52,7 +53,9 @@ async def produce(
     records: Records = 100_000,
     size: Size = 1000,
     rate: Annotated[float, Parameter(help="Records a second; 0: as many as go.")] = 0.0,
-    linger: Annotated[float, Parameter(help="With --rate: milliseconds until a batch is sent.")] = 5.0,
+    linger: Annotated[
+        float, Parameter(help="Milliseconds until a batch is sent that is not full.")
+    ] = writing.LINGER_MS,
     compression: Compression = "none",
     partitions: Partitions = 6,
     replication_factor: Replicas = -1,
@@ -60,13 +63,15 @@ async def produce(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write records with acks=all. The milliseconds are from a record, with --rate from when it was due, to its acknowledgement."""
-    wanted = _load(records, size, rate, compression, linger)
+    _check(records, size, rate, linger)
     async with (
         connect(connection, limited=False) as cluster,
         _topic(cluster, topic, partitions, replication_factor) as name,
     ):
-        found = await load.produce(cluster, name, wanted, _progress(cluster, f"producing to {name}", records))
-    print_rows([found.row()], COLUMNS, output)
+        make = writing.same_value(cluster.world.rng, size)
+        wanted = writing.Workload(records, make, rate, CODEC_IDS[compression], linger)
+        row = await _produce(cluster, name, wanted)
+    print_rows([row], COLUMNS, output)
 
 
 @app.command
@@ -84,21 +89,23 @@ async def consume(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Read a topic from its beginning to its end. The milliseconds are those between two responses with records."""
-    wanted = _load(records, size)
+    _check(records, size)
     async with (
         connect(connection, limited=False) as cluster,
         _topic(cluster, topic, partitions, replication_factor) as name,
     ):
         if topic is None:
-            await load.produce(cluster, name, wanted, _progress(cluster, f"producing to {name}", records))
+            await _produce(cluster, name, writing.Workload(records, writing.same_value(cluster.world.rng, size)))
         async with cluster.limit():
             first = await topics.list_offsets(cluster, name, topics.EARLIEST)
             ends = await topics.list_offsets(cluster, name, topics.LATEST)
         total = sum(ends.values()) - sum(first.values())
-        found = await load.consume(
-            cluster, places_of(name, first), places_of(name, ends), _progress(cluster, f"consuming {name}", total)
-        )
-    print_rows([found.row()], COLUMNS, output)
+        clock = cluster.world.clock
+        counted = _Counted(clock.mono_ns(), f"consuming {name}", total)
+        consumer = Consumer(cluster, places_of(name, first), places_of(name, ends))
+        await reading.consume(cluster, reading.records_of(consumer.fetch()), counted.add)
+        row = counted.row("consume", clock.mono_ns())
+    print_rows([row], COLUMNS, output)
 
 
 @app.command
@@ -115,7 +122,7 @@ async def latency(
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write one record after another while a consumer waits for each: until the acknowledgement (acks=all), and end to end."""
-    wanted = _load(records, size, rate)
+    _check(records, size, rate)
     async with (
         connect(connection, limited=False) as cluster,
         connect(connection, limited=False) as reader,
@@ -123,9 +130,44 @@ async def latency(
     ):
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, name, topics.LATEST)
-        progress = _progress(cluster, f"sending to {name}", records)
-        found = await load.latency(cluster, reader, name, places_of(name, ends), wanted, progress)
-    print_rows([each.row() for each in found], COLUMNS, output)
+        clock = cluster.world.clock
+        begin_ns = clock.mono_ns()
+        counted = {what: Measured(begin_ns) for what in ("acknowledged", "end to end")}
+        progress = ProgressLine(f"sending to {name}", records, "records", begin_ns // 1_000_000)
+
+        def seen(trip: writing.RoundTrip) -> None:
+            now_ns, bytes_ = clock.mono_ns(), size_of(trip.sent)
+            for measured, ms in zip(counted.values(), (trip.acknowledged_ms, trip.received_ms), strict=True):
+                measured.add(Taken(trip.number, 1, bytes_, ms, now_ns))
+            progress.update(trip.number + 1, now_ns // 1_000_000)
+
+        wanted = writing.Workload(records, writing.same_value(cluster.world.rng, size), rate)
+        await writing.latency(cluster, reader, name, places_of(name, ends), wanted, seen)
+        rows = [measured.row(what, clock.mono_ns()) for what, measured in counted.items()]
+    print_rows(rows, COLUMNS, output)
+
+
+async def _produce(cluster: ClusterClient, topic: str, wanted: writing.Workload) -> dict[str, object]:
+    """Run the load. Return the row of what it took."""
+    clock = cluster.world.clock
+    counted = _Counted(clock.mono_ns(), f"producing to {topic}", wanted.records)
+    counted.begin_ns = await writing.produce(cluster, topic, wanted, counted.add)
+    return counted.row("produce", clock.mono_ns())
+
+
+class _Counted(Measured):
+    """The records of a run, with a line of progress."""
+
+    def __init__(self, begin_ns: int, what: str, records: int) -> None:
+        super().__init__(begin_ns)
+        self._progress = ProgressLine(what, records, "records", begin_ns // 1_000_000)
+        self._shown_ns = 0
+
+    def add(self, taken: Taken) -> None:
+        super().add(taken)
+        if taken.at_ns != self._shown_ns:  # the records of one response come one by one
+            self._shown_ns = taken.at_ns
+            self._progress.update(self.records, taken.at_ns // 1_000_000)
 
 
 @asynccontextmanager
@@ -148,17 +190,10 @@ async def _topic(
             await topics.delete_topics(cluster, [topic])
 
 
-def _load(
-    records: int, size: int, rate: float = 0.0, compression: str = "none", linger: float = 5.0
-) -> load.LoadResult:
+def _check(records: int, size: int, rate: float = 0.0, linger: float = writing.LINGER_MS) -> None:
     if records < 1:
         raise CommandFailed(f"--records {records} is not above 0", None, USAGE)
     if not 0 <= size <= SIZE_BYTES_MAX:
         raise CommandFailed(f"--size {size} is not from 0 to {SIZE_BYTES_MAX}", None, USAGE)
     if not 0 <= rate < 1e9 or not 0 <= linger < 1e6:
         raise CommandFailed("--rate and --linger are not below 0, and finite", None, USAGE)
-    return load.LoadResult(records, size, rate, CODEC_IDS[compression], linger)
-
-
-def _progress(cluster: ClusterClient, what: str, records: int) -> ProgressLine:
-    return ProgressLine(what, records, "records", cluster.world.clock.mono_ms())

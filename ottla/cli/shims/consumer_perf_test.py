@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import re
-from datetime import datetime
 
 from ottla.cli.errors import CommandFailed
+from ottla.cli.load.measured import Measured, MeasuredRun, Taken
+from ottla.cli.load.reading import consume, records_of
+from ottla.cli.shims.perf_texts import MIB, add_date_format, milliseconds, times_text, too_few
 from ottla.cli.shims.tool import ToolParser, given, int32, int64, run_for_long
 from ottla.cli.shims.topic_filter import java_pattern
 from ottla.client import topics
@@ -15,26 +15,12 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import PARTITION_BYTES_MAX
 from ottla.client.group_consumer import GroupConsumer
 
-MIB = 1024 * 1024
 FIELDS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 
 WITHOUT_EFFECT = {
     "print-metrics": "The client has no metrics of Kafka's names.",
     "socket-buffer-size": "The kernel sizes the buffers of a connection.",
 }
-#: The letters of Java's SimpleDateFormat, and what strftime has for each: SSS, the milliseconds, is not in strftime.
-DATE_PARTS = {
-    "yyyy": "%Y",
-    "yy": "%y",
-    "MM": "%m",
-    "dd": "%d",
-    "HH": "%H",
-    "hh": "%I",
-    "mm": "%M",
-    "ss": "%S",
-    "a": "%p",
-}
-DATE_FORMAT = "yyyy-MM-dd HH:mm:ss:SSS"
 
 
 def main(arguments: list[str]) -> int:
@@ -66,31 +52,27 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     name = options.group or properties.get("group.id") or f"perf-consumer-{cluster.world.rng.randrange(100_000)}"
     partition_bytes = options.fetch_size or int32(properties.get("max.partition.fetch.bytes", str(PARTITION_BYTES_MAX)))
     reset = topics.LATEST if options.from_latest else topics.EARLIEST
-    start_ms, begin_ms = clock.wall_ms(), clock.mono_ms()
-    count = size = 0
-    joined_ms: int | None = None
-    report = _Report(options, begin_ms)
+    start_ms, begin_ns = clock.wall_ms(), clock.mono_ns()
+    joined_ns: int | None = None
+    run = MeasuredRun(begin_ns, options.reporting_interval)
+
+    def seen(taken: Taken) -> None:
+        nonlocal joined_ns
+        joined_ns = joined_ns or taken.at_ns
+        run.add(taken)
+        if options.show_detailed_stats and (ended := run.ended_window(taken.at_ns)):
+            print(_window(run.every, ended, taken.at_ns, times_text(options, clock.wall_ms())), flush=True)
+
     names = [options.topic] if options.topic else await _included(cluster, options.include)
     async with GroupConsumer(cluster, name, names, reset=reset, partition_bytes_max=partition_bytes) as member:
-        fetched = member.fetch()
-        while count < wanted:
-            try:
-                _, _, records, _ = await asyncio.wait_for(anext(fetched), options.timeout / 1000)
-            except TimeoutError:
-                print(
-                    f"WARNING: Exiting before consuming the expected number of records: timeout ({options.timeout} ms) exceeded. "
-                    "You can use the --timeout option to increase the timeout."
-                )
-                break
-            joined_ms = joined_ms or clock.mono_ms() - begin_ms
-            count += len(records)
-            size += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-            report.maybe_print(clock.mono_ms(), clock.wall_ms(), count, size)
-        took_ms = max(1, clock.mono_ms() - begin_ms)
+        source, silent_s = records_of(member.fetch()), options.timeout / 1000
+        if not await consume(cluster, source, seen, wanted=lambda: run.every.records < wanted, silent_s=silent_s):
+            print(too_few(options))
+        end_ns = clock.mono_ns()
     if not options.show_detailed_stats:
-        joining_ms = min(joined_ms or took_ms, took_ms)
-        times = (time_text(moment_ms, options.date_format) for moment_ms in (start_ms, clock.wall_ms()))
-        print(f"{', '.join(times)}, {_numbers(count, size, took_ms, joining_ms)}")
+        took_ms = milliseconds(run.every, end_ns)
+        joining_ms = took_ms if joined_ns is None else min((joined_ns - begin_ns) // 1_000_000, took_ms)
+        print(f"{times_text(options, start_ms, clock.wall_ms())}, {_numbers(run.every, took_ms, joining_ms)}")
     return 0
 
 
@@ -109,62 +91,18 @@ async def _included(cluster: ClusterClient, text: str) -> list[str]:
     raise CommandFailed(f"no topic matches {text}")
 
 
-class _Report:
-    """The lines of --show-detailed-stats, one for each --reporting-interval."""
-
-    def __init__(self, options: argparse.Namespace, now_ms: int) -> None:
-        self.interval_ms = options.reporting_interval if options.show_detailed_stats else None
-        self.date_format = options.date_format
-        self.last = (now_ms, 0, 0)
-
-    def maybe_print(self, now_ms: int, wall_ms: int, count: int, size: int) -> None:
-        then_ms, old_count, old_size = self.last
-        if self.interval_ms is None or now_ms - then_ms < self.interval_ms:
-            return
-        seconds = (now_ms - then_ms) / 1000
-        rates = f"{(size - old_size) / MIB / seconds:.4f}", f"{(count - old_count) / seconds:.4f}"
-        print(
-            f"{time_text(wall_ms, self.date_format)}, 0, {size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {now_ms - then_ms}, {rates[0]}, {rates[1]}",
-            flush=True,
-        )
-        self.last = (now_ms, count, size)
+def _window(every: Measured, window: Measured, now_ns: int, time: str) -> str:
+    """Return the line of --show-detailed-stats for the end of a --reporting-interval."""
+    seconds = window.seconds(now_ns)
+    mib, count = f"{window.bytes / MIB / seconds:.4f}", f"{window.records / seconds:.4f}"
+    total = f"{every.bytes / MIB:.4f}, {mib}, {every.records}, {count}"
+    return f"{time}, 0, {total}, 0, {milliseconds(window, now_ns)}, {mib}, {count}"
 
 
-def add_date_format(parser: ToolParser) -> None:
-    """Add --date-format, whose value is checked when it is parsed."""
-    parser.add_argument("--date-format", default=DATE_FORMAT, type=date_format)
-
-
-def date_format(text: str) -> str:
-    """Return a pattern of SimpleDateFormat. ValueError: it has letters that are not in DATE_PARTS, or a quote."""
-    for letters, _ in _runs(text):
-        if letters not in DATE_PARTS and letters != "SSS":
-            raise ValueError(f"Illegal pattern '{letters}'")
-    if "'" in text:
-        raise ValueError("a quoted text is not served here")
-    return text
-
-
-def _runs(pattern: str) -> list[tuple[str, str]]:
-    """Return each run of one letter, with the text behind it."""
-    return [(found[1], found[3]) for found in re.finditer(r"(([A-Za-z])\2*)([^A-Za-z]*)", pattern)]
-
-
-def time_text(wall_ms: int, pattern: str = DATE_FORMAT) -> str:
-    """Return the local time by a pattern of SimpleDateFormat, which `date_format` has checked."""
-    moment = datetime.fromtimestamp(wall_ms / 1000)
-    start = re.match(r"[^A-Za-z]*", pattern)
-    written = "" if start is None else start[0]
-    for letters, behind in _runs(pattern):
-        written += f"{wall_ms % 1000:03d}" if letters == "SSS" else moment.strftime(DATE_PARTS[letters])
-        written += behind
-    return written
-
-
-def _numbers(count: int, size: int, took_ms: int, joining_ms: int) -> str:
+def _numbers(measured: Measured, took_ms: int, joining_ms: int) -> str:
     seconds, fetching_ms = took_ms / 1000, max(1, took_ms - joining_ms)
     fetching = fetching_ms / 1000
-    mib = size / MIB
+    mib, count = measured.bytes / MIB, measured.records
     return (
         f"{mib:.4f}, {mib / seconds:.4f}, {count}, {count / seconds:.4f}, {joining_ms}, {fetching_ms}, "
         f"{mib / fetching:.4f}, {count / fetching:.4f}"

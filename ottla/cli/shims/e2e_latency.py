@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from random import Random
 
+from ottla.cli.load.measured import Durations
+from ottla.cli.load.writing import NotReceived, RoundTrip, Workload, latency
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import ToolParser, Unusable, with_cluster
+from ottla.cli.shims.tool import TIMEOUT_MS, ToolParser, Unusable, opened, with_cluster
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.consumer import Consumer, places_of
+from ottla.client.consumer import places_of
 from ottla.client.failures import Failure
-from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.record import NewRecord
 
 #: The arguments of earlier versions, by their places, which Kafka still takes.
 PLACES = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size", "command-config")
-POLL_TIMEOUT_S = 60
 PROGRESS_RECORDS = 1000
 
 
@@ -48,35 +47,31 @@ def _bytes(rng: Random, size: int | None) -> bytes:
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    producer = ClusterProducer(cluster, options.topic)
-    async with cluster.limit():
-        await producer.start()
-        ends = await topics.list_offsets(cluster, options.topic, topics.LATEST)
-    consumer = Consumer(cluster, places_of(options.topic, ends))
-    clock, rng, delays_ns = cluster.world.clock, Random(0), []
-    fetched = consumer.fetch()
+    rng, took = Random(0), Durations()
     headers = tuple(
         (_bytes(rng, options.record_header_key_size).decode(), _bytes(rng, options.record_header_size))
         for _ in range(options.num_headers or 0)
     )
     key = _bytes(rng, options.record_key_size) if options.record_key_size else None
-    for number in range(options.num_records):
-        value = _bytes(rng, options.record_size)
-        begin_ns = clock.mono_ns()
-        await producer.send(NewRecord(key, value, clock.wall_ms(), headers))
-        await producer.flush()
-        try:
-            _, _, records, _ = await asyncio.wait_for(anext(fetched), POLL_TIMEOUT_S)
-        except TimeoutError:
-            raise Unusable(f"poll() timed out before finding a result (timeout:[{POLL_TIMEOUT_S * 1000}ms])") from None
-        took_ns = clock.mono_ns() - begin_ns
-        if [record.value for record in records] != [value]:
+
+    def make(number: int, wall_ms: int) -> NewRecord:
+        return NewRecord(key, _bytes(rng, options.record_size), wall_ms, headers)
+
+    def seen(trip: RoundTrip) -> None:
+        if [record.value for record in trip.received] != [trip.sent.value]:
             raise Unusable("The message read did not match the message sent, or was not alone")
-        if number % PROGRESS_RECORDS == 0:
-            print(f"{number}\t{took_ns / 1e6}")
-        delays_ns.append(took_ns)
-    delays_ns.sort()
-    print(f"Avg latency: {sum(delays_ns) / len(delays_ns) / 1e6:.4f} ms")
-    p50, p99, p999 = (delays_ns[int(len(delays_ns) * part)] // 1_000_000 for part in (0.5, 0.99, 0.999))
+        if trip.number % PROGRESS_RECORDS == 0:
+            print(f"{trip.number}\t{trip.received_ms}")
+        took.add(trip.received_ms)
+
+    async with opened(options) as reader:
+        async with cluster.limit():
+            ends = places_of(options.topic, await topics.list_offsets(cluster, options.topic, topics.LATEST))
+        try:
+            await latency(cluster, reader, options.topic, ends, Workload(options.num_records, make), seen)
+        except NotReceived:
+            raise Unusable(f"poll() timed out before finding a result (timeout:[{TIMEOUT_MS}ms])") from None
+    print(f"Avg latency: {took.mean_ms:.4f} ms")
+    p50, p99, p999 = (int(took.percentile_ms(part)) for part in (0.5, 0.99, 0.999))
     print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
     return 0

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Callable
 from random import Random
 
+from ottla.cli.load.measured import Measured, MeasuredRun, Taken
+from ottla.cli.load.writing import Workload, produce
 from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.perf_texts import MIB
 from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, int64, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
-from ottla.client.producer import ClusterProducer
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 
 REPORT_MS = 5000
-#: How many records are sent before a flush, which waits for their acknowledgements: a millisecond or two of sending.
-BATCH_RECORDS = 500
-MIB = 1024 * 1024
 
 
 WITHOUT_EFFECT = {"print-metrics": "The client has no metrics of Kafka's names."}
@@ -111,79 +109,60 @@ def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
     return lambda rng, number: rng.choice(rows)
 
 
-class Delays:
-    """The delays of acknowledged records, in milliseconds, and their bytes."""
+def rate(measured: Measured, now_ns: int, which: str = "") -> str:
+    """Return the count and what a second has; `which` stands behind the count, as " steady state" does."""
+    seconds, count = measured.seconds(now_ns), measured.records
+    mib = measured.bytes / seconds / MIB
+    return f"{count}{which} records sent, {count / seconds:.1f} records/sec ({mib:.2f} MB/sec)"
 
-    def __init__(self, begin_ms: int, which: str = "") -> None:
-        """Begin to count; `which` stands behind the count, as " steady state" does."""
-        self.begin_ms = begin_ms
-        self.which = which
-        self.delays: list[int] = []
-        self.bytes = 0
 
-    def rate(self, now_ms: int) -> str:
-        seconds = max(1, now_ms - self.begin_ms) / 1000
-        count = len(self.delays)
-        return f"{count}{self.which} records sent, {count / seconds:.1f} records/sec ({self.bytes / seconds / MIB:.2f} MB/sec)"
+def window(measured: Measured, now_ns: int) -> str:
+    """Return the line of an interval."""
+    took = measured.durations
+    return f"{rate(measured, now_ns)}, {took.mean_ms:.1f} ms avg latency, {took.max_ms:.1f} ms max latency."
 
-    def window(self, now_ms: int) -> str:
-        mean = sum(self.delays) / len(self.delays)
-        return f"{self.rate(now_ms)}, {mean:.1f} ms avg latency, {max(self.delays):.1f} ms max latency."
 
-    def total(self, now_ms: int) -> str:
-        rows = sorted(self.delays) or [0]
-        mean = sum(rows) / len(rows)
-        shown = ", ".join(
-            f"{rows[int(len(rows) * part)]} ms {name}"
-            for part, name in ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
-        )
-        return f"{self.rate(now_ms)}, {mean:.2f} ms avg latency, {rows[-1]:.2f} ms max latency, {shown}."
+def total(measured: Measured, now_ns: int, which: str = "") -> str:
+    """Return the last line."""
+    took = measured.durations
+    shown = ", ".join(
+        f"{int(took.percentile_ms(part))} ms {name}"
+        for part, name in ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
+    )
+    means = f"{took.mean_ms:.2f} ms avg latency, {took.max_ms:.2f} ms max latency"
+    return f"{rate(measured, now_ns, which)}, {means}, {shown}."
 
 
 async def _run(
     cluster: ClusterClient, options: argparse.Namespace, payload: Callable[[Random, int], bytes], codec: int
 ) -> int:
-    producer = ClusterProducer(cluster, options.topic, compression=codec)
-    async with cluster.limit():
-        await producer.start()
     clock, rng = cluster.world.clock, Random(0)
-    begin_ms = clock.mono_ms()
-    every, window = Delays(begin_ms), Delays(begin_ms)
-    steady: Delays | None = None
-    sent: list[tuple[int, int]] = []
+    run = MeasuredRun(clock.mono_ns(), options.reporting_interval)
+    steady: MeasuredRun | None = None
 
-    async def flush() -> None:
-        nonlocal window
-        await producer.flush()
-        now_ms = clock.mono_ms()
-        for then_ms, size in sent:
-            for delays in (every, window) if steady is None else (every, window, steady):
-                delays.delays.append(now_ms - then_ms)
-                delays.bytes += size
-        sent.clear()
-        if now_ms - window.begin_ms >= options.reporting_interval and window.delays:
-            if steady is not None and len(steady.delays) == len(window.delays):
-                print("In steady state.")
-            print(window.window(now_ms), flush=True)
-            window = Delays(now_ms)
-
-    for number in range(options.num_records):
+    def make(number: int, wall_ms: int) -> NewRecord:
+        nonlocal steady
         if 0 < options.warmup_records == number:
-            await flush()  # none of its records were sent before the steady state
-            steady, window = Delays(clock.mono_ms(), " steady state"), Delays(clock.mono_ms())
-        value = payload(rng, number)
-        await producer.send(NewRecord(None, value, clock.wall_ms()))
-        sent.append((clock.mono_ms(), len(value)))
-        if len(sent) >= BATCH_RECORDS:
-            await flush()
-        if (
-            options.throughput > 0
-            and (early_s := (number + 1) / options.throughput - (clock.mono_ms() - begin_ms) / 1000) > 0
-        ):
-            await flush()
-            await asyncio.sleep(early_s)
-    await flush()
-    print(every.total(clock.mono_ms()))
+            steady = MeasuredRun(clock.mono_ns(), options.reporting_interval)
+        return NewRecord(None, payload(rng, number), wall_ms)
+
+    def seen(taken: Taken) -> None:
+        run.add(taken)
+        shown = run
+        if steady is not None:
+            if taken.number < options.warmup_records:
+                return
+            shown = steady
+            steady.add(taken)
+        if ended := shown.ended_window(taken.at_ns):
+            if steady is not None and steady.every.records == ended.records:
+                print("In steady state.")
+            print(window(ended, taken.at_ns), flush=True)
+
+    load = Workload(options.num_records, make, max(0.0, options.throughput), codec)
+    run.every.begin_ns = await produce(cluster, options.topic, load, seen)
+    now_ns = clock.mono_ns()
+    print(total(run.every, now_ns))
     if steady is not None:
-        print(steady.total(clock.mono_ms()))
+        print(total(steady.every, now_ns, " steady state"))
     return 0

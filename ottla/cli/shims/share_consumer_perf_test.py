@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from ottla.cli.shims.consumer_perf_test import MIB, add_date_format, time_text
+from ottla.cli.load.measured import Measured, MeasuredRun, Taken
+from ottla.cli.load.reading import consume
+from ottla.cli.shims.perf_texts import MIB, add_date_format, milliseconds, times_text, too_few
 from ottla.cli.shims.tool import ToolParser, deprecated, int64, run_for_long
 from ottla.client.cluster import ClusterClient
 from ottla.client.share_consumer import ShareConsumer
+from ottla.protocol.records.record import Record
 
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
 CLIENT_ID = "perf-share-consumer-client"
@@ -20,16 +23,6 @@ WITHOUT_EFFECT = {
     "fetch-size": "A ShareFetch has no limit for one partition since its version 1.",
     "socket-buffer-size": "The kernel sizes the buffers of a connection.",
 }
-
-
-@dataclass
-class _Member:
-    """The progress of one consumer, and what it was at its last report."""
-
-    client_id: str
-    records: int = 0
-    size: int = 0
-    reported: tuple[int, int, int] = field(default=(0, 0, 0))
 
 
 def main(arguments: list[str]) -> int:
@@ -63,62 +56,58 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     wanted: int = options.num_records if options.messages is None else options.messages
     name = options.client_properties.get("client.id", CLIENT_ID)
     ids = [name] if options.threads == 1 else [f"{name}-{number + 1}" for number in range(options.threads)]
-    members = [_Member(client_id) for client_id in ids]
-    start_ms, begin_ms = clock.wall_ms(), clock.mono_ms()
-    await asyncio.gather(*(_consume(cluster, options, members, number, wanted) for number in range(len(members))))
-    took_ms, end_ms = max(1, clock.mono_ms() - begin_ms), clock.wall_ms()
+    start_ms, begin_ns = clock.wall_ms(), clock.mono_ns()
+    runs = [MeasuredRun(begin_ns, options.reporting_interval) for _ in ids]
+
+    def is_wanted() -> bool:
+        return sum(run.every.records for run in runs) < wanted
+
+    await asyncio.gather(*(_consume(cluster, options, run, number, is_wanted) for number, run in enumerate(runs, 1)))
+    times = times_text(options, start_ms, clock.wall_ms())
+    end_ns = clock.mono_ns()
     if options.show_consumer_stats:
-        for number, member in enumerate(members, 1):
-            who = f"Share consumer {number} having client id {member.client_id} consumption metrics- "
-            print(who + _numbers(options, start_ms, end_ms, member.records, member.size, took_ms))
-    records, size = sum(row.records for row in members), sum(row.size for row in members)
-    if records < wanted:
-        print(
-            f"WARNING: Exiting before consuming the expected number of records: timeout ({options.timeout} ms) exceeded. "
-            "You can use the --timeout option to increase the timeout."
-        )
-    print(_numbers(options, start_ms, end_ms, records, size, took_ms))
+        for number, (client_id, run) in enumerate(zip(ids, runs, strict=True), 1):
+            who = f"Share consumer {number} having client id {client_id} consumption metrics- "
+            print(f"{who}{times}, {_numbers(run.every, end_ns)}")
+    if is_wanted():
+        print(too_few(options))
+    every = Measured(begin_ns, sum(run.every.records for run in runs), sum(run.every.bytes for run in runs))
+    print(f"{times}, {_numbers(every, end_ns)}")
     return 0
 
 
 async def _consume(
-    cluster: ClusterClient, options: argparse.Namespace, members: list[_Member], number: int, wanted: int
+    cluster: ClusterClient, options: argparse.Namespace, run: MeasuredRun, number: int, is_wanted: Callable[[], bool]
 ) -> None:
-    clock, row = cluster.world.clock, members[number]
-    last_ms = clock.mono_ms()
-    row.reported = (last_ms, 0, 0)
+    clock = cluster.world.clock
+
+    def seen(taken: Taken) -> None:
+        run.add(taken)
+        if options.show_detailed_stats and (ended := run.ended_window(taken.at_ns)):
+            took_ms, wall_ms = milliseconds(ended, taken.at_ns), clock.wall_ms()
+            times = times_text(options, wall_ms - took_ms, wall_ms)
+            print(f"{times}, {_window(run.every, ended, taken.at_ns)} for share consumer {number}", flush=True)
+
     async with ShareConsumer(cluster, options.group, [options.topic]) as consumer:
-        while sum(member.records for member in members) < wanted and clock.mono_ms() - last_ms <= options.timeout:
-            acquired = await consumer.poll()
-            if acquired:
-                last_ms = clock.mono_ms()
-            row.records += len(acquired)
-            row.size += sum(len(found.record.key or b"") + len(found.record.value or b"") for found in acquired)
-            if options.show_detailed_stats:
-                _report(cluster, options, row, number + 1)
-            if acquired:
-                await consumer.acknowledge(acquired)
+        await consume(cluster, _acquired(consumer), seen, wanted=is_wanted, silent_s=options.timeout / 1000)
 
 
-def _report(cluster: ClusterClient, options: argparse.Namespace, row: _Member, number: int) -> None:
-    now_ms, wall_ms = cluster.world.clock.mono_ms(), cluster.world.clock.wall_ms()
-    then_ms, records, size = row.reported
-    took_ms = now_ms - then_ms
-    if took_ms < options.reporting_interval:
-        return
-    rates = (row.size - size) / MIB / took_ms * 1000, (row.records - records) / took_ms * 1000
-    print(
-        f"{_times(options, wall_ms - took_ms, wall_ms)}, {row.size / MIB:.4f}, {rates[0]:.4f}, {rates[1]:.4f},"
-        f" {row.records}, {took_ms} for share consumer {number}",
-        flush=True,
-    )
-    row.reported = (now_ms, row.records, row.size)
+async def _acquired(consumer: ShareConsumer) -> AsyncIterator[Sequence[Record]]:
+    """Acknowledge and give out what the leaders have; that may be nothing."""
+    while True:
+        acquired = await consumer.poll()
+        if acquired:
+            await consumer.acknowledge(acquired)
+        yield [found.record for found in acquired]
 
 
-def _times(options: argparse.Namespace, *moments_ms: int) -> str:
-    return ", ".join(time_text(moment_ms, options.date_format) for moment_ms in moments_ms)
+def _window(every: Measured, window: Measured, now_ns: int) -> str:
+    seconds = window.seconds(now_ns)
+    rates = f"{window.bytes / MIB / seconds:.4f}, {window.records / seconds:.4f}"
+    return f"{every.bytes / MIB:.4f}, {rates}, {every.records}, {milliseconds(window, now_ns)}"
 
 
-def _numbers(options: argparse.Namespace, start_ms: int, end_ms: int, records: int, size: int, took_ms: int) -> str:
-    seconds, mib = took_ms / 1000, size / MIB
-    return f"{_times(options, start_ms, end_ms)}, {mib:.4f}, {mib / seconds:.4f}, {records / seconds:.4f}, {records}, {took_ms}"
+def _numbers(measured: Measured, now_ns: int) -> str:
+    seconds, mib = measured.seconds(now_ns), measured.bytes / MIB
+    rates = f"{mib / seconds:.4f}, {measured.records / seconds:.4f}"
+    return f"{mib:.4f}, {rates}, {measured.records}, {milliseconds(measured, now_ns)}"

@@ -11,6 +11,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NoReturn
 
 from ottla.cli.errors import CommandFailed
@@ -242,6 +243,14 @@ def deprecated(options: argparse.Namespace, old: Mapping[str, str], head: str = 
             print(f"{head} --{name} is deprecated and will be removed in a future version. Use --{new} instead.")
 
 
+def opened(
+    options: argparse.Namespace, timeout_ms: int = TIMEOUT_MS, *, limited: bool = False
+) -> AbstractAsyncContextManager[ClusterClient]:
+    """Connect a cluster client as --command-config says."""
+    servers, path = options.bootstrap_server, options.command_config
+    return open_cluster(servers, options.client_properties, path, timeout_ms, limited=limited)
+
+
 def with_cluster(
     options: argparse.Namespace,
     work: Callable[[ClusterClient], Awaitable[int]],
@@ -256,8 +265,7 @@ def with_cluster(
     """
 
     async def run() -> int:
-        servers, path = options.bootstrap_server, options.command_config
-        async with open_cluster(servers, options.client_properties, path, timeout_ms, limited=limited) as cluster:
+        async with opened(options, timeout_ms, limited=limited) as cluster:
             return await work(cluster)
 
     try:
