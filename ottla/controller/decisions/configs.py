@@ -33,6 +33,7 @@ from ottla.server.config.resource_configs import (
     check_client_metrics,
     check_group_configs,
     check_topic_configs,
+    is_shown,
     topic_defaults,
 )
 
@@ -274,7 +275,7 @@ class ConfigDecisions:
         )
         configs = []
         for name, key in sorted(TOPIC_CONFIGS.items()):
-            if key.internal or (name in self._lacks and name not in overrides):
+            if key.internal or (name in self._lacks and name not in overrides) or not is_shown(name, overrides):
                 continue
             value, source = key.to_text(defaults[name]), ConfigSource.DEFAULT
             synonyms = TOPIC_SYNONYMS.get(name, ())

@@ -38,6 +38,7 @@ from ottla.server.config.resource_configs import (
     TOPIC_SYNONYMS,
     broker_default,
     group_values,
+    is_shown,
     topic_defaults,
     topic_values,
 )
@@ -145,7 +146,7 @@ def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values)
     effective = topic_values(overrides, values)
     rows = []
     for name, key in TOPIC_CONFIGS.items():
-        if key.internal and name not in overrides:
+        if (key.internal and name not in overrides) or not is_shown(name, overrides):
             continue
         found: list[Synonym] = []
         if name in TOPIC_SYNONYMS:

@@ -31,6 +31,7 @@ from ottla.server.config.table_places import check_table
 from ottla.server.config.tables.log import LOG, REPLICATION
 from ottla.server.config.tables.topic_tables import (
     CATALOG,
+    FORMAT,
     LOCATION,
     TABLE_BROKER_CONFIGS,
     TABLE_TOPIC_CONFIGS,
@@ -115,6 +116,14 @@ _TOPIC_ROWS = table(
 # fmt: on
 #: In the order of names, in which Kafka describes them.
 TOPIC_CONFIGS = dict(sorted((_TOPIC_ROWS | TABLE_TOPIC_CONFIGS).items()))
+
+
+def is_shown(name: str, overrides: Mapping[str, str]) -> bool:
+    """Return whether a topic with these configurations of its own is described with this one, too.
+
+    The brokers' place of tables is no configuration of a topic that has no table: kafka-topics prints what is not a default.
+    """
+    return name in overrides or name not in (LOCATION, CATALOG) or FORMAT in overrides
 
 
 def topic_defaults(broker_values: Values) -> Values:

@@ -9,7 +9,7 @@ import pytest
 from ottla.server.config.broker import BROKER_CONFIGS, is_secret
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
-from ottla.server.config.resource_configs import check_topic_configs, topic_values
+from ottla.server.config.resource_configs import check_topic_configs, is_shown, topic_values
 
 LAKE = "s3://lake/kafka"
 STATIC = {
@@ -41,6 +41,13 @@ def test_location_and_catalog_are_the_brokers_unless_the_topic_has_its_own() -> 
     found = topic_values(own, values)
     assert (found["ottla.table.location"], found["ottla.table.catalog"]) == ("/other", "files")
     check_topic_configs(own, values)
+
+
+def test_a_topic_without_a_table_does_not_show_where_the_brokers_keep_tables() -> None:
+    """A broker's file has the location, and kafka-topics prints each configuration of a topic that is not the default."""
+    shown = ("ottla.table.location", "ottla.table.catalog", "ottla.table.format", "retention.ms")
+    assert [name for name in shown if is_shown(name, {})] == ["ottla.table.format", "retention.ms"]
+    assert all(is_shown(name, TABLE) for name in shown)
 
 
 def test_a_table_without_a_place_is_refused() -> None:
