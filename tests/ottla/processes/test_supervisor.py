@@ -215,8 +215,8 @@ def _alive(process: psutil.Process) -> bool:
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--processes", "0"], "argument --processes: '0' is not a number of brokers between 1 and 999"),
-        (["--processes", "many"], "argument --processes: 'many' is not a number of brokers between 1 and 999"),
+        (["--processes", "0"], "--processes: '0' is not a number of brokers between 1 and 999"),
+        (["--processes", "many"], "--processes: 'many' is not a number of brokers between 1 and 999"),
         (["--processes", "2", "--override", "process.roles=broker"], "process.roles=broker (--override)"),
     ],
 )
