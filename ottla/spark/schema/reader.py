@@ -8,12 +8,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from ottla.columns.avro.schemas import ReaderSchema
+from ottla.columns.errors import ColumnsError
+from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.reader import RecordReader, RecordStreamReader, read_range
 from ottla.spark.schema.decode import ColumnDecoder
 from ottla.spark.schema.options import SchemaOptions
-from ottla.spark.schema.subjects import ReaderSchema, client_of, reader_schemas
+from ottla.spark.schema.sql_types import ddl_of
+from ottla.spark.schema.subjects import DECODE_IT_YOURSELF, client_of, reader_schemas
 
 __all__ = ["SchemaReader", "SchemaStreamReader", "reader_schemas", "sql_types"]
 Schemas = tuple[ReaderSchema, ...]
@@ -21,7 +25,12 @@ Schemas = tuple[ReaderSchema, ...]
 
 def sql_types(schemas: Schemas) -> dict[str, str]:
     """Return the types of the decoded columns in Spark's DDL. Raises ConnectorError for a schema that Spark has no type for."""
-    return {schema.column: schema.prepared()[1].sql for schema in schemas}
+    try:
+        return {schema.column: ddl_of(schema.prepared()[1].arrow) for schema in schemas}
+    except ColumnsError as fault:
+        raise ConnectorError(
+            str(fault), f"name fields of another kind: columns=value.FIELD; or {DECODE_IT_YOURSELF}"
+        ) from None
 
 
 def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import fastavro
 
+from ottla.columns.avro.schemas import ReaderSchema, text_of
+from ottla.columns.wire import ID_MISSING
 from ottla.registry.client import AVRO, RegistryFailed, Schema
 from ottla.spark.schema.decode import ColumnDecoder
-from ottla.spark.schema.subjects import ID_MISSING, ReaderSchema, text_of
 
 READER_ID = 1
 
