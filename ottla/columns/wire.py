@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.columns.layout import Bytes, Numbers
 from ottla.registry.client import RegistryClient, RegistryFailed, Schema
 

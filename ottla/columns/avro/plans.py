@@ -28,7 +28,7 @@ from ottla.columns.avro.steps import (
 )
 from ottla.columns.avro.tree import AvroTree, Node
 from ottla.columns.avro.types import WIDENED, Typed, Types
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 
 #: What a number may be read as.
 WIDER = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.columns.avro.tree import AvroTree
 from ottla.columns.avro.types import Typed, Types
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.registry.client import AVRO, Schema
 from ottla.registry.formats.avro_text import resolved
 

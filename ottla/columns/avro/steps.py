@@ -70,7 +70,8 @@ class FloatStep:
 
     def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
         found = block.fixed(at, self._size, self._kind)
-        made = found if self._arrow == pa.float32() else found.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of signalling NaNs
+            made = found if self._arrow == pa.float32() else found.astype(np.float64)
         return numbers(self._arrow, made), at + self._size
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.registry.formats.avro_text import PRIMITIVES
 
 #: The bytes of a record with one field are those of the field: in such a record a union or a plain type is no special case.

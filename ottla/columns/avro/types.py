@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ottla.columns.avro.tree import MARK, AvroTree, Node
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 
 #: The most digits of a decimal in Spark, Iceberg and Delta.
 DIGITS_MAX = 38

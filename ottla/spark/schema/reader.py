@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ottla.columns.avro.schemas import ReaderSchema
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range

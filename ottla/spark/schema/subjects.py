@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from ottla.columns.avro.schemas import ReaderSchema, text_of
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.columns.wire import MISSING, context_of
 from ottla.registry.client import RegistryClient, RegistryFailed
 from ottla.spark.errors import ConnectorError

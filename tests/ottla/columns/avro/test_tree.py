@@ -12,7 +12,7 @@ from tests.needs import needs_packages
 needs_packages("pyspark", "pyarrow", "fastavro")
 
 from ottla.columns.avro.types import DIGITS_MAX, TYPES_MAX
-from ottla.columns.errors import ColumnsError
+from ottla.columns.batches import ColumnsError
 from ottla.spark.schema.sql_types import ddl_of
 from tests.ottla.columns.avro.values import decoded, decoder, framed, reader_schema, record
 
