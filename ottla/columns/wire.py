@@ -126,6 +126,11 @@ class Framed:
         return self.data[begin : min(end, begin + HEAD_BYTES)].tobytes().hex() or "no bytes"
 
 
+def schema_ids(raw: pa.Array) -> set[int]:
+    """Return the ids of the schemas that values name."""
+    return {values.schema_id for values in Framed(raw).by_schema()}
+
+
 def _flags(array: pa.Array) -> Any:
     """Return the flags of an array without nulls."""
     bits = np.unpackbits(np.frombuffer(array.buffers()[1], np.uint8), bitorder="little")

@@ -106,7 +106,7 @@ def _options(given: list[str]) -> dict[str, str]:
 @contextmanager
 def _failures() -> Iterator[None]:
     """Turn what libraries and the protocol raise into what the command line prints."""
-    from ottla.columns.errors import ColumnsError
+    from ottla.columns.batches import ColumnsError
     from ottla.tables.segment_source import SegmentsGone
     from ottla.tables.store import StoreFailure
     from ottla.tables.table import CommitConflict, CommitUnknown, TableRefused
