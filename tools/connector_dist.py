@@ -29,7 +29,7 @@ REQUIRES = (
     'fastavro>=1.9; extra == "avro"',
     'lz4>=4.3; extra == "lz4"',
 )
-_OWN = re.compile(r"\bottla\.(?=(?:client|protocol|registry|server|spark|storage)\b)")
+_OWN = re.compile(r"\bottla\.(?=(?:client|columns|protocol|registry|server|spark|storage)\b)")
 _ENTRY = '''"""format("ottla") for PySpark: Spark finds DefaultSource by itself (apache/spark#44504)."""
 
 from pyspark_ottla.spark.source import OttlaDataSource as DefaultSource

@@ -5,24 +5,29 @@ A field of a thousand objects costs one list and one call of Arrow; a dictionary
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from ottla.columns.avro.blocks import Chosen
+
 Values = Sequence[Any]
+#: So many objects are made at a time.
+OBJECTS = 512
 #: What Arrow and Python raise for values that do not go with a type.
 NOT_FITTING = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
-class Node(Protocol):
+class ColumnNode(Protocol):
     """Makes one array of values; None is null."""
 
     kind: pa.DataType
 
     def array(self, values: Values) -> pa.Array:
-        """Raises one of NOT_FITTING."""
+        """Return the values as an array. Raises one of NOT_FITTING."""
 
 
 class Leaf:
@@ -40,7 +45,7 @@ class Leaf:
 
 
 class ListNode:
-    def __init__(self, item: Node) -> None:
+    def __init__(self, item: ColumnNode) -> None:
         self.kind = pa.list_(item.kind)
         self._item = item
 
@@ -50,7 +55,7 @@ class ListNode:
 
 
 class MapNode:
-    def __init__(self, key: pa.DataType, value: Node) -> None:
+    def __init__(self, key: pa.DataType, value: ColumnNode) -> None:
         self.kind = pa.map_(key, value.kind)
         self._value = value
 
@@ -64,7 +69,7 @@ class MapNode:
 class StructNode:
     """Fields with their names, and how each is read from an object."""
 
-    def __init__(self, fields: Sequence[tuple[str, Callable[[Any], Any], Node]]) -> None:
+    def __init__(self, fields: Sequence[tuple[str, Callable[[Any], Any], ColumnNode]]) -> None:
         self._fields = fields
         self.kind = pa.struct([(name, node.kind) for name, _, node in fields])
 
@@ -91,7 +96,24 @@ def _offsets(values: Values) -> pa.Array:
     return pa.array([*offsets, end], pa.int32())
 
 
-def fitting(node: Node, rows: Sequence[int], values: Values, wrong: dict[int, str]) -> tuple[list[int], list[pa.Array]]:
+def assembled(node: ColumnNode, objects: Iterator[tuple[int, Any]], wrong: dict[int, str]) -> list[Chosen]:
+    """Return the objects as parts of a column, by their rows; add the reasons of those that do not go with its type.
+
+    Some hundreds at a time stay in the processor's caches, and are gone before the garbage collector looks at them.
+    """
+    parts: list[Chosen] = []
+    while some := [*islice(objects, OBJECTS)]:
+        rows, values = zip(*some, strict=True)
+        places, arrays = fitting(node, rows, values, wrong)
+        if arrays:
+            whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            parts.append(Chosen(np.array(places, np.int64), whole))
+    return parts
+
+
+def fitting(
+    node: ColumnNode, rows: Sequence[int], values: Values, wrong: dict[int, str]
+) -> tuple[list[int], list[pa.Array]]:
     """Return the rows whose values go with the type, and their arrays; add the reasons of the others.
 
     Those that do not are found by halves: one of them costs no more than the logarithm of all.

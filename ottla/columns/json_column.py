@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from ottla.columns.assembling import fitting
-from ottla.columns.avro.blocks import Chosen, merged
+from ottla.columns.assembling import assembled
+from ottla.columns.avro.blocks import merged
 from ottla.columns.json_types import JsonTypes
 from ottla.columns.wire import HEAD_BYTES, MAGIC, Framed, Malformed, Writers
 
@@ -23,7 +22,7 @@ class JsonColumn:
     """
 
     def __init__(self, text: str, dependencies: Mapping[str, str] = {}, writers: Writers[bool] | None = None) -> None:
-        """Raises ColumnsError for a schema that is not valid."""
+        """Take the JSON Schema and those that it refers to, by name. Raises ColumnsError if it is not valid."""
         self._writers = writers
         typed = JsonTypes(text, dependencies).typed()
         self._node = typed.node
@@ -37,24 +36,19 @@ class JsonColumn:
             RegistryWaits: the registry cannot be asked.
         """
         wrong = self._unnamed(raw)
-        rows: list[int] = []
-        values: list[object] = []
+        parts = assembled(self._node, self._objects(raw, wrong), wrong)
+        return merged(parts, len(raw), self.kind), wrong
+
+    def _objects(self, raw: pa.Array, wrong: dict[int, str]) -> Iterator[tuple[int, object]]:
+        """Yield what the JSON of each row says, and add the reasons of the others."""
         read = self._read
         for row, data in enumerate(raw.to_pylist()):
             if data is None or row in wrong:
                 continue
-            if data[:1] == PREFIX:
-                data = memoryview(data)[HEAD_BYTES:]
             try:
-                values.append(read(data))
-                rows.append(row)
+                yield row, read(memoryview(data)[HEAD_BYTES:] if data[:1] == PREFIX else data)
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
                 wrong[row] = str(fault)
-        places, arrays = fitting(self._node, rows, values, wrong)
-        if not arrays:
-            return pa.nulls(len(raw), self.kind), wrong
-        whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-        return merged([Chosen(np.array(places, np.int64), whole)], len(raw), self.kind), wrong
 
     def _unnamed(self, raw: pa.Array) -> dict[int, str]:
         """Return the reasons of values that name no schema, or one that is not known."""

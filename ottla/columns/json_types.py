@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
+from types import GenericAlias
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from ottla.columns.assembling import Leaf, ListNode, MapNode, Node, StructNode, Values
+from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode, Values
 from ottla.columns.batches import ColumnsError
 
 #: So many types, nested ones included, may a column have.
@@ -47,7 +48,7 @@ class JsonTyped(NamedTuple):
     """A type for msgspec's decoder, and the node that makes its column."""
 
     read: Any
-    node: Node
+    node: ColumnNode
 
 
 class JsonTypes:
@@ -82,7 +83,7 @@ class JsonTypes:
             return JsonTyped(read, IntegerLeaf(arrow) if kind == "integer" else Leaf(arrow))
         if kind == "array" and isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
             item = self._of(schema["items"], document, inside)
-            return JsonTyped(list[item.read] | None, ListNode(item.node))  # type: ignore[name-defined]
+            return JsonTyped(GenericAlias(list, (item.read,)) | None, ListNode(item.node))
         if kind != "object":
             return AS_TEXT
         properties, rest = schema.get("properties"), schema.get("additionalProperties")
@@ -90,7 +91,7 @@ class JsonTypes:
             return self._struct({name: self._of(each, document, inside) for name, each in properties.items()})
         if isinstance(rest, dict):
             value = self._of(rest, document, inside)
-            return JsonTyped(dict[str, value.read] | None, MapNode(pa.string(), value.node))  # type: ignore[name-defined]
+            return JsonTyped(GenericAlias(dict, (str, value.read)) | None, MapNode(pa.string(), value.node))
         return AS_TEXT
 
     @staticmethod

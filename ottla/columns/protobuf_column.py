@@ -6,16 +6,17 @@ message a value is.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+
 import pyarrow as pa
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
-from ottla.columns.assembling import fitting
+from ottla.columns.assembling import assembled
 from ottla.columns.avro.blocks import Chosen, merged
 from ottla.columns.batches import ColumnsError
 from ottla.columns.protobuf_types import ProtobufTypes
-from ottla.columns.wire import HEAD_BYTES, Framed, Malformed, Writers
+from ottla.columns.wire import HEAD_BYTES, Framed, FramedValues, Malformed, Writers
 from ottla.registry.client import PROTOBUF, RegistryClient, Schema
 from ottla.registry.formats.parsed import InvalidSchema
 from ottla.registry.formats.proto_schema import ProtobufSchema
@@ -26,10 +27,10 @@ FIRST = 0
 
 
 class ProtobufColumn:
-    """Decodes one column: the first message of the reader's schema."""
+    """A column of the first message of the reader's schema."""
 
     def __init__(self, schema: Schema, schema_id: int, client: RegistryClient, subject: str) -> None:
-        """Raises ColumnsError for a schema that is not valid, or has no message."""
+        """Take the reader's schema. Raises ColumnsError if it is not valid, or has no message."""
         parsed = _parsed(schema)
         try:
             self._name = parsed.message_name([0])
@@ -39,7 +40,8 @@ class ProtobufColumn:
         except (InvalidSchema, LookupError, ValueError, RecursionError) as fault:
             raise ColumnsError(f"the schema is not valid: {fault or type(fault).__name__}") from None
         self.kind: pa.DataType = self._node.kind
-        self._read = message_factory.GetMessageClass(message).FromString
+        made = message_factory.GetMessageClass(message)
+        self._read = made.FromString
         self.writers: Writers[ProtobufSchema] = Writers(client, subject, _parsed)
         self.writers.keep(schema_id, parsed)
 
@@ -51,8 +53,7 @@ class ProtobufColumn:
         """
         framed, data = Framed(raw), raw.to_pylist()
         wrong = framed.wrong()
-        rows: list[int] = []
-        values: list[object] = []
+        parts: list[Chosen] = []
         for group in framed.by_schema():
             try:
                 writer = self.writers.get(group.schema_id)
@@ -60,21 +61,23 @@ class ProtobufColumn:
                 wrong |= dict.fromkeys(group.rows.tolist(), str(fault))
                 continue
             is_first = _name_of(writer, [FIRST]) == self._name
-            for row in group.rows.tolist():
-                try:
-                    payload = data[row]
-                    if is_first and payload[HEAD_BYTES : HEAD_BYTES + 1] == b"\0":
-                        values.append(self._read(payload[HEAD_BYTES + 1 :]))
-                    else:
-                        values.append(self._read(self._payload(writer, payload[HEAD_BYTES:])))
-                    rows.append(row)
-                except (DecodeError, DecodeFailed, Malformed) as fault:
-                    wrong[row] = f"schema {group.schema_id}: {fault}"
-        places, arrays = fitting(self._node, rows, values, wrong)
-        if not arrays:
-            return pa.nulls(len(raw), self.kind), wrong
-        whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-        return merged([Chosen(np.array(places, np.int64), whole)], len(raw), self.kind), wrong
+            messages = self._messages(group, data, writer, wrong, is_first=is_first)
+            parts += assembled(self._node, messages, wrong)
+        return merged(parts, len(raw), self.kind), wrong
+
+    def _messages(
+        self, group: FramedValues, data: list[bytes], writer: ProtobufSchema, wrong: dict[int, str], *, is_first: bool
+    ) -> Iterator[tuple[int, object]]:
+        """Yield messages by their rows, and add the reasons of the others. If it `is_first`, the first message of the file is read."""
+        for row in group.rows.tolist():
+            payload = data[row]
+            try:
+                if is_first and payload[HEAD_BYTES : HEAD_BYTES + 1] == b"\0":
+                    yield row, self._read(payload[HEAD_BYTES + 1 :])
+                else:
+                    yield row, self._read(self._payload(writer, payload[HEAD_BYTES:]))
+            except (DecodeError, DecodeFailed, Malformed) as fault:
+                wrong[row] = f"schema {group.schema_id}: {fault}"
 
     def _payload(self, writer: ProtobufSchema, data: bytes) -> bytes:
         """Return the bytes of a message of the reader's name. Raises Malformed, DecodeFailed."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from ottla.columns.assembling import Leaf, ListNode, MapNode, Node, StructNode
+from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode
 from ottla.columns.batches import ColumnsError
 
 #: So many types, nested ones included, may a column have.
@@ -51,7 +51,7 @@ class ProtobufTypes:
         self._pool = pool
         self._count = 0
 
-    def message(self, message: Descriptor, inside: tuple[str, ...] = ()) -> Node:
+    def message(self, message: Descriptor, inside: tuple[str, ...] = ()) -> ColumnNode:
         self._count += 1
         if self._count > TYPES_MAX:
             raise ColumnsError(f"the schema has more than {TYPES_MAX} types")
@@ -65,14 +65,14 @@ class ProtobufTypes:
         inside = (*inside, name)
         return StructNode([(field.name, _reading(field), self._field(field, inside)) for field in message.fields])
 
-    def _field(self, field: FieldDescriptor, inside: tuple[str, ...]) -> Node:
+    def _field(self, field: FieldDescriptor, inside: tuple[str, ...]) -> ColumnNode:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
             return MapNode(SCALARS[key.type], self._one(value, inside))
         one = self._one(field, inside)
         return ListNode(one) if field.is_repeated else one
 
-    def _one(self, field: FieldDescriptor, inside: tuple[str, ...]) -> Node:
+    def _one(self, field: FieldDescriptor, inside: tuple[str, ...]) -> ColumnNode:
         if field.message_type is not None:
             return self.message(field.message_type, inside)
         if field.enum_type is not None:

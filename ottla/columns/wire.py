@@ -32,7 +32,7 @@ class RegistryWaits(ColumnsError):
 
 
 class Writers(Generic[T]):
-    """What is made of writers' schemas, which are asked for once; for ids that have none, why."""
+    """The use that is made of writers' schemas, which are asked for once; for ids that have none, why."""
 
     def __init__(self, client: RegistryClient, subject: str, make: Callable[[Schema], T]) -> None:
         """Take what makes it; it raises ColumnsError for a schema that is of no use."""
@@ -48,7 +48,7 @@ class Writers(Generic[T]):
         return schema_id in self._known
 
     def get(self, schema_id: int) -> T:
-        """Raises Malformed; RegistryWaits."""
+        """Return what is made of a schema. Raises Malformed; RegistryWaits."""
         known = self._known.get(schema_id)
         if known is None:
             while len(self._known) >= WRITERS_MAX:

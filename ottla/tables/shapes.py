@@ -45,7 +45,7 @@ class TypedShape:
     """The fields of a record as columns of their own, or one column if values are no records or `is_flat` is false."""
 
     def __init__(self, name: str, column: TypedColumn, *, is_flat: bool) -> None:
-        """Raises ColumnsError for columns that no table has."""
+        """Take the column of the values. Raises ColumnsError if no table can have it."""
         self._column = column
         kind = column.kind
         self._is_flat = is_flat and pa.types.is_struct(kind)
@@ -57,7 +57,7 @@ class TypedShape:
             raise ColumnsError(why)
 
     def columns(self, raw: pa.Array) -> DecodedColumns:
-        """Raises RegistryWaits."""
+        """Return the values as columns. Raises RegistryWaits."""
         raw, too_long = _without_long(raw)
         made, wrong = self._column.decoded(raw)
         arrays = made.flatten() if self._is_flat else [made]
@@ -110,7 +110,7 @@ class RegistryShape:
         return self._inner.fields
 
     def columns(self, raw: pa.Array) -> DecodedColumns:
-        """Raises SchemaMoved before any of the values is decoded; RegistryWaits."""
+        """Return the values as columns. Raises SchemaMoved, before any of them is decoded; RegistryWaits."""
         new = schema_ids(raw) - self._seen
         if new and self._latest() != self.schema_id:
             raise SchemaMoved(f"{self._subject} has a newer schema")

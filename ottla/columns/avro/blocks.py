@@ -20,14 +20,14 @@ VALUES_MIN = 64
 SMALL_STEPS_MAX = 256
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Some values of a block, in ascending order: their numbers, and where each ends."""
 
     rows: Numbers
     ends: Numbers
 
-    def only(self, places: Numbers) -> Part:
-        return Part(self.rows[places], self.ends[places])
+    def only(self, places: Numbers) -> BlockPart:
+        return BlockPart(self.rows[places], self.ends[places])
 
 
 class Block:
@@ -40,7 +40,7 @@ class Block:
         self.is_left: Flags = np.zeros(count, np.bool_)
         self._small_steps = 0
 
-    def leave(self, part: Part, which: Flags) -> None:
+    def leave(self, part: BlockPart, which: Flags) -> None:
         if which.any():
             self.is_left[part.rows[which]] = True
 
@@ -58,7 +58,7 @@ class Block:
         places = at[:, None] + np.arange(size)
         return self.data.take(places, mode="clip").view(kind)[:, 0]
 
-    def spans(self, part: Part, at: Numbers, size: int | None = None) -> tuple[Numbers, Numbers]:
+    def spans(self, part: BlockPart, at: Numbers, size: int | None = None) -> tuple[Numbers, Numbers]:
         """Return begin and end of bytes that follow their lengths, or have a given one. All are within their values."""
         lengths, begins = (np.full(len(at), size), at) if size is not None else self.longs(at)
         wrong = (lengths < 0) | (lengths > part.ends - begins)
@@ -75,7 +75,7 @@ class Block:
         pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), self._buffer])
         return pieces.take(numbers(pa.int64(), np.arange(1, 2 * len(begins), 2)))
 
-    def text(self, part: Part, begins: Numbers, ends: Numbers) -> pa.Array:
+    def text(self, part: BlockPart, begins: Numbers, ends: Numbers) -> pa.Array:
         """Return spans as text. What is no UTF-8 is left."""
         made = self.binary(begins, ends)
         try:

@@ -15,10 +15,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from ottla.columns.avro.blocks import VALUES_MIN, Block, Chosen, Part, merged
+from ottla.columns.avro.blocks import VALUES_MIN, Block, BlockPart, Chosen, merged
 from ottla.columns.avro.plans import plan_of
 from ottla.columns.avro.schemas import ReaderSchema, text_of
-from ottla.columns.avro.steps import Step
+from ottla.columns.avro.steps import AvroStep
 from ottla.columns.avro.tree import FIELD, AvroTree
 from ottla.columns.layout import Numbers
 from ottla.columns.wire import Framed, FramedValues, Malformed, Writers
@@ -35,14 +35,14 @@ class AvroWriter(NamedTuple):
 
     schema: Any
     reader: Any
-    plan: Step | None
+    plan: AvroStep | None
 
 
 class AvroColumn:
     """Decodes one column; a writer's schema is asked for once."""
 
     def __init__(self, schema: ReaderSchema, client: RegistryClient) -> None:
-        """Raises ColumnsError for a schema that no column can have."""
+        """Take the reader's schema. Raises ColumnsError if no column can have it."""
         self._reader, self._typed, differs = schema.prepared()
         self.kind: pa.DataType = self._typed.arrow
         self.writers: Writers[AvroWriter] = Writers(client, schema.subject, self._writer)
@@ -128,10 +128,10 @@ def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
 
 
-def _read_at_once(plan: Step, data: pa.Buffer, values: FramedValues) -> tuple[pa.Array, Any]:
+def _read_at_once(plan: AvroStep, data: pa.Buffer, values: FramedValues) -> tuple[pa.Array, Any]:
     """Return the values, and flags of those that are left to be read one by one, whose values mean nothing."""
     block = Block(data, len(values.rows))
-    part = Part(np.arange(len(values.rows)), values.ends)
+    part = BlockPart(np.arange(len(values.rows)), values.ends)
     made, at = plan.read(block, part, values.begins)
     block.leave(part, at > values.ends)
     return made, block.is_left

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.columns.avro.steps import (
+    AvroStep,
     BooleanStep,
     BytesStep,
     ConstantStep,
@@ -23,7 +24,6 @@ from ottla.columns.avro.steps import (
     MapStep,
     NullStep,
     RecordStep,
-    Step,
     UnionStep,
 )
 from ottla.columns.avro.tree import AvroTree, Node
@@ -45,7 +45,7 @@ class NoPlan(Exception):
     """The values are read one by one."""
 
 
-def plan_of(writer: AvroTree, reader: AvroTree, typed: Typed) -> Step | None:
+def plan_of(writer: AvroTree, reader: AvroTree, typed: Typed) -> AvroStep | None:
     """Return the step that reads the column, or None. Both trees are as `ReaderSchema.prepared` leaves them."""
     try:
         return Plans(writer, reader).step(writer.top, reader.top, typed)
@@ -59,8 +59,8 @@ class Plans:
     def __init__(self, writer: AvroTree, reader: AvroTree) -> None:
         self._writer, self._reader = writer, reader
 
-    def step(self, written: Node, read: Node, typed: Typed) -> Step:
-        """Raises NoPlan."""
+    def step(self, written: Node, read: Node, typed: Typed) -> AvroStep:
+        """Return the step of a type. Raises NoPlan."""
         kind, wanted = self._writer.kind(written), self._reader.kind(read)
         if kind == "union":
             return self._union(written, read, typed)
@@ -95,12 +95,12 @@ class Plans:
         assert kind == "record", kind
         return self._record(written, read, typed)
 
-    def _record(self, written: Node, read: Node, typed: Typed) -> Step:
+    def _record(self, written: Node, read: Node, typed: Typed) -> AvroStep:
         if any("aliases" in field for field in read["fields"]):
             raise NoPlan
         wanted = {field["name"]: field for field in read["fields"]}
         places = {name: place for place, (name, _) in enumerate(typed.parts)}
-        steps: list[tuple[Step, int | None]] = []
+        steps: list[tuple[AvroStep, int | None]] = []
         for field in written["fields"]:
             name = field["name"]
             if name in places:
@@ -112,7 +112,7 @@ class Plans:
             typed.arrow, steps, [(place, _default(wanted[name], _part(typed, place))) for name, place in places.items()]
         )
 
-    def _passed(self, written: Node) -> Step:
+    def _passed(self, written: Node) -> AvroStep:
         """Return the step that reads what the reader has not."""
         try:
             typed = Types(self._writer).of(written)
@@ -120,12 +120,12 @@ class Plans:
             raise NoPlan from None
         return Plans(self._writer, self._writer).step(written, written, typed)
 
-    def _union(self, written: list[Node], read: Node, typed: Typed) -> Step:
+    def _union(self, written: list[Node], read: Node, typed: Typed) -> AvroStep:
         is_union = self._reader.kind(read) == "union"
         branches: list[Node] = read if is_union else [read]
         members = [branch for branch in branches if self._reader.kind(branch) != "null"]
         is_struct = len(members) > 1 and frozenset(map(self._reader.kind, members)) not in WIDENED
-        steps: list[Step | None] = []
+        steps: list[AvroStep | None] = []
         numbers: list[int | None] = []
         for branch in written:
             kind = self._writer.kind(branch)
@@ -177,7 +177,7 @@ def _part(typed: Typed, place: int) -> Typed:
     return typed.parts[place][1]
 
 
-def _number(kind: str, wanted: str, typed: Typed) -> Step:
+def _number(kind: str, wanted: str, typed: Typed) -> AvroStep:
     if kind not in WIDER or wanted not in WIDER[kind]:
         raise NoPlan
     if kind in ("int", "long"):
@@ -185,7 +185,7 @@ def _number(kind: str, wanted: str, typed: Typed) -> Step:
     return FloatStep(4 if kind == "float" else 8, typed.arrow)
 
 
-def _default(field: Any, typed: Typed) -> Step:
+def _default(field: Any, typed: Typed) -> AvroStep:
     if "default" not in field:
         raise NoPlan
     value = field["default"]

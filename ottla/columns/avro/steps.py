@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ottla.columns.avro.blocks import Block, Chosen, Flags, Part, merged, numbers
+from ottla.columns.avro.blocks import Block, BlockPart, Chosen, Flags, merged, numbers
 from ottla.columns.layout import Numbers
 
 #: Decimals beyond 64 bits are left.
@@ -17,10 +17,10 @@ _US_PER_MS = 1000
 _MS_MAX = ((1 << 63) - 1) // _US_PER_MS
 
 
-class Step(Protocol):
+class AvroStep(Protocol):
     """Reads a type of Avro at these positions, as many as the part has values."""
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         """Return the values, and the positions behind them."""
 
 
@@ -28,12 +28,12 @@ class NullStep:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         return pa.nulls(len(at), self._kind), at
 
 
 class BooleanStep:
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         found = block.data.take(at, mode="clip")
         block.leave(part, found > 1)
         bits = pa.py_buffer(np.packbits(found != 0, bitorder="little"))
@@ -49,7 +49,7 @@ class LongStep:
         self._is_millis = read != arrow
         self._is_float = pa.types.is_floating(arrow)
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         found, behind = block.longs(at)
         if self._is_int:
             narrow = found.astype(np.int32)
@@ -68,7 +68,7 @@ class FloatStep:
     def __init__(self, size: int, arrow: pa.DataType) -> None:
         self._size, self._kind, self._arrow = size, f"<f{size}", arrow
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         found = block.fixed(at, self._size, self._kind)
         with np.errstate(invalid="ignore"):  # of signalling NaNs
             made = found if self._arrow == pa.float32() else found.astype(np.float64)
@@ -82,7 +82,7 @@ class BytesStep:
         self._is_text = arrow == pa.string()
         self._size = size
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         begins, ends = block.spans(part, at, self._size)
         return block.text(part, begins, ends) if self._is_text else block.binary(begins, ends), ends
 
@@ -93,7 +93,7 @@ class DecimalStep:
     def __init__(self, arrow: pa.DataType, size: int | None = None) -> None:
         self._arrow, self._size = arrow, size
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         begins, ends = block.spans(part, at, self._size)
         lengths = ends - begins
         block.leave(part, lengths > 16)
@@ -129,7 +129,7 @@ class EnumStep:
         self._symbols = pa.array(symbols, pa.string())
         self._is_known: Flags = np.array([symbol is not None for symbol in symbols], np.bool_)
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         found, behind = block.longs(at)
         wrong = (found < 0) | (found >= len(self._symbols))
         found = np.where(wrong, 0, found)
@@ -143,7 +143,7 @@ class ConstantStep:
     def __init__(self, value: pa.Array) -> None:
         self._value = value
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         return self._value.take(numbers(pa.int64(), np.zeros(len(at), np.int64))), at
 
 
@@ -151,14 +151,17 @@ class RecordStep:
     """The writer's fields in their order, of which the reader has some, and what the reader has besides."""
 
     def __init__(
-        self, arrow: pa.DataType, written: Sequence[tuple[Step, int | None]], defaults: Sequence[tuple[int, Step]]
+        self,
+        arrow: pa.DataType,
+        written: Sequence[tuple[AvroStep, int | None]],
+        defaults: Sequence[tuple[int, AvroStep]],
     ) -> None:
         """Take the steps of the writer's fields with their places in the reader's record."""
         self._arrow = arrow
         self._written = written
         self._defaults = defaults
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         fields: dict[int, pa.Array] = {}
         for step, place in self._written:
             made, at = step.read(block, part, at)
@@ -179,14 +182,14 @@ class UnionStep:
     """
 
     def __init__(
-        self, arrow: pa.DataType, branches: Sequence[Step | None], members: Sequence[int | None], is_struct: bool
+        self, arrow: pa.DataType, branches: Sequence[AvroStep | None], members: Sequence[int | None], is_struct: bool
     ) -> None:
         self._arrow = arrow
         self._branches = branches
         self._members = members
         self._is_struct = is_struct
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         chosen, at = block.longs(at)
         wrong = (chosen < 0) | (chosen >= len(self._branches))
         block.leave(part, wrong)
@@ -214,11 +217,11 @@ class ItemsStep:
     When few values have many more items, these are left: a step costs the same for one value as for many.
     """
 
-    def __init__(self, item: Step, arrow: pa.DataType) -> None:
+    def __init__(self, item: AvroStep, arrow: pa.DataType) -> None:
         self._item = item
         self._arrow = arrow
 
-    def read(self, block: Block, part: Part, at: Numbers) -> tuple[pa.Array, Numbers]:
+    def read(self, block: Block, part: BlockPart, at: Numbers) -> tuple[pa.Array, Numbers]:
         arrays, owners, at = self._items(block, part, at.copy())
         counts = np.zeros(len(at) + 1, np.int32)
         if not arrays:
@@ -230,7 +233,7 @@ class ItemsStep:
         values = values.take(numbers(pa.int64(), order)) if len(arrays) > 1 else values
         return self._made(block, part, np.cumsum(counts, dtype=np.int32), values, owner[order]), at
 
-    def _items(self, block: Block, part: Part, at: Numbers) -> tuple[list[pa.Array], list[Numbers], Numbers]:
+    def _items(self, block: Block, part: BlockPart, at: Numbers) -> tuple[list[pa.Array], list[Numbers], Numbers]:
         left = np.zeros(len(at), np.int64)
         ending: Numbers = np.arange(len(at))  # values of which a block's items are all read
         arrays: list[pa.Array] = []
@@ -248,7 +251,7 @@ class ItemsStep:
             ending = active[left[active] == 0]
 
     @staticmethod
-    def _counts(block: Block, part: Part, at: Numbers) -> tuple[Numbers, Numbers]:
+    def _counts(block: Block, part: BlockPart, at: Numbers) -> tuple[Numbers, Numbers]:
         """Return the counts of items of the next blocks; a count below 0 is followed by the block's bytes."""
         counts, behind = block.longs(at)
         with_size = counts < 0
@@ -260,7 +263,7 @@ class ItemsStep:
         return np.where(wrong, 0, counts), behind
 
     def _made(
-        self, block: Block, part: Part, offsets: np.ndarray[Any, Any], items: pa.Array | None, owner: Numbers
+        self, block: Block, part: BlockPart, offsets: np.ndarray[Any, Any], items: pa.Array | None, owner: Numbers
     ) -> pa.Array:
         values = pa.array([], self._arrow.value_type) if items is None else items
         return pa.ListArray.from_arrays(numbers(pa.int32(), offsets), values, type=self._arrow)
@@ -269,12 +272,12 @@ class ItemsStep:
 class MapStep(ItemsStep):
     """Keys and values. A map that has a key twice is left."""
 
-    def __init__(self, value: Step, arrow: pa.DataType) -> None:
+    def __init__(self, value: AvroStep, arrow: pa.DataType) -> None:
         entry = pa.struct([pa.field("key", pa.string(), False), pa.field("value", arrow.item_type)])
         super().__init__(RecordStep(entry, [(BytesStep(pa.string()), 0), (value, 1)], []), arrow)
 
     def _made(
-        self, block: Block, part: Part, offsets: np.ndarray[Any, Any], items: pa.Array | None, owner: Numbers
+        self, block: Block, part: BlockPart, offsets: np.ndarray[Any, Any], items: pa.Array | None, owner: Numbers
     ) -> pa.Array:
         if items is None:
             keys, values = pa.array([], pa.string()), pa.array([], self._arrow.item_type)

@@ -16,11 +16,24 @@ from ottla.spark.ranges import Range
 from ottla.spark.reader import RecordReader, RecordStreamReader, read_range
 from ottla.spark.schema.decode import ColumnDecoder
 from ottla.spark.schema.options import SchemaOptions
-from ottla.spark.schema.sql_types import ddl_of
 from ottla.spark.schema.subjects import DECODE_IT_YOURSELF, client_of, reader_schemas
 
 __all__ = ["SchemaReader", "SchemaStreamReader", "reader_schemas", "sql_types"]
 Schemas = tuple[ReaderSchema, ...]
+#: Types of Arrow in Spark's DDL.
+PLAIN = {
+    pa.null(): "VOID",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.binary(): "BINARY",
+    pa.string(): "STRING",
+    pa.date32(): "DATE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+}
 
 
 def sql_types(schemas: Schemas) -> dict[str, str]:
@@ -31,6 +44,23 @@ def sql_types(schemas: Schemas) -> dict[str, str]:
         raise ConnectorError(
             str(fault), f"name fields of another kind: columns=value.FIELD; or {DECODE_IT_YOURSELF}"
         ) from None
+
+
+def ddl_of(kind: pa.DataType) -> str:
+    """Return the type as Spark names it."""
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {ddl_of(field.type)}' for field in kind)}>"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{ddl_of(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<STRING, {ddl_of(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return PLAIN[kind]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from tools.platforms import project
 ALLOWED = (
     "ottla.protocol",
     "ottla.spark",
+    "ottla.columns",
     "ottla.client.blocking",
     "ottla.client.errors",
     "ottla.client.idempotence",
@@ -89,7 +90,7 @@ def test_the_wheel_works_without_the_rest_of_the_tree(tmp_path: Path) -> None:
         "try: source.reader(None).partitions()\n"
         "except Exception as fault: print(fault)\n"
         "class Spark:\n"
-        "    listFiles, environment = [], {}\n"
+        "    listFiles, environment, pythonExec = [], {}, sys.executable\n"
         "    def addPyFile(self, path): self.listFiles.append(path); print('sent', path)\n"
         "    def register(self, source): print('registered', source.name())\n"
         "    sparkContext = dataSource = property(lambda self: self)\n"

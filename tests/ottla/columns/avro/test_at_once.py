@@ -207,16 +207,16 @@ def compared(column: AvroColumn, values: list[bytes | None], schema_id: int) -> 
     """Assert that the plan's rows and reasons are those of reading one by one; return how many values the plan has read."""
     raw = pa.array(values, pa.binary())
     writer = column.writers.get(schema_id)
-    alone = column._one_by_one
     left: list[int] = []
 
-    def counted(framed: Any, which: int, how: Any, rows: Any, wrong: dict[int, str]) -> Any:
-        left.append(len(rows))
-        return alone(framed, which, how, rows, wrong)
+    class Counted(AvroColumn):
+        def _one_by_one(self, framed: Any, which: int, how: Any, rows: Any, wrong: dict[int, str]) -> Any:
+            left.append(len(rows))
+            return super()._one_by_one(framed, which, how, rows, wrong)
 
-    column._one_by_one = counted  # type: ignore[method-assign]
+    column.__class__ = Counted
     found, wrong = column.decoded(raw)
-    column._one_by_one = alone  # type: ignore[method-assign]
+    column.__class__ = AvroColumn
     column.writers.keep(schema_id, writer._replace(plan=None))
     expected, expected_wrong = column.decoded(raw)
     column.writers.keep(schema_id, writer)

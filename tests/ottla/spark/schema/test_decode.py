@@ -18,7 +18,7 @@ needs_packages("pyspark", "pyarrow", "fastavro")
 from ottla.columns import wire
 from ottla.registry.client import JSON_SCHEMA, RegistryFailed
 from ottla.spark.errors import ConnectorError
-from ottla.spark.schema.sql_types import ddl_of
+from ottla.spark.schema.reader import ddl_of
 from tests.ottla.columns.avro.values import READER_ID, Shelf, decoded, decoder, framed, reader_schema, record, written
 
 MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123000)
