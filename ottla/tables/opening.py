@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ottla.registry.client import RegistryClient
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.directory_store import DirectoryStore
@@ -20,8 +21,11 @@ from ottla.tables.table import (
     FILES,
     FORMATS,
     ICEBERG,
+    JSON,
     PARQUET,
+    REGISTRY,
     STRING,
+    TYPED,
     Owner,
     Table,
     TableRefused,
@@ -57,9 +61,15 @@ def open_store(location: str, options: dict[str, str]) -> Store:
 
 
 def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
-    """Open the tables of a topic. Raises StoreRefused, TableRefused."""
+    """Open the tables of a topic, with the columns of the latest schemas.
+
+    Raises:
+        StoreRefused, TableRefused: they cannot be opened.
+        RegistryWaits, ColumnsError: the registry cannot be asked; the JSON Schema is of no use.
+        OSError, ValueError: the file of the registry's login cannot be read.
+    """
     store = open_store(f"{settings.location.rstrip('/')}/{NAMESPACE}/{owner.topic}", settings.options)
-    layout = RowLayout(_shape(settings.key, "key"), _shape(settings.value, "value"))
+    layout = RowLayout(_shape(settings, owner, "key"), _shape(settings, owner, "value"))
     log = DecisionLog(store, owner)
     table = _table(settings, store, layout.schema, owner, is_rejected=False)
     rejected = _table(settings, store, layout.rejected_schema, owner, is_rejected=True)
@@ -70,10 +80,21 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     return OpenTables(store, log, layout, Committer(store, log, followers))
 
 
-def _shape(kind: str, name: str) -> ColumnShape:
-    if kind not in SHAPES:
-        raise TableRefused(f"{kind} is no form of a {name}: {', '.join(SHAPES)}")
-    return SHAPES[kind](name)
+def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
+    kind = settings.key if name == "key" else settings.value
+    if kind in SHAPES:
+        return SHAPES[kind](name)
+    if kind not in TYPED:
+        raise TableRefused(f"{kind} is no form of a {name}: {', '.join((*SHAPES, *TYPED))}")
+    from ottla.tables.shapes import RegistryShape, json_shape
+
+    is_flat = name == "value"
+    if kind == JSON and settings.json_schema:
+        return json_shape(name, settings.json_schema, is_flat=is_flat)
+    if not settings.registry:
+        raise TableRefused(f"a {name} that is {kind} needs the address of a schema registry")
+    client = RegistryClient.of(settings.registry, settings.registry_config)
+    return RegistryShape(name, client, f"{owner.topic}-{name}", is_flat=is_flat, has_ids=kind == REGISTRY)
 
 
 def _table(settings: TableSettings, store: Store, schema: pa.Schema, owner: Owner, *, is_rejected: bool) -> Table:

@@ -20,16 +20,12 @@ from ottla.columns.json_column import JsonColumn
 from ottla.columns.protobuf_column import ProtobufColumn
 from ottla.columns.wire import MISSING, RegistryWaits, Writers, context_of, schema_ids
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, RegistryClient, RegistryFailed, Schema
-from ottla.tables.layout import KAFKA, DecodedColumns
+from ottla.tables.layout import KAFKA, DecodedColumns, SchemaMoved
 
 #: A longer value is rejected. Its columns would have to lie in memory many times over.
 VALUE_BYTES_MAX = 32 * 1024 * 1024
 #: A schema with more columns, nested ones included, is refused.
 COLUMNS_MAX = 1_000
-
-
-class SchemaMoved(Exception):
-    """The subject has a newer schema, of which a value is. Make a new shape, and begin a new file with this value."""
 
 
 class TypedColumn(Protocol):
@@ -79,14 +75,19 @@ class RefusingShape:
 class RegistryShape:
     """Keys or values of which each names the schema that it was written with."""
 
-    def __init__(self, name: str, client: RegistryClient, subject: str, *, is_flat: bool = True) -> None:
+    def __init__(
+        self, name: str, client: RegistryClient, subject: str, *, is_flat: bool = True, has_ids: bool = True
+    ) -> None:
         """Ask for the latest schema of the subject. A value's fields are columns of their own if `is_flat`.
+
+        Values without ids (`has_ids`) are plain JSON, by the subject's JSON Schema.
 
         Raises:
             RegistryWaits: the registry cannot be asked, or has no schema for a key, whose column's type would have to change later.
         """
         self._client = client
         self._subject = subject
+        self._has_ids = has_ids
         #: The id of the reader's schema; None without one.
         self.schema_id: int | None = None
         self._seen: set[int] = set()
@@ -111,7 +112,7 @@ class RegistryShape:
 
     def columns(self, raw: pa.Array) -> DecodedColumns:
         """Return the values as columns. Raises SchemaMoved, before any of them is decoded; RegistryWaits."""
-        new = schema_ids(raw) - self._seen
+        new = schema_ids(raw) - self._seen if self._has_ids else set()
         if new and self._latest() != self.schema_id:
             raise SchemaMoved(f"{self._subject} has a newer schema")
         found = self._inner.columns(raw)
@@ -135,6 +136,9 @@ class RegistryShape:
             raise RegistryWaits(f"the schema with id {schema_id}: {fault.message}") from None
 
     def _column(self, schema_id: int, schema: Schema) -> TypedColumn:
+        if not self._has_ids:
+            _is_json(schema)
+            return JsonColumn(schema.text, schema.dependencies)
         if schema.kind == AVRO:
             return AvroColumn(ReaderSchema("", self._subject, schema_id, text_of(schema)), self._client)
         if schema.kind == PROTOBUF:
@@ -145,9 +149,9 @@ class RegistryShape:
         return JsonColumn(schema.text, schema.dependencies, writers)
 
 
-def json_shape(name: str, schema: str) -> TypedShape:
+def json_shape(name: str, schema: str, *, is_flat: bool = True) -> TypedShape:
     """Return the shape of JSON of a given JSON Schema. Raises ColumnsError for one that no table has."""
-    return TypedShape(name, JsonColumn(schema), is_flat=True)
+    return TypedShape(name, JsonColumn(schema), is_flat=is_flat)
 
 
 def refusal_of(fields: list[pa.Field]) -> str:

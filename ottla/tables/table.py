@@ -12,6 +12,9 @@ from typing import Any, NamedTuple, Protocol
 ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
 FORMATS = (ICEBERG, DELTA, PARQUET)
 BYTES, STRING = "bytes", "string"
+#: By a JSON Schema; by the id of a schema in each value.
+JSON, REGISTRY = "json", "registry"
+TYPED = (JSON, REGISTRY)
 #: No catalog: the metadata's files alone.
 FILES = "files"
 
@@ -52,6 +55,11 @@ class TableSettings(NamedTuple):
     value: str
     #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
     options: dict[str, str]
+    #: The address of the schema registry, and a file with its login (`RegistryClient.of`).
+    registry: str = ""
+    registry_config: str | None = None
+    #: The JSON Schema of values that are `json`, or that of the registry's subject.
+    json_schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

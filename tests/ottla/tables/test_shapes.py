@@ -20,8 +20,8 @@ from ottla.columns.rows import TYPES
 from ottla.columns.wire import RegistryWaits
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, RegistryFailed, Schema
 from ottla.tables import shapes
-from ottla.tables.layout import RECORD_COLUMNS, BytesShape, RowLayout
-from ottla.tables.shapes import RegistryShape, SchemaMoved, json_shape
+from ottla.tables.layout import RECORD_COLUMNS, BytesShape, RowLayout, SchemaMoved
+from ottla.tables.shapes import RegistryShape, json_shape
 from tests.ottla.columns.avro.values import framed, record, written
 
 SUBJECT = "orders-value"

@@ -15,11 +15,14 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow", "fastavro")
 
+import pyarrow as pa
+
 from ottla.columns import wire
 from ottla.registry.client import JSON_SCHEMA, RegistryFailed
 from ottla.spark.errors import ConnectorError
+from ottla.spark.schema.decode import ColumnDecoder
 from ottla.spark.schema.reader import ddl_of
-from tests.ottla.columns.avro.values import READER_ID, Shelf, decoded, decoder, framed, reader_schema, record, written
+from tests.ottla.columns.avro.values import READER_ID, Shelf, framed, reader_schema, record, written
 
 MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123000)
 INSTANT = MOMENT.replace(tzinfo=datetime.UTC)
@@ -79,6 +82,15 @@ TYPES: dict[str, tuple[Any, str, Any, Any]] = {
         {"x": Decimal("1.00")}, {"member0": {"x": Decimal("1.00")}, "member1": None},
     ),
 }  # fmt: skip
+
+
+def decoder(schema: Any, shelf: Shelf | None = None, *fields: str, mode: str = "FAILFAST") -> ColumnDecoder:
+    client: Any = shelf or Shelf()
+    return ColumnDecoder(reader_schema(schema, *fields), client, is_strict=mode == "FAILFAST")
+
+
+def decoded(found: ColumnDecoder, *values: bytes | None) -> list[Any]:
+    return found.array(pa.array(values, pa.binary()), lambda index: f"t-0 at offset {index}").to_pylist()
 
 
 @pytest.mark.parametrize("name", TYPES)
