@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
 FORMATS = (ICEBERG, DELTA, PARQUET)
 BYTES, STRING = "bytes", "string"
-#: By a JSON Schema; by the id of a schema in each value.
+#: Columns by a JSON Schema, and by the schema whose id each value names.
 JSON, REGISTRY = "json", "registry"
 TYPED = (JSON, REGISTRY)
 #: No catalog: the metadata's files alone.

@@ -16,8 +16,8 @@ from ottla.columns.layout import LONG, Bytes, Numbers, varints
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 #: Fewer values than this are faster one by one.
 VALUES_MIN = 64
-#: So many steps of a block may be for fewer values all the same.
-SMALL_STEPS_MAX = 256
+#: A step for the next items of so many values is worth it, and so many for fewer values may be in a block all the same.
+ITEMS_MIN, SMALL_STEPS_MAX = 256, 256
 
 
 class BlockPart(NamedTuple):
@@ -45,9 +45,9 @@ class Block:
             self.is_left[part.rows[which]] = True
 
     def takes(self, count: int) -> bool:
-        """Return whether a step for so many values is worth it."""
-        self._small_steps += count < VALUES_MIN
-        return count >= VALUES_MIN or self._small_steps <= SMALL_STEPS_MAX
+        """Return whether the next items of so many values are read at once."""
+        self._small_steps += count < ITEMS_MIN
+        return count >= ITEMS_MIN or self._small_steps <= SMALL_STEPS_MAX
 
     def longs(self, at: Numbers) -> tuple[Numbers, Numbers]:
         """Return the numbers at these positions, and the positions behind them; behind all ends for those that are too long."""
