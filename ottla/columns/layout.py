@@ -20,7 +20,7 @@ from ottla.protocol.records.record import RECORD_BYTES_MIN
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 #: The most bytes of a varint of 32 and of 64 bits, and the largest last byte.
-_INT, _LONG = (5, 15), (10, 1)
+INT, LONG = (5, 15), (10, 1)
 #: The position behind a varint that is too long: behind the end of all bytes.
 _BEYOND = 1 << 40
 
@@ -117,12 +117,12 @@ class Layout:
         data = np.frombuffer(self.data, np.uint8)
         ends = np.frombuffer(self.ends, np.int64)
         # A position behind the end reads the last byte; all later positions are behind the end then, too.
-        lengths, at = _varints(data, np.concatenate((np.zeros(1, np.int64), ends[:-1])), _INT)
-        times, at = _varints(data, at + 1, _LONG)  # after the attributes, which no version uses
-        deltas, at = _varints(data, at, _INT)
-        key_lengths, key_begins = _varints(data, at, _INT)
+        lengths, at = varints(data, np.concatenate((np.zeros(1, np.int64), ends[:-1])), INT)
+        times, at = varints(data, at + 1, LONG)  # after the attributes, which no version uses
+        deltas, at = varints(data, at, INT)
+        key_lengths, key_begins = varints(data, at, INT)
         key_ends = key_begins + np.maximum(key_lengths, 0)
-        value_lengths, value_begins = _varints(data, key_ends, _INT)
+        value_lengths, value_begins = varints(data, key_ends, INT)
         value_ends = value_begins + np.maximum(value_lengths, 0)
         has_headers = data.take(value_ends, mode="clip") != 0
         wrong = (lengths < 0) | (value_ends >= ends) | (~has_headers & (value_ends + 1 != ends))
@@ -170,7 +170,7 @@ class Layout:
         raise InvalidRecord(self._offsets[batch], why)
 
 
-def _varints(data: Bytes, at: Numbers, form: tuple[int, int]) -> tuple[Numbers, Numbers]:
+def varints(data: Bytes, at: Numbers, form: tuple[int, int]) -> tuple[Numbers, Numbers]:
     """Return the zigzag-coded numbers at these positions, and the positions behind them."""
     bytes_max, last_max = form
     byte = data.take(at, mode="clip")

@@ -23,7 +23,18 @@ BROUGHT_BY = {
     "console": ("starlette", "uvicorn", "jinja2"),
     "registry": ("starlette", "uvicorn", "fastavro", "avro", "jsonschema", "google.protobuf"),
     "testing": ("uvicorn",),  # of `ottla dev --faults`; tests in Python find out by themselves what they lack
-    "tables": ("pyarrow", "numpy", "pyiceberg", "deltalake", "obstore", "starlette", "uvicorn"),
+    "tables": (
+        "pyarrow",
+        "numpy",
+        "pyiceberg",
+        "deltalake",
+        "obstore",
+        "fastavro",
+        "msgspec",
+        "google.protobuf",
+        "starlette",
+        "uvicorn",
+    ),
     "sql": ("duckdb", "pyarrow", "pyiceberg", "deltalake", "obstore"),
 }
 

@@ -30,7 +30,7 @@ from ottla.spark.workers import other_python, send_wheel
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.schema.subjects import ReaderSchema
+    from ottla.columns.avro.schemas import ReaderSchema
 
 SQL_TYPES = {
     "key": "BINARY",

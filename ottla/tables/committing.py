@@ -6,8 +6,8 @@ old one and a new one. After a conflict, or an answer that was lost, it looks ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from ottla.tables import offers
 from ottla.tables.decisions import DecisionLog, TableDecision
@@ -48,8 +48,17 @@ def rejected_of(offer: Offer) -> tuple[str, int]:
 class TableFollower:
     """Has one table repeat the decisions."""
 
-    def __init__(self, table: Table, files_of: FilesOf, store: Store, *, is_lazy: bool) -> None:
-        """One that `is_lazy` is made with the first decision that has files for it."""
+    def __init__(
+        self,
+        table: Table,
+        files_of: FilesOf,
+        store: Store,
+        *,
+        is_lazy: bool,
+        schema_of: Callable[[tuple[AddedFile, ...]], Any] = lambda files: None,
+    ) -> None:
+        """One that `is_lazy` is made with the first decision that has files for it. `schema_of` reads the columns of files."""
+        self._schema_of = schema_of
         self._table = table
         self._files_of = files_of
         self._store = store
@@ -100,7 +109,7 @@ class TableFollower:
                     raise TableRefused(f"{name} is gone, which commit {decision.sequence} takes")
                 files.append(AddedFile(name, size, rows))
         text = ", ".join(f"{partition}: {row.next}" for partition, row in sorted(decision.positions.items()))
-        return TableCommit(decision.sequence, tuple(files), text)
+        return TableCommit(decision.sequence, tuple(files), text, self._schema_of(tuple(files)))
 
 
 class Committer:

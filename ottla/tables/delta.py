@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -65,6 +66,7 @@ class DeltaFiles:
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
         table: DeltaTable = state.version
+        self._widen(table, commit.schema)
         entry = Transaction(self._application, commit.sequence)
         properties = CommitProperties(
             custom_metadata={"ottla.offsets": commit.summary}, app_transactions=[entry], max_commit_retries=0
@@ -77,6 +79,23 @@ class DeltaFiles:
             raise CommitConflict(f"{self._location}: {fault}") from fault
         except (DeltaError, OSError) as fault:
             raise CommitUnknown(f"{self._location}: {fault}") from fault
+
+    def _widen(self, table: DeltaTable, schema: pa.Schema | None) -> None:
+        """Add columns that the table lacks, in a commit of their own. A file's rows are null where it lacks one of the table's."""
+        if schema is None:
+            return
+        wanted = DeltaSchema.from_arrow(schema)
+        present = {field.name: field.type for field in table.schema().fields}
+        wrong = [field.name for field in wanted.fields if present.get(field.name, field.type) != field.type]
+        if wrong:
+            raise TableRefused(f"{self._location}: Delta cannot change the type of {', '.join(wrong)}")
+        if new := [field for field in wanted.fields if field.name not in present]:
+            try:
+                table.alter.add_columns(new)
+            except CommitFailedError as fault:
+                raise CommitConflict(f"{self._location}: {fault}") from fault
+            except (DeltaError, OSError) as fault:
+                raise CommitUnknown(f"{self._location}: {fault}") from fault
 
     @property
     def _application(self) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ottla.tables.committing import CommitProgress
+from ottla.tables.layout import SchemaMoved
 from ottla.tables.offline import FoundTopic, find_topic
-from ottla.tables.opening import open_tables
+from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentSource
 from ottla.tables.table import CommitConflict, TableSettings
 from ottla.tables.translating import Translator
@@ -34,7 +35,31 @@ def export(directories: Iterable[str], topic: str, settings: TableSettings, new_
     """
     found = find_topic(directories, topic)
     opened = open_tables(settings, found.owner)
-    translators = {
+    translators = _translators(found, opened, new_uid)
+    partitions = max(found.partitions) + 1
+    rows = rejected = 0
+    while True:
+        last = opened.log.last()
+        try:
+            offers = [
+                translator.offer(
+                    found.partitions[number].span, last.positions.get(number) if last is not None else None
+                )
+                for number, translator in translators.items()
+            ]
+        except SchemaMoved:
+            opened = open_tables(settings, found.owner)
+            translators = _translators(found, opened, new_uid)
+            continue
+        done = _committed(opened.committer.run, partitions)
+        rows, rejected = rows + done.rows, rejected + done.rejected
+        if done.last is not None and not any(offers) and not done.is_behind:
+            positions = {number: row.next for number, row in done.last.positions.items()}
+            return Exported(found, opened.store.url, rows, rejected, positions)
+
+
+def _translators(found: FoundTopic, opened: OpenTables, new_uid: Callable[[], str]) -> dict[int, Translator]:
+    return {
         number: Translator(
             opened.store,
             SegmentSource(each.folder, found.owner, number, opened.layout),
@@ -44,19 +69,6 @@ def export(directories: Iterable[str], topic: str, settings: TableSettings, new_
         )
         for number, each in sorted(found.partitions.items())
     }
-    partitions = max(found.partitions) + 1
-    rows = rejected = 0
-    while True:
-        last = opened.log.last()
-        offers = [
-            translator.offer(found.partitions[number].span, last.positions.get(number) if last is not None else None)
-            for number, translator in translators.items()
-        ]
-        done = _committed(opened.committer.run, partitions)
-        rows, rejected = rows + done.rows, rejected + done.rejected
-        if done.last is not None and not any(offers) and not done.is_behind:
-            positions = {number: row.next for number, row in done.last.positions.items()}
-            return Exported(found, opened.store.url, rows, rejected, positions)
 
 
 def _committed(run: Callable[[int], CommitProgress], partitions: int) -> CommitProgress:

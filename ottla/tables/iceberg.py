@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     RESTError,
     TableAlreadyExistsError,
+    ValidationError,
     ValidationException,
 )
 from pyiceberg.table import Table as IcebergFiles
@@ -90,12 +91,17 @@ class IcebergTable:
                 snapshot = table.metadata.current_snapshot_id
                 transaction._requirements += (AssertRefSnapshotId(ref="main", snapshot_id=snapshot),)
                 transaction.set_properties({SEQUENCE: str(commit.sequence), OFFSETS: commit.summary})
+                if commit.schema is not None:
+                    with transaction.update_schema() as update:
+                        update.union_by_name(commit.schema)
                 if commit.files:
                     names = [f"{self._location}/{file.name}" for file in commit.files]
                     transaction.add_files(names, summary, check_duplicate_files=False)
                 else:
                     with transaction._append_snapshot_producer(summary):
                         pass
+        except ValidationError as fault:
+            raise TableRefused(f"{self._text} cannot have the columns of the files: {fault}") from fault
         except (CommitFailedException, ValidationException) as fault:
             raise CommitConflict(f"{self._text}: {fault}") from fault
         except NO_ANSWER as fault:

@@ -18,6 +18,10 @@ KAFKA, VALUE, REASON = "_kafka", "value", "reason"
 RECORD_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "leaderEpoch", "headers")
 
 
+class SchemaMoved(Exception):
+    """The subject has a newer schema, of which a value is. Make a new shape, and begin a new file with this value."""
+
+
 class DecodedColumns(NamedTuple):
     """Values as columns, of the same length. `wrong` has a reason for each row that did not fit; its columns are null there."""
 

@@ -5,25 +5,31 @@ The libraries of a format are imported only where a table of it is opened: pyice
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ottla.registry.client import RegistryClient
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
 from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store
+from ottla.tables.stored_file import schema_of
 from ottla.tables.table import (
     BYTES,
     DELTA,
     FILES,
     FORMATS,
     ICEBERG,
+    JSON,
     NAMESPACE,
     PARQUET,
+    REGISTRY,
     REJECTED_SUFFIX,
     STRING,
+    TYPED,
     Owner,
     Table,
     TableRefused,
@@ -52,23 +58,40 @@ class OpenTables(NamedTuple):
 
 
 def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
-    """Open the tables of a topic. Raises StoreRefused, TableRefused."""
+    """Open the tables of a topic, with the columns of the latest schemas.
+
+    Raises:
+        StoreRefused, TableRefused: they cannot be opened.
+        RegistryWaits, ColumnsError: the registry cannot be asked; the JSON Schema is of no use.
+        OSError, ValueError: the file of the registry's login cannot be read.
+    """
     store = open_store(f"{settings.location.rstrip('/')}/{NAMESPACE}/{owner.topic}", settings.options)
-    layout = RowLayout(_shape(settings.key, "key"), _shape(settings.value, "value"))
+    layout = RowLayout(_shape(settings, owner, "key"), _shape(settings, owner, "value"))
     log = DecisionLog(store, owner)
     table = _table(settings, store, layout.schema, owner, is_rejected=False)
     rejected = _table(settings, store, layout.rejected_schema, owner, is_rejected=True)
     followers = (
-        TableFollower(table, rows_of, store, is_lazy=False),
+        TableFollower(table, rows_of, store, is_lazy=False, schema_of=partial(schema_of, store)),
         TableFollower(rejected, rejected_of, store, is_lazy=True),
     )
     return OpenTables(store, log, layout, Committer(store, log, followers))
 
 
-def _shape(kind: str, name: str) -> ColumnShape:
-    if kind not in SHAPES:
-        raise TableRefused(f"{kind} is no form of a {name}: {', '.join(SHAPES)}")
-    return SHAPES[kind](name)
+def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
+    kind = settings.key if name == "key" else settings.value
+    if kind in SHAPES:
+        return SHAPES[kind](name)
+    if kind not in TYPED:
+        raise TableRefused(f"{kind} is no form of a {name}: {', '.join((*SHAPES, *TYPED))}")
+    from ottla.tables.shapes import RegistryShape, json_shape
+
+    is_flat = name == "value"
+    if kind == JSON and settings.json_schema:
+        return json_shape(name, settings.json_schema, is_flat=is_flat)
+    if not settings.registry:
+        raise TableRefused(f"a {name} that is {kind} needs the address of a schema registry")
+    client = RegistryClient.of(settings.registry, settings.registry_config)
+    return RegistryShape(name, client, f"{owner.topic}-{name}", is_flat=is_flat, has_ids=kind == REGISTRY)
 
 
 def _table(settings: TableSettings, store: Store, schema: pa.Schema, owner: Owner, *, is_rejected: bool) -> Table:

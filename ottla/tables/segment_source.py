@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from ottla.columns.batches import BatchFilter
 from ottla.columns.rows import RowColumns
 from ottla.columns.segments import SegmentFiles
-from ottla.tables.layout import KAFKA, RECORD_COLUMNS, RowLayout
+from ottla.tables.layout import KAFKA, RECORD_COLUMNS, RowLayout, SchemaMoved
 from ottla.tables.table import Owner
 from ottla.tables.translating import Translated
 
@@ -36,16 +36,30 @@ class SegmentSource:
         self._layout = layout
 
     def translate(self, first: int, end: int) -> Translated:
-        """Translate as `FileSource` has it. Raises SegmentsGone; ColumnsError for records that are damaged."""
+        """Translate as `FileSource` has it.
+
+        Raises:
+            SegmentsGone: see there.
+            SchemaMoved: the first records are of a newer schema, and need another layout.
+            RegistryWaits: the schema registry cannot be asked.
+            ColumnsError: records are damaged.
+        """
         rows, rejected = ParquetBuffer(self._layout.schema), ParquetBuffer(self._layout.rejected_schema)
-        next_ = end
+        next_ = first
         for records, behind in self._records(first, end):
-            good, bad = self._layout.rows(records)
+            try:
+                good, bad = self._layout.rows(records)
+            except SchemaMoved:
+                if next_ == first:
+                    raise
+                break  # the file has the columns of the former schema
+            next_ = behind
             rows.add(good)
             rejected.add(bad)
             if rows.column_bytes + rejected.column_bytes >= FILE_BYTES_MAX:
-                next_ = behind
                 break
+        else:
+            next_ = end
         keys = self._owner._asdict() | {"partition": self._partition, "first": first, "next": next_}
         footer = {f"ottla.{name}": str(value) for name, value in keys.items()}
         return Translated(next_, rows.rows, rows.finish(footer), rejected.rows, rejected.finish(footer))

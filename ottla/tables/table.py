@@ -7,11 +7,17 @@ was loaded. A library's own retry would add a late writer's files behind a newer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
 FORMATS = (ICEBERG, DELTA, PARQUET)
 BYTES, STRING = "bytes", "string"
+#: Columns by a JSON Schema, and by the schema whose id each value names.
+JSON, REGISTRY = "json", "registry"
+TYPED = (JSON, REGISTRY)
 #: No catalog: the metadata's files alone.
 FILES = "files"
 #: The namespace of all tables, which is a folder, and what the name of a table of rejected records ends with.
@@ -54,6 +60,11 @@ class TableSettings(NamedTuple):
     value: str
     #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
     options: dict[str, str]
+    #: The address of the schema registry, and a file with its login (`RegistryClient.of`).
+    registry: str = ""
+    registry_config: str | None = None
+    #: The JSON Schema of values that are `json`, or that of the registry's subject.
+    json_schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,8 @@ class TableCommit(NamedTuple):
     sequence: int
     files: tuple[AddedFile, ...]
     summary: str
+    #: The columns of the files, or None without files. The table adds those that it lacks, with the files or before them.
+    schema: pa.Schema | None = None
 
 
 class Table(Protocol):

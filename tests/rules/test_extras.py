@@ -32,8 +32,8 @@ PLACES = {
         "google",
     },
     "ottla/testing/": {"confluent_kafka", "pytest"},
-    "ottla/spark/": {"pyspark", "pyarrow", "fastavro"},
-    "ottla/columns/": {"pyarrow", "numpy"},
+    "ottla/spark/": {"pyspark", "pyarrow"},
+    "ottla/columns/": {"pyarrow", "numpy", "fastavro", "msgspec", "google"},
     "ottla/tables/": {"pyarrow", "numpy", "pyiceberg", "deltalake", "obstore", "starlette", "duckdb"},
     "pipeline/": {"pyspark", "pyarrow", "pandas", "matplotlib", "fastavro", "confluent_kafka", "delta"},
 }

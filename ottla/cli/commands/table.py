@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from ottla.cli.commands.table_serve import serve
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
 from ottla.cli.table_options import store_options
-from ottla.client.failures import Failure
+from ottla.client.failures import Failure, Kind
 from ottla.tables.table import TableSettings
 
 app = App(
@@ -37,7 +38,23 @@ LogDirs = Annotated[
     Parameter(name="--log-dir", help="A log directory of a broker, which may run; several times for several."),
 ]
 Format = Annotated[Literal["iceberg", "delta", "parquet"], Parameter(name="--format", help="The table's format.")]
-Form = Annotated[Literal["bytes", "string"], Parameter(help="How it becomes a column.")]
+Form = Annotated[
+    Literal["bytes", "string", "json", "registry"],
+    Parameter(help="How it becomes columns: as it is, as text, or by a schema."),
+]
+Registry = Annotated[
+    str,
+    Parameter(
+        name="--registry",
+        env_var="OTTLA_REGISTRY",
+        help="Address of the schema registry (http://localhost:8081), for the forms json and registry.",
+    ),
+]
+RegistryConfig = Annotated[
+    str | None,
+    Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
+]
+JsonSchema = Annotated[str, Parameter(help="A file with the JSON Schema of values that are `json`.")]
 Catalog = Annotated[
     str,
     Parameter(
@@ -64,6 +81,9 @@ def export(
     key: Form = "bytes",
     value: Form = "bytes",
     catalog: Catalog = "files",
+    registry: Registry = "",
+    registry_config: RegistryConfig = None,
+    json_schema: JsonSchema | None = None,
     option: Options | None = None,
     output: Output = "table",
 ) -> None:
@@ -74,8 +94,10 @@ def export(
     need_extra("tables", "a table")
     from ottla.tables.exporting import export as run_export
 
-    settings = TableSettings(format, to, catalog, key, value, store_options(option))
     with _failures():
+        schema = Path(json_schema).read_text() if json_schema else ""
+        by_schema = (registry, registry_config, schema)
+        settings = TableSettings(format, to, catalog, key, value, store_options(option), *by_schema)
         done = run_export(log_dir, topic, settings, lambda: uuid4().hex)
     rejected = f", {done.rejected} rejected" if done.rejected else ""
     note(f"{done.rows} rows{rejected} to {done.url}")
@@ -108,5 +130,7 @@ def _failures() -> Iterator[None]:
         yield
     except (StoreFailure, TableRefused, ColumnsError) as fault:
         raise Failure(str(fault)) from fault
+    except (OSError, ValueError) as fault:  # a file that an option names
+        raise Failure(str(fault), kind=Kind.WRONG) from fault
     except (CommitConflict, CommitUnknown, SegmentsGone) as fault:
         raise Failure(str(fault), "run it again: it goes on where it ended") from fault

@@ -8,20 +8,59 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from ottla.columns.avro.schemas import ReaderSchema
+from ottla.columns.batches import ColumnsError
+from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Range
 from ottla.spark.reader import RecordReader, RecordStreamReader, read_range
 from ottla.spark.schema.decode import ColumnDecoder
 from ottla.spark.schema.options import SchemaOptions
-from ottla.spark.schema.subjects import ReaderSchema, client_of, reader_schemas
+from ottla.spark.schema.subjects import DECODE_IT_YOURSELF, client_of, reader_schemas
 
 __all__ = ["SchemaReader", "SchemaStreamReader", "reader_schemas", "sql_types"]
 Schemas = tuple[ReaderSchema, ...]
+#: Types of Arrow in Spark's DDL.
+PLAIN = {
+    pa.null(): "VOID",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.binary(): "BINARY",
+    pa.string(): "STRING",
+    pa.date32(): "DATE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+}
 
 
 def sql_types(schemas: Schemas) -> dict[str, str]:
     """Return the types of the decoded columns in Spark's DDL. Raises ConnectorError for a schema that Spark has no type for."""
-    return {schema.column: schema.prepared()[1].sql for schema in schemas}
+    try:
+        return {schema.column: ddl_of(schema.prepared()[1].arrow) for schema in schemas}
+    except ColumnsError as fault:
+        raise ConnectorError(
+            str(fault), f"name fields of another kind: columns=value.FIELD; or {DECODE_IT_YOURSELF}"
+        ) from None
+
+
+def ddl_of(kind: pa.DataType) -> str:
+    """Return the type as Spark names it."""
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {ddl_of(field.type)}' for field in kind)}>"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{ddl_of(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<STRING, {ddl_of(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return PLAIN[kind]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,7 @@ ALLOWED = (
     "ottla.protocol",
     "ottla.columns",
     "ottla.spark",
+    "ottla.columns",
     "ottla.client.blocking",
     "ottla.client.errors",
     "ottla.client.failures",

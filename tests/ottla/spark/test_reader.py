@@ -21,8 +21,8 @@ from ottla.spark.schema.reader import SchemaStreamReader
 from ottla.spark.source import OttlaDataSource
 from ottla.spark.tables import GroupsReader, LatestReader, OffsetsReader
 from ottla.testing import Cluster
+from tests.ottla.columns.avro.values import written
 from tests.ottla.registry.stand_in import registry_of
-from tests.ottla.spark.schema.values import written
 from tests.pipeline.conftest import Node
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
 from ottla.testing import Cluster
+from tests.ottla.columns.avro.values import record, written
 from tests.ottla.conftest import Finished, run_here
+from tests.ottla.registry.stand_in import registry_of
 
 TOPIC = "orders"
 #: What the node writes every five seconds in production.
@@ -130,12 +133,78 @@ def test_a_topic_that_is_made_again_does_not_write_into_the_others_table(cluster
     assert done.code == 1 and f"has the rows of topic {TOPIC} (id x" in done.err
 
 
+def test_values_are_columns_by_the_schemas_that_they_name_also_when_a_newer_one_comes_between(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    old, new = record(("id", "int")), record(("id", "long"), ("note", "string", "-"))
+    schemas = {f"/schemas/ids/{number}": {"schema": json.dumps(each)} for number, each in ((1, old), (2, new))}
+    latest = "/subjects/typed-value/versions/latest"
+    place = tmp_path / "ottla" / "typed"
+    cluster.topic("typed", partitions=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    given = typed(cluster, tmp_path, "parquet")
+    with registry_of({**schemas, latest: {"id": 1}}) as (url, _):
+        for value in (written(old, {"id": 1}), written(old, {"id": 2})):
+            producer.produce("typed", value, "k")
+        producer.flush()
+        done = exported_all("typed", 2, *given, "--registry", url)
+        for format_ in ("iceberg", "delta"):
+            exported_all("typed", 2, *typed(cluster, tmp_path / "grown" / format_, format_), "--registry", url)
+    with registry_of({**schemas, latest: {"id": 2}}) as (url, _):
+        for value in (written(old, {"id": 3}), written(new, {"id": 2**40, "note": "x"}, 2), b"bad"):
+            producer.produce("typed", value, "k")
+        producer.flush()
+        done = exported_all("typed", 5, *given, "--registry", url)
+        for format_ in ("iceberg", "delta"):
+            lake = tmp_path / format_
+            exported_all("typed", 5, *typed(cluster, lake, format_), "--registry", url)
+            read = READERS[format_](lake / "ottla" / "typed")
+            assert sorted((row["id"], row["note"]) for row in read) == [(1, "-"), (2, "-"), (3, "-"), (2**40, "x")]
+        exported_all("typed", 5, *typed(cluster, tmp_path / "grown" / "iceberg", "iceberg"), "--registry", url)
+        grown = iceberg(tmp_path / "grown" / "iceberg" / "ottla" / "typed")
+        assert sorted((row["id"], row["note"]) for row in grown) == [(1, None), (2, None), (3, "-"), (2**40, "x")]
+        refused = run_here(
+            "table", "export", "typed", *typed(cluster, tmp_path / "grown" / "delta", "delta"), "--registry", url
+        )
+        assert refused.code == 1 and "Delta cannot change the type of id" in refused.err
+    assert "1 rejected" in done.err
+    rows = {row["_kafka"]["offset"]: row for row in parquet(place)}
+    assert [rows[offset].get("note") for offset in range(4)] == [None, None, "-", "x"]
+    assert [rows[offset]["id"] for offset in range(4)] == [1, 2, 3, 2**40]
+    away = run_here("table", "export", "typed", *given, "--registry", "http://127.0.0.1:1")
+    assert away.code == 1 and "the schema registry at http://127.0.0.1:1 cannot be reached" in away.err
+
+
+def typed(cluster: Cluster, lake: Path, format_: str) -> tuple[str, ...]:
+    return "--log-dir", data_of(cluster), "--to", str(lake), "--format", format_, "--value", "registry"
+
+
+def exported_all(topic: str, records: int, *given: str) -> Finished:
+    """Export once the log directory says that so many records are committed."""
+    for _ in range(200):
+        done = run_here("table", "export", topic, *given, "-o", "json")
+        if done.code == 0 and json.loads(done.out)["committed"] == records:
+            return done
+        assert done.code == 0 or "no partition" in done.err, done.err
+        time.sleep(0.05)
+    raise AssertionError(done.out + done.err)
+
+
+def test_json_is_columns_by_a_given_schema(cluster: Cluster, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"properties": {"value": {"type": "integer"}}}')
+    done = export(cluster, tmp_path, "--format", "parquet", "--value", "json", "--json-schema", str(schema))
+    assert done.code == 0 and "1 rows, 506 rejected" in done.err, "none but the tombstone is JSON"
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
         (("--log-dir", "/nowhere"), "these log directories have no partition of orders"),
         (("--option", "region"), "--option region is not NAME=VALUE"),
         (("--to", "ftp://x"), "ftp://x"),
+        (("--value", "registry"), "a value that is registry needs the address of a schema registry"),
+        (("--json-schema", "/no.json"), "/no.json"),
     ],
 )
 def test_what_is_wrong_is_said(cluster: Cluster, tmp_path: Path, arguments: tuple[str, str], said: str) -> None:

@@ -15,10 +15,14 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark", "pyarrow", "fastavro")
 
+import pyarrow as pa
+
+from ottla.columns import wire
 from ottla.registry.client import JSON_SCHEMA, RegistryFailed
 from ottla.spark.errors import ConnectorError
-from ottla.spark.schema import decode
-from tests.ottla.spark.schema.values import READER_ID, Shelf, decoded, decoder, framed, reader_schema, record, written
+from ottla.spark.schema.decode import ColumnDecoder
+from ottla.spark.schema.reader import ddl_of
+from tests.ottla.columns.avro.values import READER_ID, Shelf, framed, reader_schema, record, written
 
 MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123000)
 INSTANT = MOMENT.replace(tzinfo=datetime.UTC)
@@ -80,10 +84,19 @@ TYPES: dict[str, tuple[Any, str, Any, Any]] = {
 }  # fmt: skip
 
 
+def decoder(schema: Any, shelf: Shelf | None = None, *fields: str, mode: str = "FAILFAST") -> ColumnDecoder:
+    client: Any = shelf or Shelf()
+    return ColumnDecoder(reader_schema(schema, *fields), client, is_strict=mode == "FAILFAST")
+
+
+def decoded(found: ColumnDecoder, *values: bytes | None) -> list[Any]:
+    return found.array(pa.array(values, pa.binary()), lambda index: f"t-0 at offset {index}").to_pylist()
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_a_type_of_avro_is_the_column_that_from_avro_makes_of_it(name: str) -> None:
     schema, sql, given_value, expected = TYPES[name]
-    assert reader_schema(schema).prepared()[1].sql == sql
+    assert ddl_of(reader_schema(schema).prepared()[1].arrow) == sql
     assert decoded(decoder(schema), written(schema, given_value), None) == [expected, None]
 
 
@@ -136,9 +149,11 @@ def test_a_writers_schema_is_asked_for_once_and_the_readers_own_never() -> None:
 
 
 def test_schemas_that_are_kept_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "WRITERS_MAX", 2)
+    monkeypatch.setattr(wire, "WRITERS_MAX", 2)
     schema, shelf = record(("id", "int")), Shelf(*[record(("id", "int"))] * 3)
-    assert len(decoded(decoder(schema, shelf), *(framed(b"\2", schema_id) for schema_id in (2, 3, 4, 2)))) == 4
+    found = decoder(schema, shelf)
+    assert len(decoded(found, *(framed(b"\2", schema_id) for schema_id in (2, 3, 4)))) == 3
+    assert len(decoded(found, framed(b"\2", 2))) == 1
     assert shelf.asked == [2, 3, 4, 2]
 
 

@@ -19,9 +19,9 @@ from ottla.spark.options import ConnectorOptions
 from ottla.spark.schema.options import SchemaOptions
 from ottla.spark.schema.subjects import client_of
 from ottla.spark.source import OttlaDataSource
+from tests.ottla.columns.avro.values import record
 from tests.ottla.registry.stand_in import registry_of
 from tests.ottla.registry.test_client_login import server
-from tests.ottla.spark.schema.values import record
 
 ADDRESS = record(("city", "string"), name="shop.Address")
 ORDER = record(("id", "long"), ("to", "shop.Address"), name="shop.Order")
@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "a subject that is not there": ({"valueSubject": "other-value"}, "other-value: Schema not found; options valueSubject and valueVersion"),
     "a version that is not there": ({"valueVersion": "9"}, "t-value: Schema not found; options"),
     "a version that is none": ({"valueVersion": "new"}, "option valueVersion is new; it is latest or a number above 0"),
-    "JSON Schema": ({"valueSubject": "json-value"}, "json-value: the schema is of JSON, and the table schema reads Avro"),
+    "JSON Schema": ({"valueSubject": "json-value"}, "json-value: the schema is of JSON, where Avro is read; read table=records"),
     "a recursive schema": ({"valueSubject": "tree-value"}, r"tree-value \(id 9\): the schema is recursive"),
     "several topics": ({"subscribe": "t,u"}, "option valueSubject is missing; it is needed unless one topic is read"),
     "a mode that from_avro has not": ({"mode": "DROPMALFORMED"}, "option mode is DROPMALFORMED; the table schema has FAILFAST and PERMISSIVE"),

@@ -12,8 +12,8 @@ from typing import Any
 
 import fastavro
 
+from ottla.columns.batches import ColumnsError
 from ottla.registry.formats.avro_text import PRIMITIVES
-from ottla.spark.errors import ConnectorError
 
 #: The bytes of a record with one field are those of the field: in such a record a union or a plain type is no special case.
 ROOT, FIELD = "OttlaColumn", "value"
@@ -23,7 +23,7 @@ Node = Any  # what JSON can hold
 
 
 class AvroTree:
-    """A schema and its named definitions. Raises ConnectorError if it is not valid, recursive, or has arrays of nothing."""
+    """A schema and its named definitions. Raises ColumnsError if it is not valid, recursive, or has arrays of nothing."""
 
     def __init__(self, text: str) -> None:
         """Take the JSON of a schema that has all its definitions."""
@@ -32,10 +32,10 @@ class AvroTree:
             root = {"type": "record", "name": ROOT, "fields": [{"name": FIELD, "type": json.loads(text)}]}
             self.root = fastavro.parse_schema(root, self.named)
             self._is_empty(self.top, (), {})
-        except ConnectorError:
+        except ColumnsError:
             raise
         except Exception as fault:  # the library's own, and those of looking at JSON that is no schema
-            raise ConnectorError(f"the schema is not valid: {fault or type(fault).__name__}") from None
+            raise ColumnsError(f"the schema is not valid: {fault or type(fault).__name__}") from None
 
     @property
     def top(self) -> Node:
@@ -70,7 +70,7 @@ class AvroTree:
                 self._is_empty(node["values"], inside, done)
             case "array":
                 if self._is_empty(node["items"], inside, done):
-                    raise ConnectorError("the schema has an array whose items have no bytes", "give them a field")
+                    raise ColumnsError("the schema has an array whose items have no bytes", "give them a field")
             case "record":
                 return self._is_empty_record(node, inside, done)
         return False
@@ -78,10 +78,8 @@ class AvroTree:
     def _is_empty_record(self, node: Node, inside: tuple[str, ...], done: dict[str, bool]) -> bool:
         name = node["name"]
         if name in inside:
-            raise ConnectorError(
-                f"the schema is recursive ({' -> '.join((*inside[inside.index(name) :], name))}), and Spark has no such type",
-                "read table=records, and decode in a function of your own",
-            )
+            way = " -> ".join((*inside[inside.index(name) :], name))
+            raise ColumnsError(f"the schema is recursive ({way}), and a column's type cannot be")
         if name not in done:
             empty = [self._is_empty(field["type"], (*inside, name), done) for field in node["fields"]]
             done[name] = all(empty)
@@ -93,16 +91,16 @@ class AvroTree:
         """Leave only these fields of the column's record; readers pass over the bytes of the others.
 
         Raises:
-            ConnectorError: the column is no record, or has not all of them.
+            ColumnsError: the column is no record, or has not all of them.
         """
         branches = self.top if isinstance(self.top, list) else [self.top]
         records = [branch for branch in branches if self.kind(branch) != "null"]
         if len(records) != 1 or self.kind(records[0]) != "record":
-            raise ConnectorError("its type is no record, and has no fields", "name the column alone")
+            raise ColumnsError("its type is no record, and has no fields", "name the column alone")
         fields = self.definition(records[0])["fields"]
         known = [field["name"] for field in fields]
         if missing := [name for name in names if name not in known]:
-            raise ConnectorError(f"it has no field {missing[0]}", f"its fields are {', '.join(known)}")
+            raise ColumnsError(f"it has no field {missing[0]}", f"its fields are {', '.join(known)}")
         fields[:] = [field for field in fields if field["name"] in {*names}]
 
     def strip(self) -> None:

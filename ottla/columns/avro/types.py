@@ -1,4 +1,4 @@
-"""Types of Avro as types of Spark and of Arrow, by the rules of Spark's own from_avro.
+"""Types of Avro as types of Arrow, by the rules of Spark's from_avro.
 
 Arrow reads most of what fastavro returns as it is. What it cannot (maps, decimals, unions of several types) has a converter,
 and so has all that holds such a value; a schema without them costs no step in Python.
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ottla.spark.errors import ConnectorError
-from ottla.spark.schema.tree import MARK, AvroTree, Node
+from ottla.columns.avro.tree import MARK, AvroTree, Node
+from ottla.columns.batches import ColumnsError
 
-#: Spark's own limit of a decimal's digits.
+#: The most digits of a decimal in Spark, Iceberg and Delta.
 DIGITS_MAX = 38
 #: So many types, nested ones included, may a column have: names can stand for each other's sums of sums.
 TYPES_MAX = 10_000
@@ -23,40 +23,41 @@ Convert = Callable[[Any], Any]
 
 
 class Typed(NamedTuple):
-    """A type in Spark's DDL, in Arrow as values are read (`read`) and as Spark takes them (`arrow`), and how the first become the second.
+    """A type as values are read (`read`) and as a column has them (`arrow`), and how the first become the second.
 
-    `convert` is never called with None.
+    `convert` is never called with None. `parts` are the types inside: a record's fields, a list's items, a map's values, and the members
+    of a union of several types.
     """
 
-    sql: str
     read: pa.DataType
     arrow: pa.DataType
     convert: Convert | None = None
+    parts: tuple[tuple[str, Typed], ...] = ()
 
 
-def _same(sql: str, arrow: pa.DataType) -> Typed:
-    return Typed(sql, arrow, arrow)
+def _same(arrow: pa.DataType) -> Typed:
+    return Typed(arrow, arrow)
 
 
 PRIMITIVES = {
-    "null": _same("VOID", pa.null()),
-    "boolean": _same("BOOLEAN", pa.bool_()),
-    "int": _same("INT", pa.int32()),
-    "long": _same("BIGINT", pa.int64()),
-    "float": _same("FLOAT", pa.float32()),
-    "double": _same("DOUBLE", pa.float64()),
-    "bytes": _same("BINARY", pa.binary()),
-    "string": _same("STRING", pa.string()),
-    "enum": _same("STRING", pa.string()),
-    "fixed": _same("BINARY", pa.binary()),
+    "null": _same(pa.null()),
+    "boolean": _same(pa.bool_()),
+    "int": _same(pa.int32()),
+    "long": _same(pa.int64()),
+    "float": _same(pa.float32()),
+    "double": _same(pa.float64()),
+    "bytes": _same(pa.binary()),
+    "string": _same(pa.string()),
+    "enum": _same(pa.string()),
+    "fixed": _same(pa.binary()),
 }
 #: Logical types by the type that carries them. All others of Avro are read as the type that carries them, as Spark does it.
 LOGICAL = {
-    ("int", "date"): _same("DATE", pa.date32()),
-    ("long", "timestamp-millis"): Typed("TIMESTAMP", pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
-    ("long", "timestamp-micros"): _same("TIMESTAMP", pa.timestamp("us", "UTC")),
-    ("long", "local-timestamp-millis"): Typed("TIMESTAMP_NTZ", pa.timestamp("ms"), pa.timestamp("us")),
-    ("long", "local-timestamp-micros"): _same("TIMESTAMP_NTZ", pa.timestamp("us")),
+    ("int", "date"): _same(pa.date32()),
+    ("long", "timestamp-millis"): Typed(pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+    ("long", "timestamp-micros"): _same(pa.timestamp("us", "UTC")),
+    ("long", "local-timestamp-millis"): Typed(pa.timestamp("ms"), pa.timestamp("us")),
+    ("long", "local-timestamp-micros"): _same(pa.timestamp("us")),
 }
 #: What fastavro returns, by which the branches of a union are distinguished. Of records there may be several.
 CLASSES: dict[str, type] = {
@@ -72,12 +73,12 @@ CLASSES: dict[str, type] = {
     "array": list,
     "map": dict,
 }
-#: Unions that are one number in Spark.
+#: Unions that are one number.
 WIDENED = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
 class Types:
-    """Makes the types of a reader's schema, and finds the records that need a mark. Raises ConnectorError for what Spark has not."""
+    """Makes the types of a reader's schema, and finds the records that need a mark. Raises ColumnsError for what no column can be."""
 
     def __init__(self, tree: AvroTree) -> None:
         self._tree = tree
@@ -88,7 +89,7 @@ class Types:
     def of(self, node: Node) -> Typed:
         self._count += 1
         if self._count > TYPES_MAX:
-            raise ConnectorError(f"the schema has more than {TYPES_MAX} types", "name the fields: columns=value.FIELD")
+            raise ColumnsError(f"the schema has more than {TYPES_MAX} types")
         kind, node = self._tree.kind(node), self._tree.definition(node)
         match kind:
             case "union":
@@ -118,9 +119,8 @@ class Types:
                 name = self._tree.definition(branch)["name"]
                 by_mark[self.marks.setdefault(name, len(self.marks))] = index
             elif by_class.setdefault(CLASSES[kind], index) != index:
-                raise ConnectorError(
-                    f"the schema has a union of {kinds[by_class[CLASSES[kind]]]} and {kind} among others, whose values look the same",
-                    "name fields without it: columns=value.FIELD",
+                raise ColumnsError(
+                    f"the schema has a union of {kinds[by_class[CLASSES[kind]]]} and {kind} among others, whose values look the same"
                 )
         return _members(members, by_class, by_mark)
 
@@ -137,10 +137,10 @@ def _struct(fields: list[tuple[str, Typed]]) -> Typed:
         return made
 
     return Typed(
-        f"STRUCT<{', '.join(f'{_quoted(name)}: {each.sql}' for name, each in fields)}>",
         pa.struct([(name, each.read) for name, each in fields]),
         pa.struct([(name, each.arrow) for name, each in fields]),
         convert if changes else None,
+        tuple(fields),
     )
 
 
@@ -151,7 +151,7 @@ def _array(item: Typed) -> Typed:
         assert change is not None
         return [None if value is None else change(value) for value in values]
 
-    return Typed(f"ARRAY<{item.sql}>", pa.list_(item.read), pa.list_(item.arrow), change and convert)
+    return Typed(pa.list_(item.read), pa.list_(item.arrow), change and convert, (("item", item),))
 
 
 def _map(value: Typed) -> Typed:
@@ -163,7 +163,7 @@ def _map(value: Typed) -> Typed:
         return [(key, None if each is None else change(each)) for key, each in values.items()]
 
     read, arrow = (pa.map_(pa.string(), each) for each in (value.read, value.arrow))
-    return Typed(f"MAP<STRING, {value.sql}>", read, arrow, convert)
+    return Typed(read, arrow, convert, (("value", value),))
 
 
 def _members(members: list[tuple[str, Typed]], by_class: dict[type, int], by_mark: dict[int, int]) -> Typed:
@@ -174,12 +174,13 @@ def _members(members: list[tuple[str, Typed]], by_class: dict[type, int], by_mar
         name, member = members[by_mark[value[MARK]] if is_marked else by_class[type(value)]]
         return {name: value if member.convert is None else member.convert(value)}
 
-    return _struct([(name, each._replace(convert=None)) for name, each in members])._replace(convert=convert)
+    made = _struct([(name, each._replace(convert=None)) for name, each in members])
+    return made._replace(convert=convert, parts=tuple(members))
 
 
 def _decimal(precision: int, scale: int) -> Typed:
     if precision > DIGITS_MAX:
-        raise ConnectorError(f"the schema has a decimal of {precision} digits, and Spark has {DIGITS_MAX} at most")
+        raise ColumnsError(f"the schema has a decimal of {precision} digits, and columns have {DIGITS_MAX} at most")
     limit, context = 10**precision, Context(prec=DIGITS_MAX)
 
     def convert(value: bytes) -> Decimal:
@@ -189,8 +190,4 @@ def _decimal(precision: int, scale: int) -> Typed:
         return Decimal(number).scaleb(-scale, context)
 
     kind = pa.decimal128(precision, scale)
-    return Typed(f"DECIMAL({precision}, {scale})", kind, kind, convert)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return Typed(kind, kind, convert)

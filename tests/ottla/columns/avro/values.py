@@ -1,4 +1,4 @@
-"""Values of Avro in the wire format of registries, and a decoder of them without Spark."""
+"""Values of Avro in the wire format of registries, and a registry of their schemas."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import fastavro
 
+from ottla.columns.avro.schemas import ReaderSchema, text_of
+from ottla.columns.wire import ID_MISSING
 from ottla.registry.client import AVRO, RegistryFailed, Schema
-from ottla.spark.schema.decode import ColumnDecoder
-from ottla.spark.schema.subjects import ID_MISSING, ReaderSchema, text_of
 
 READER_ID = 1
 
@@ -49,14 +49,3 @@ def framed(payload: bytes, schema_id: int = READER_ID) -> bytes:
 def reader_schema(schema: Any, *fields: str) -> ReaderSchema:
     text = text_of(Schema(schema if isinstance(schema, str) and schema[:1] in '"{[' else json.dumps(schema)))
     return ReaderSchema("value", "t-value", READER_ID, text, fields)
-
-
-def decoder(schema: Any, shelf: Shelf | None = None, *fields: str, mode: str = "FAILFAST") -> ColumnDecoder:
-    client: Any = shelf or Shelf()
-    return ColumnDecoder(reader_schema(schema, *fields), client, is_strict=mode == "FAILFAST")
-
-
-def decoded(found: ColumnDecoder, *values: bytes | None) -> list[Any]:
-    import pyarrow as pa
-
-    return found.array(pa.array(values, pa.binary()), lambda index: f"t-0 at offset {index}").to_pylist()

@@ -9,11 +9,14 @@ import pytest
 
 from tests.needs import needs_packages
 
-needs_packages("pyspark", "pyarrow", "fastavro")
+needs_packages("pyarrow", "fastavro")
 
-from ottla.spark.errors import ConnectorError
-from ottla.spark.schema.types import DIGITS_MAX, TYPES_MAX
-from tests.ottla.spark.schema.values import decoded, decoder, framed, reader_schema, record
+import pyarrow as pa
+
+from ottla.columns.avro.column import AvroColumn
+from ottla.columns.avro.types import DIGITS_MAX, TYPES_MAX
+from ottla.columns.batches import ColumnsError
+from tests.ottla.columns.avro.values import Shelf, framed, reader_schema, record
 
 
 def doubled(depth: int) -> dict[str, Any]:
@@ -37,7 +40,7 @@ REJECTED: dict[str, tuple[Any, str]] = {
     "deeper than Python goes": (nested(5000), "the schema is not valid"),
     "a million columns": (doubled(20), f"more than {TYPES_MAX} types"),
     "arrays of nothing": ({"type": "array", "items": record(("a", "null"))}, "items have no bytes"),
-    "a decimal of 39 digits": ({"type": "bytes", "logicalType": "decimal", "precision": DIGITS_MAX + 1}, "39 digits, and Spark has 38"),
+    "a decimal of 39 digits": ({"type": "bytes", "logicalType": "decimal", "precision": DIGITS_MAX + 1}, "39 digits, and columns have 38"),
     "int or long or string": (["int", "long", "string"], "a union of int and long among others"),
 }  # fmt: skip
 
@@ -45,17 +48,18 @@ REJECTED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", REJECTED)
 def test_a_schema_that_is_no_column_is_explained(name: str) -> None:
     schema, said = REJECTED[name]
-    with pytest.raises(ConnectorError, match=said):
+    with pytest.raises(ColumnsError, match=said):
         reader_schema(schema).prepared()
 
 
 def test_a_schema_that_is_nested_deeply_is_read_or_explained_and_never_a_crash() -> None:
     for depth in (10, 100, 200, 400):
         try:
-            found = decoder(nested(depth))
-        except ConnectorError:
+            client: Any = Shelf()
+            found = AvroColumn(reader_schema(nested(depth)), client)
+        except ColumnsError:
             continue
-        assert decoded(found, framed(b"\0"))
+        assert found.decoded(pa.array([framed(b"\0")] * 100, pa.binary()))[1] == {}
 
 
 FIELDS = {
@@ -68,11 +72,11 @@ FIELDS = {
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_that_is_not_there_is_explained(name: str) -> None:
     schema, fields, said = FIELDS[name]
-    with pytest.raises(ConnectorError, match=said):
+    with pytest.raises(ColumnsError, match=said):
         reader_schema(schema, *fields).prepared()
 
 
 def test_a_union_of_records_that_repeats_a_name_is_not_confused_by_namespaces() -> None:
     first, second = (record(("x", "int"), name=f"{space}.Same") for space in ("a", "b"))
-    sql = reader_schema(json.dumps([first, second])).prepared()[1].sql
-    assert sql == "STRUCT<`member0`: STRUCT<`x`: INT>, `member1`: STRUCT<`x`: INT>>"
+    kind = reader_schema(json.dumps([first, second])).prepared()[1].arrow
+    assert str(kind) == "struct<member0: struct<x: int32>, member1: struct<x: int32>>"

@@ -1,0 +1,1 @@
+"""Values of Avro as columns: schemas, their types, and their values. docs/dev/TABLES.md."""
