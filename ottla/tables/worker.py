@@ -41,7 +41,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]*(?=@)")
 
 
 class _Place(NamedTuple):
-    """What a translator is for. A partition's folder is another one after a move between log directories."""
+    """The place of a translator. A partition's folder is another one after a move between log directories."""
 
     partition: int
     leader_epoch: int
@@ -49,7 +49,7 @@ class _Place(NamedTuple):
 
 
 class _Topic:
-    """Tables and translators of one topic, open."""
+    """The open tables of one topic, and its translators."""
 
     def __init__(self, choice: TableChoice, owner: Owner) -> None:
         settings = TableSettings(**choice._asdict())
