@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from ottla.cli.errors import TIMED_OUT, CommandFailed
 from ottla.client import topics
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
-from ottla.client.configs import describe_configs
+from ottla.client.configs import OWN_PREFIX, describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import check, failure
 from ottla.client.leaders import Leaders
@@ -110,6 +110,7 @@ class TopicCopy:
             entry.name: entry.value
             for entry in entries
             if entry.config_source == TOPIC_SOURCE and entry.value is not None and not entry.is_sensitive
+            if not str(entry.name).startswith(OWN_PREFIX)
         }
         settings |= {TIMESTAMP_TYPE: "CreateTime"} if settings.get(TIMESTAMP_TYPE) == "LogAppendTime" else {}
         await topics.create_topic(

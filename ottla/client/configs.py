@@ -37,6 +37,8 @@ TOPIC_SOURCE, DEFAULT_SOURCE = 1, 5
 STATIC_SOURCES = frozenset({4, DEFAULT_SOURCE})
 SET = 0
 UNSET = 1
+#: Ottla's own configurations of topics begin so. They name places of one cluster, and Kafka refuses them.
+OWN_PREFIX = "ottla."
 _OF_ONE_BROKER = ("broker", "broker-logger")
 _TOPICS_AT_ONCE = 500
 
@@ -55,6 +57,16 @@ async def describe_configs(
     result: DescribeConfigsResult = (await cluster.request(request, _node_for(kind, name))).results[0]
     check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
     return sorted(result.configs, key=lambda entry: str(entry.name))
+
+
+async def takes_own_configs(cluster: ClusterClient) -> bool:
+    """Return whether topics of this cluster can have Ottla's own configurations: its brokers describe one. True if they may not be asked."""
+    await cluster.metadata([])
+    broker, asked = str(min(cluster.brokers)), [f"{OWN_PREFIX}table.location"]
+    try:
+        return bool(await describe_configs(cluster, "broker", broker, asked))
+    except ClusterError:
+        return True
 
 
 async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], key: str) -> dict[str, str]:

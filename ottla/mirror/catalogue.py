@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
-from ottla.client.configs import alter_configs, describe_many
+from ottla.client.configs import OWN_PREFIX, alter_configs, describe_many
 from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
 from ottla.mirror.formats import TopicIds
@@ -310,6 +310,7 @@ def own_settings(entries: Iterable[DescribeConfigsResourceResult]) -> dict[str, 
         and not entry.is_sensitive
         and not entry.read_only
         and entry.name not in SETTINGS_EXCLUDED
+        and not str(entry.name).startswith(OWN_PREFIX)
     }
 
 

@@ -49,7 +49,7 @@ class _Place(NamedTuple):
 
 
 class _Topic:
-    """Tables and translators of one topic, open."""
+    """The open tables of one topic, and its translators."""
 
     def __init__(self, choice: TableChoice, owner: Owner) -> None:
         settings = TableSettings(**choice._asdict())

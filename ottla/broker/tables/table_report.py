@@ -24,10 +24,7 @@ COUNTS: tuple[tuple[str, str, Callable[[TopicTable], float]], ...] = (
 
 
 def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
-    """Yield nothing on a broker without tables."""
     tables = list(driver.tables.values())
-    if not tables:
-        return
     for name, doc, value in COUNTS:
         samples = [Sample({"topic": table.topic}, value(table)) for table in tables]
         yield Family(f"ottla_table_{name}", COUNTER, doc, samples)

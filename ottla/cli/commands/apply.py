@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
 from ottla.client.access import AclFilter, describe_acls, describe_quotas, describe_scram_users, text_of
 from ottla.client.cluster import ClusterClient
-from ottla.client.configs import describe_configs
+from ottla.client.configs import OWN_PREFIX, describe_configs, takes_own_configs
 from ottla.client.failures import Failure
 from ottla.client.reassignments import adding_replicas, replication_factor
 
@@ -62,6 +63,7 @@ async def apply(
     wanted = read_declared(_text(file), file)
     async with connect(connection, limited=False) as cluster:
         async with cluster.limit():
+            wanted = await _without_own_configs(cluster, wanted)
             changes = plan(wanted, await _present(cluster, wanted), _password, text_of)
         if not changes:
             note("nothing to change")
@@ -79,6 +81,23 @@ async def apply(
                 note(f"{number} of {len(changes)} changes were made")
                 raise failure
     note(f"{len(changes)} change(s) made")
+
+
+async def _without_own_configs(cluster: ClusterClient, wanted: DeclaredCluster) -> DeclaredCluster:
+    """Leave Ottla's own configurations of topics out where the brokers are Apache Kafka's, so that one file serves both."""
+    own = {
+        name: sorted(each for each in topic.config if each.startswith(OWN_PREFIX))
+        for name, topic in wanted.topics.items()
+    }
+    if not any(own.values()) or await takes_own_configs(cluster):
+        return wanted
+    topics = {}
+    for name, topic in wanted.topics.items():
+        if own[name]:
+            note(f"topic {name}: {', '.join(own[name])} left out, which these brokers do not have")
+        config = {each: value for each, value in topic.config.items() if each not in own[name]}
+        topics[name] = replace(topic, config=config)
+    return replace(wanted, topics=topics)
 
 
 async def _present(cluster: ClusterClient, wanted: DeclaredCluster) -> Present:

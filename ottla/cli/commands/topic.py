@@ -34,6 +34,7 @@ from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
 from ottla.client.reassignments import adding_replicas, replication_factor
+from ottla.client.table_states import table_states
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -44,6 +45,7 @@ app = App(
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
+TABLE_FORMAT = "ottla.table.format"
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
 DELETE_COLUMNS = ("topic", "partition", "first_offset", "records")
 #: The partitions of one round of requests to the leaders: a topic of thousands shows how far it is.
@@ -149,6 +151,7 @@ async def describe(
         led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
+        waits = await _table_waits(cluster, admin, name)
     rows = [
         {
             "topic": name,
@@ -165,6 +168,23 @@ async def describe(
     if partition is not None and not rows:
         raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
     print_rows(rows, PARTITION_COLUMNS, listing.output)
+    for line in waits:
+        note(line)
+
+
+async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[str]:
+    """Return why the topic's table waits, if it has one, and as far as admin listeners are known and answer."""
+    listeners = admin.addresses(cluster)
+    if not listeners:
+        return []
+    try:
+        found = await describe_configs(cluster, "topic", name, [TABLE_FORMAT])
+    except Failure:  # no permission
+        return []
+    if all(entry.value == "none" for entry in found):
+        return []
+    states = (await table_states(listeners, name)).states
+    return [f"its table waits at node {each.get('node')}: {each['waits']}" for each in states if each.get("waits")]
 
 
 @app.command

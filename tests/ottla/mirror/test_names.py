@@ -7,8 +7,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.mirror.catalogue import own_settings
 from ottla.mirror.names import IDENTITY, TOPICS_EXCLUDED, Policy, Selection, is_internal
 from ottla.mirror.shares import LANES, lane_of, share
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 POLICY = Policy("west", "east")
 SAME = Policy("west", "east", IDENTITY)
@@ -58,3 +60,10 @@ def test_each_lane_is_with_one_worker_and_the_load_is_even(before: int, after: i
 def test_lanes_stay_where_they_are_while_nothing_changes(members: int, weights: dict[int, int]) -> None:
     shares = share({f"m{i}": [] for i in range(members)}, weights)
     assert share(shares, weights) == shares
+
+
+def test_settings_of_one_cluster_stay_there() -> None:
+    """A table of the source's topic lies where the source's brokers write it."""
+    names = ("retention.ms", "min.insync.replicas", "ottla.table.format", "ottla.table.location")
+    entries = [DescribeConfigsResourceResult(name=name, value="1", config_source=1) for name in names]
+    assert own_settings(entries) == {"retention.ms": "1"}

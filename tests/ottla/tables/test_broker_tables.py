@@ -25,6 +25,7 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore")
 from deltalake.exceptions import TableNotFoundError
 
 from ottla.testing import Cluster
+from tests.ottla.conftest import run_here
 from tests.ottla.tables.test_export import READERS
 
 FAST = {"ottla.table.commit.interval.ms": "200"}
@@ -176,6 +177,9 @@ def test_why_a_table_waits_is_seen_and_it_catches_up_by_itself(cluster: Cluster)
     state = json.loads(wait_for_page(cluster, "/tables?topic=blocked", lambda text: '"waits": "' in text))
     assert state["waits_since_ms"] and state["partitions"]["0"]["high_watermark"] >= 5
     assert str(blocked) in state["waits"]
+    admin = f"1@127.0.0.1:{cluster.nodes[1].admin_port}"
+    described = run_here("topic", "describe", "blocked", "--bootstrap", cluster.bootstrap, "--admin", admin)
+    assert f"its table waits at node 1: {state['waits']}" in described.err
     metrics = page(cluster, "/metrics")
     assert 'ottla_table_waits{topic="blocked"} 1' in metrics
     blocked.unlink()

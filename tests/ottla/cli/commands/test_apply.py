@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.commands import apply
 from ottla.cli.errors import FAILED, OK, USAGE
 from ottla.testing import Cluster
 from tests.ottla.cli.commands.conftest import Run
@@ -38,6 +39,24 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert here("user", "delete", topic, "--yes").code == OK
     assert here("quota", "unset", "user", topic, "producer_byte_rate").code == OK
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
+
+
+def test_settings_that_only_ottla_has_are_left_out_for_apache_kafka(
+    cli: Cli, here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"{cli.topic()}-own"
+    file = tmp_path / "cluster.yml"
+    config = "{retention.ms: 5000, ottla.table.format: delta}"
+    file.write_text(f"topics: {{{topic}: {{partitions: 1, replication_factor: 1, config: {config}}}}}\n")
+    assert "ottla.table.format=delta" in here("apply", "-f", str(file), "--dry-run").out
+
+    async def takes_none(cluster: object) -> bool:
+        return False
+
+    monkeypatch.setattr(apply, "takes_own_configs", takes_none)
+    planned = here("apply", "-f", str(file), "--dry-run")
+    assert "retention.ms=5000" in planned.out and "ottla" not in planned.out
+    assert f"topic {topic}: ottla.table.format left out, which these brokers do not have" in planned.err
 
 
 def test_the_example_is_a_whole_file_that_a_secure_cluster_takes(

@@ -1,0 +1,139 @@
+"""A report counts for the partitions that are still led in the epoch of the job; what is done needs no job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker.tables.table_driver import TableDriver
+from ottla.broker.tables.topic_table import TopicTable
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.table_work import TableJob, TableReport
+
+TOPIC, ID = "orders", b"0123456789abcdef"
+VALUES = {name: key.default for name, key in BROKER_CONFIGS.items()} | {"ottla.table.location": "/lake"}
+
+
+class DriverHarness:
+    """A driver of a topic with two partitions, whose process answers as the test says."""
+
+    def __init__(self, leads: tuple[int, ...] = (0, 1), overrides: dict[str, str] | None = None) -> None:
+        self.jobs: list[TableJob] = []
+        self.during: Callable[[], object] = lambda: None
+        self.report = TableReport(positions=((0, 7), (1, 5)), commits=1, rows=12)
+        self.partitions = {index: self._partition(index) for index in leads}
+        own = {"ottla.table.format": "delta"} | (overrides or {})
+        topic = SimpleNamespace(id=ID, partitions={0: None, 1: None})
+        image = SimpleNamespace(
+            topics=SimpleNamespace(by_name=lambda name: topic), configs=SimpleNamespace(for_topic=lambda name: own)
+        )
+        clock = SimpleNamespace(mono_ms=lambda: 1_000, wall_ms=lambda: 61_000)
+        world = SimpleNamespace(clock=clock, workers=SimpleNamespace(process=lambda: self))
+
+        class Configs:
+            values = VALUES
+            node = SimpleNamespace(store_options={"secret": "hush"})
+
+            def __getitem__(self, name: str) -> object:
+                return VALUES[name]
+
+        self.driver = TableDriver(
+            cast(Any, world),
+            cast(Any, Configs()),
+            cast(Any, SimpleNamespace(image=image, cluster_id="c")),
+            cast(Any, SimpleNamespace(by_name={TOPIC: self.partitions})),
+            object,
+        )
+        self.table = TopicTable(TOPIC, ID, cast(Any, self.driver.stories.logger_of(TOPIC, _Quiet())), 0)
+
+    @staticmethod
+    def _partition(index: int) -> SimpleNamespace:
+        log = SimpleNamespace(
+            table_offset=None, high_watermark=7 - 2 * index, last_stable_offset=7 - 2 * index, log_start_offset=0,
+            directory=f"/data/orders-{index}", epochs=SimpleNamespace(entries=[(3, 0)]),
+        )  # fmt: skip
+        return SimpleNamespace(index=index, topic_id=ID, leader_epoch=3, leader_log=log, log=log)
+
+    async def make(self, factory: Callable[..., object], *args: object) -> None:
+        pass
+
+    async def call(self, method: str, job: TableJob) -> TableReport:
+        self.jobs.append(job)
+        self.during()
+        return self.report
+
+    async def work(self) -> None:
+        await self.driver._work(self.table)
+
+    def offset(self, index: int) -> int | None:
+        found: int | None = self.partitions[index].log.table_offset
+        return found
+
+
+class _Quiet:
+    def log(self, *args: object, **more: object) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.tables.table_process.lacking", lambda extra: None)
+
+
+async def test_the_hold_follows_what_the_report_says() -> None:
+    harness = DriverHarness()
+    await harness.work()
+    assert (harness.offset(0), harness.offset(1)) == (7, 5)
+    (job,) = harness.jobs
+    assert job.commits and job.choice.location == "/lake" and job.choice.options == {"secret": "hush"}
+    assert [(span.folder, span.start, span.end, span.epochs) for span in job.spans] == [
+        ("/data/orders-0", 0, 7, ((3, 0),)),
+        ("/data/orders-1", 0, 5, ((3, 0),)),
+    ]
+
+
+async def test_a_report_says_nothing_of_a_partition_that_is_led_in_another_epoch_meanwhile() -> None:
+    harness = DriverHarness()
+    harness.during = lambda: setattr(harness.partitions[1], "leader_epoch", 4)
+    await harness.work()
+    assert (harness.offset(0), harness.offset(1)) == (7, None)
+
+
+async def test_a_report_says_nothing_of_a_partition_that_was_resigned_meanwhile() -> None:
+    harness = DriverHarness()
+    harness.during = lambda: setattr(harness.partitions[0], "leader_log", None)
+    await harness.work()
+    assert (harness.offset(0), harness.offset(1)) == (None, 5)
+
+
+async def test_a_table_that_has_everything_costs_no_job() -> None:
+    harness = DriverHarness()
+    await harness.work()
+    await harness.work()
+    assert len(harness.jobs) == 1
+    harness.partitions[0].log.high_watermark = harness.partitions[0].log.last_stable_offset = 8
+    await harness.work()
+    assert len(harness.jobs) == 2
+
+
+async def test_the_leader_of_the_first_partition_commits_once_others_have_offered() -> None:
+    harness = DriverHarness(leads=(0,))
+    await harness.work()
+    await harness.work()
+    assert [(len(job.spans), job.commits) for job in harness.jobs] == [(1, False), (0, True)]
+
+
+async def test_others_offer_only() -> None:
+    harness = DriverHarness(leads=(1,))
+    await harness.work()
+    await harness.work()
+    assert [(len(job.spans), job.commits) for job in harness.jobs] == [(1, False), (1, False)]
+
+
+async def test_a_place_that_this_brokers_file_does_not_allow_is_not_opened() -> None:
+    harness = DriverHarness(overrides={"ottla.table.location": "/etc"})
+    await harness.work()
+    assert not harness.jobs and "is not allowed" in harness.table.waits
