@@ -29,6 +29,9 @@ class TableChoice(NamedTuple):
     key: str
     value: str
     options: dict[str, str]
+    #: The address of the schema registry, for the forms json and registry, and a file with its login.
+    registry: str
+    registry_config: str | None
 
 
 class TableJob(NamedTuple):

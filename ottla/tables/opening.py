@@ -123,10 +123,10 @@ def _catalog(settings: TableSettings) -> Catalog:
     if scheme in ("http", "https"):
         from pyiceberg.catalog.rest import RestCatalog
 
-        return RestCatalog(NAMESPACE, **(warehouse | given | {"uri": settings.catalog}))
+        return RestCatalog(NAMESPACE, **(warehouse | {"uri": settings.catalog} | given))
     from pyiceberg.catalog.sql import SqlCatalog
 
-    return SqlCatalog(NAMESPACE, **(warehouse | given | {"uri": settings.catalog}))
+    return SqlCatalog(NAMESPACE, **(warehouse | {"uri": settings.catalog} | given))
 
 
 def delta_options(options: dict[str, str]) -> dict[str, str]:

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ottla.columns.batches import ColumnsError
+from ottla.columns.wire import RegistryWaits
 from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
 from ottla.tables.decisions import TableDecision
+from ottla.tables.layout import SchemaMoved
 from ottla.tables.offers import TablePosition
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
@@ -27,7 +29,7 @@ SLICE_S = 2.0
 WAITS_LENGTH_MAX = 500
 
 STORE, STORE_REFUSES, CATALOG, CONFLICT = "store", "store refuses", "catalog", "conflict"
-REFUSED, RECORDS, FAULT = "refused", "records", "fault"
+REFUSED, REGISTRY, RECORDS, FAULT = "refused", "registry", "records", "fault"
 KINDS: tuple[tuple[type[Exception], str], ...] = (
     (StoreRefused, STORE_REFUSES),
     (StoreFailure, STORE),
@@ -35,6 +37,7 @@ KINDS: tuple[tuple[type[Exception], str], ...] = (
     (CommitConflict, CONFLICT),
     (SegmentsGone, CONFLICT),  # with retention or compaction, since the job was made: the next one has the new start
     (TableRefused, REFUSED),
+    (RegistryWaits, REGISTRY),
     (ColumnsError, RECORDS),
 )
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*(?=@)")
@@ -80,6 +83,9 @@ class TableWorker:
         progress = _Progress()
         try:
             self._work(job, progress)
+        except SchemaMoved:  # the columns of the next file are others: the next slice opens the topic with them
+            self.forget([job.topic_id])
+            progress.more = True
         except Exception as fault:
             kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
             text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)

@@ -202,7 +202,7 @@ class TableDriver:
             cluster_id=self._metadata.cluster_id,
             topic_id=uuid_to_str(table.topic_id),
             topic=table.topic,
-            choice=_choice(values, self._configs.node.store_options),
+            choice=_choice(values, self._configs),
             partitions=max(topic.partitions) + 1,
             spans=() if is_commit else tuple(map(_span, led)),
             commits=leads_first and (is_commit or leads_all),
@@ -240,12 +240,14 @@ def _span(led: _Led) -> TableSpan:
     )
 
 
-def _choice(values: Values, options: dict[str, str]) -> TableChoice:
+def _choice(values: Values, configs: BrokerConfigs) -> TableChoice:
     return TableChoice(
         format=values[FORMAT],
         location=values["ottla.table.location"],
         catalog=values["ottla.table.catalog"],
         key=values["ottla.table.key"],
         value=values["ottla.table.value"],
-        options=options,
+        options=configs.node.store_options,
+        registry=configs["ottla.table.registry"] or "",
+        registry_config=configs["ottla.table.registry.config"],
     )

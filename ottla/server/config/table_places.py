@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from ottla.server.config.key import ConfigError, Values
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
-ALLOWED = "ottla.table.allowed.places"
+ALLOWED, REGISTRY = "ottla.table.allowed.places", "ottla.table.registry"
+KEY, VALUE, TYPED = "ottla.table.key", "ottla.table.value", ("json", "registry")
 #: Without a table; without a catalog; any place.
 NONE, FILES, ANYWHERE = "none", "files", "*"
 
@@ -25,6 +26,10 @@ def check_table(values: Values, broker_values: Values) -> None:
     if not location:
         text = f"{FORMAT}={values[FORMAT]} needs {LOCATION}, of the topic or in the brokers' files"
         raise ConfigError(LOCATION, location, text, message=text)
+    typed = next((name for name in (VALUE, KEY) if values[name] in TYPED), None)
+    if typed is not None and not broker_values.get(REGISTRY):
+        text = f"{typed}={values[typed]} needs {REGISTRY} in the brokers' files"
+        raise ConfigError(typed, values[typed], text, message=text)
     own = broker_values.get(LOCATION)
     if not _is_within(location, [own] if own else []) and not _is_within(location, allowed):
         raise _refused(LOCATION, location)

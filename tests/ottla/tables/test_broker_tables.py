@@ -25,7 +25,9 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore")
 from deltalake.exceptions import TableNotFoundError
 
 from ottla.testing import Cluster
+from tests.ottla.columns.avro.values import record, written
 from tests.ottla.conftest import run_here
+from tests.ottla.registry.stand_in import registry_of
 from tests.ottla.tables.test_export import READERS
 
 FAST = {"ottla.table.commit.interval.ms": "200"}
@@ -202,3 +204,36 @@ def test_a_stock_client_learns_what_is_wrong_with_a_tables_settings(cluster: Clu
         with pytest.raises(KafkaException) as caught:
             made.result()
         assert caught.value.args[0].code() == KafkaError.INVALID_CONFIG and text in caught.value.args[0].str()
+
+
+def test_a_newer_schema_of_the_registry_gives_a_brokers_table_a_column() -> None:
+    """And a value of no schema is rejected."""
+    old, new = record(("id", "int")), record(("id", "long"), ("note", "string", "-"))
+    rows = {f"/schemas/ids/{number}": {"schema": json.dumps(each)} for number, each in ((1, old), (2, new))}
+    latest = "/subjects/typed-value/versions/latest"
+    configs = {"ottla.table.format": "iceberg", "ottla.table.value": "registry", **FAST}
+    served: dict[str, Any] = {**rows, latest: {"id": 1}}
+    with registry_of(served) as (url, _), Cluster(1, per_node={1: {"ottla.table.registry": url}}) as started:
+        started.topic("typed", partitions=1, configs=configs)
+        producer = Producer({"bootstrap.servers": started.bootstrap})
+        producer.produce("typed", written(old, {"id": 1}))
+        producer.produce("typed", b"no schema")
+        producer.flush()
+        found = typed_rows(started, 1)
+        assert [row["id"] for row in found] == [1]
+        served[latest] = {"id": 2}
+        producer.produce("typed", written(new, {"id": 2**40, "note": "x"}, 2))
+        producer.flush()
+        found = sorted(typed_rows(started, 2), key=lambda row: row["id"])
+        assert [(row["id"], row["note"]) for row in found] == [(1, None), (2**40, "x")]
+
+
+def typed_rows(cluster: Cluster, count: int) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + TIMEOUT_S
+    rows: list[dict[str, Any]] = []
+    while len(rows) < count:
+        assert time.monotonic() < deadline, f"{len(rows)} of {count} rows\n{log_of(cluster)}"
+        time.sleep(0.1)
+        with suppress(ValueError, OSError):  # the table is not there yet
+            rows = READERS["iceberg"](place(cluster, "typed"))
+    return rows

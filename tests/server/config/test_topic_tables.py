@@ -50,6 +50,12 @@ def test_a_topic_without_a_table_does_not_show_where_the_brokers_keep_tables() -
     assert all(is_shown(name, TABLE) for name in shown)
 
 
+def test_columns_by_schemas_need_a_registry_in_the_brokers_files() -> None:
+    typed = TABLE | {"ottla.table.value": "registry"}
+    assert "ottla.table.value=registry needs ottla.table.registry" in refusal(typed, broker(location=LAKE))
+    check_topic_configs(typed, broker(location=LAKE, registry="http://127.0.0.1:8081"))
+
+
 def test_a_table_without_a_place_is_refused() -> None:
     assert "needs ottla.table.location" in refusal(TABLE, broker())
     check_topic_configs({"ottla.table.format": "none"}, broker())

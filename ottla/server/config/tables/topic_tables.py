@@ -9,20 +9,22 @@ FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla
 KEY, VALUE = "ottla.table.key", "ottla.table.value"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
+REGISTRY, REGISTRY_CONFIG = "ottla.table.registry", "ottla.table.registry.config"
 #: The value of ottla.table.format without a table, and of ottla.table.catalog without a catalog.
 NONE, FILES = "none", "files"
 FORMATS = (NONE, "iceberg", "delta", "parquet")
-FORMS = ("bytes", "string")
+FORMS = ("bytes", "string", "json", "registry")
 #: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
 STORE_OPTION = "ottla.table.store."
 
 # fmt: off
 TABLE_TOPIC_CONFIGS = table(
     ConfigKey(KEY, STRING, "bytes", MEDIUM,
-        "How keys become a column of the topic's table: bytes as they are, or string for UTF-8.", one_of(*FORMS)),
+        "How keys become a column of the topic's table: bytes as they are, string for UTF-8, or by the latest schema of the registry's "
+        "subject TOPIC-key, registry (with the schema's id before the bytes) or json.", one_of(*FORMS)),
     ConfigKey(VALUE, STRING, "bytes", MEDIUM,
-        "How values become columns of the topic's table: bytes as they are, or string for UTF-8. A record that does not fit goes to "
-        "the table of rejected records.", one_of(*FORMS)),
+        "How values become columns of the topic's table: bytes, string for UTF-8, or by the latest schema of the subject TOPIC-value: "
+        "registry (with its id before the bytes) or json. What does not fit is rejected.", one_of(*FORMS)),
     ConfigKey(FORMAT, STRING, NONE, MEDIUM,
         "The format in which the topic's committed records are also a table: iceberg, delta or parquet; none for no table.",
         one_of(*FORMATS)),
@@ -42,6 +44,10 @@ TABLE_BROKER_CONFIGS = table(
     ConfigKey(ALLOWED, LIST, [], MEDIUM,
         "What else topics may set as ottla.table.location (or lie below) and as ottla.table.catalog, besides this broker's own; * for "
         "anything.", names()),
+    ConfigKey(REGISTRY, STRING, None, MEDIUM,
+        "The addresses of the schema registry whose schemas make columns, http://HOST:PORT, with commas between them."),
+    ConfigKey(REGISTRY_CONFIG, STRING, None, MEDIUM,
+        "A file of properties with the login and the certificates for ottla.table.registry."),
     ConfigKey(CALL_TIMEOUT, LONG, 60_000, MEDIUM,
         "After this time the process that works on tables is ended if it does not answer, and started again.", at_least(1)),
 )
