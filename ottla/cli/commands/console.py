@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
+from ottla.cli.shared_options import ADMIN_HELP, ADMIN_PORT_HELP, REGISTRY_CONFIG_HELP
 from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.values import number_in
@@ -55,11 +56,9 @@ async def console(
     ] = None,
     admin: Annotated[
         list[str] | None,
-        Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
+        Parameter(negative="", help=ADMIN_HELP),
     ] = None,
-    admin_port: Annotated[
-        list[str] | None, Parameter(negative="", help="The port of all brokers' admin listeners at their hosts.")
-    ] = None,
+    admin_port: Annotated[list[str] | None, Parameter(negative="", help=ADMIN_PORT_HELP)] = None,
     registry: Annotated[
         list[str] | None, Parameter(negative="", help="The URL of a schema registry: its schemas are shown and used.")
     ] = None,
@@ -67,7 +66,7 @@ async def console(
         list[str] | None,
         Parameter(
             negative="",
-            help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE.",
+            help=REGISTRY_CONFIG_HELP,
         ),
     ] = None,
     clusters: Annotated[
