@@ -118,6 +118,8 @@ class TableDatabase:
         folder = place.folder if place.name != place.topic else f"{place.folder}/rows"
         store = self._location.store
         files = [f"{store.url}/{each.name}" for each in store.list(folder) if each.name.endswith(".parquet")]
+        if not files:
+            raise TableRefused(f"{place.name} has no rows yet, and Parquet without a file has no columns")
         return self._files(files, None)
 
     def _files(self, urls: list[str], schema: pa.Schema | None) -> Any:

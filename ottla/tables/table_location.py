@@ -28,7 +28,7 @@ DECISION_BYTES_MAX = 16 * 1024 * 1024
 #: The folder that only this format has.
 METADATA = "metadata"
 HINT = f"{METADATA}/version-hint.text"
-FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "rows"}
+FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "published"}
 #: The folder of Parquet's rejected records, in that of the topic.
 PARQUET_REJECTED = "rejected_rows"
 #: obstore's names of the options of S3, and pyiceberg's.

@@ -69,12 +69,18 @@ async def console(
             help=REGISTRY_CONFIG_HELP,
         ),
     ] = None,
+    tables: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", help="Where topics' tables lie, as ottla.table.location: a page shows how far they are."
+        ),
+    ] = None,
     clusters: Annotated[
         list[str] | None,
         Parameter(
             negative="",
-            help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry "
-            "and --registry-config are NAME=VALUE, for each of them.",
+            help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry, "
+            "--registry-config and --tables are NAME=VALUE, for each of them.",
         ),
     ] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
@@ -104,13 +110,14 @@ async def console(
         tls_key=tls_key,
         interval_s=max(0.5, interval),
     )
-    admins, ports, urls, files = (
+    admins, ports, urls, files, locations = (
         of_clusters(option, values, list(reached))
         for option, values in (
             ("--admin", admin),
             ("--admin-port", admin_port),
             ("--registry", registry),
             ("--registry-config", registry_config),
+            ("--tables", tables),
         )
     )
     options = [
@@ -123,6 +130,7 @@ async def console(
             admin=AdminAddresses(dict(map(parse_admin, admins[name])), _port(last(ports[name])), admin_listeners),
             registry=last(urls[name]),
             registry_config=last(files[name]),
+            tables=last(locations[name]),
         )
         for name, (servers, properties, path) in reached.items()
     ]
