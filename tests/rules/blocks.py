@@ -108,7 +108,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     (
         "README.md",
         "# In PySpark, with iceberg-spark-runtime among its packages,",
-    ): "`make compat ARGS=spark_tables` runs it",
+    ): "`make compat` runs it (tests/compat/spark/table_catalog.py)",
     ("README.md", "make run"): "`make test` is what runs this; CI runs both",
     (
         "docs/CLI.md",

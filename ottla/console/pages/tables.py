@@ -17,7 +17,7 @@ class TableRow(NamedTuple):
 
     view: TableView
     lag: int | None
-    #: By partition: the table's next offset, and the log's end.
+    #: Partition, next offset of the table, and end of the log.
     positions: list[tuple[int, int, int | None]]
     is_foreign: bool
 
