@@ -16,10 +16,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 
 from ottla.tables.file_catalog import FileCatalog
-from ottla.tables.opening import delta_options
 from ottla.tables.store import StoreFailure
 from ottla.tables.table import DELTA, ICEBERG, NAMESPACE, TableRefused
-from ottla.tables.table_location import TableLocation, TablePlace, iceberg_options
+from ottla.tables.table_location import TableLocation, TablePlace, delta_options, iceberg_options
 
 #: Rows of one batch.
 BATCH_ROWS = 1_000

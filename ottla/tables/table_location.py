@@ -164,6 +164,13 @@ def iceberg_options(options: Mapping[str, str]) -> dict[str, str]:
     return {ICEBERG_OPTIONS[name]: value for name, value in options.items() if name in ICEBERG_OPTIONS}
 
 
+def delta_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a store by the names that delta-rs has for them."""
+    return {f"aws_{name}" if name in ICEBERG_OPTIONS else name: value for name, value in options.items()} | (
+        {"aws_allow_http": "true"} if options.get("endpoint", "").startswith("http://") else {}
+    )
+
+
 def metadata_file(place: str, version: int) -> str:
     """Return the name of a version of an Iceberg table's metadata, as Hadoop's tables have it."""
     return f"{place}/{METADATA}/v{version}.metadata.json"

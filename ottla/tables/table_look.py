@@ -17,7 +17,7 @@ from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.offers import FOLDER, NO_ROWS, PARQUET, REJECTED_FOLDER, Offer, offer_of
 from ottla.tables.store import StoreFailure
 from ottla.tables.table import DELTA, ICEBERG, REJECTED_SUFFIX
-from ottla.tables.table_location import PARQUET_REJECTED, TableLocation, TablePlace, place_of
+from ottla.tables.table_location import PARQUET_REJECTED, TableLocation, TablePlace, delta_options, place_of
 
 #: Objects of a listing that are looked at, and partitions whose positions are shown.
 OBJECTS_MAX, POSITIONS_MAX = 100_000, 10_000
@@ -108,8 +108,6 @@ class TableLook:
         try:
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError
-
-            from ottla.tables.opening import delta_options
         except ImportError:  # the extra `console` without `tables`
             return TableCounts(None, None, None)
         try:
