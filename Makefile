@@ -90,7 +90,7 @@ bench: $(VENV)/dev
 
 compat: export OTTLA_COMPAT := 1
 compat: $(VENV)/dev
-	$(if $(ARGS),,$(PYTEST) tests/protocol/test_golden_messages.py)
+	$(if $(ARGS),,$(PYTEST) tests/protocol/test_golden_messages.py tests/ottla/testing/test_plugin.py)
 	$(PY) -m tests.compat $(ARGS)
 
 ifneq ($(filter --short,$(ARGS)),)

@@ -113,10 +113,33 @@ def take_schemas(browser: Browser) -> None:
             page.screenshot(path=TARGET / "console-settings.png")
 
 
+def take_tables(browser: Browser) -> None:
+    """Take the page of tables that the brokers write: one is up to date, one has rejected records, one is just behind."""
+    slow = {"ottla.table.commit.interval.ms": "3600000"}
+    topics = {"orders": {}, "payments": {"ottla.table.value": "string"}, "archive": slow}
+    with Cluster(1) as cluster:
+        for name, settings in topics.items():
+            fast = {"ottla.table.format": "iceberg", "ottla.table.commit.interval.ms": "500"}
+            cluster.topic(name, partitions=3, configs=fast | settings)
+        producer = cluster.producer(linger_ms=50)
+        for number in range(30_000):
+            value, key, headers = order(number)
+            name = list(topics)[number % 3]
+            producer.produce(name, b"\xff" + value if number % 1_001 == 1 else value, key, headers=headers)
+        producer.flush()
+        nodes, place = list(cluster.nodes.values()), f"{cluster.directory}/tables"
+        with running_console(nodes, 0, LOOK, None, None, place) as url:
+            page = browser.new_page(viewport=WIDE, color_scheme="light")
+            page.wait_for_timeout(12_000)
+            page.goto(f"{url}tables?topic=payments")
+            take(page, "tables", height=640)
+
+
 def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         take_schemas(browser)
+        take_tables(browser)
         if "schemas" not in sys.argv[1:]:
             take_cluster(browser)
         browser.close()

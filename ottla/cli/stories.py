@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -16,10 +17,21 @@ from ottla.client.values import time_text
 
 COLUMNS = ("time", "node", "cause", "client", "decision")
 
-StoryFlag = Annotated[
-    bool,
-    Parameter(name="--story", negative="", help="Show the last decisions instead, and why: of the admin listeners."),
-]
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StoryOptions(Admin):
+    """Whether the story is shown, and the admin listeners that have it."""
+
+    story: Annotated[
+        bool,
+        Parameter(
+            name="--story", negative="", help="Show the last decisions instead, and why: of the admin listeners."
+        ),
+    ] = False
+
+
+NO_STORY = StoryOptions()
 
 
 async def listeners_of(cluster: ClusterClient, admin: Admin) -> dict[int, str]:

@@ -54,8 +54,8 @@ class ConsoleLogin:
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """The options of `ottla console` for one cluster. Where there are several, they differ in what is the cluster's: its name, addresses and
-    registry."""
+    """The options of `ottla console` for one cluster. Where there are several, they differ in what is the cluster's: its name, addresses,
+    registry and tables."""
 
     bootstrap: str
     #: The name of its context, in links where there are several clusters; empty for the only one.
@@ -74,6 +74,8 @@ class ConsoleOptions:
     registry: str | None = None
     #: The file with the registry's login.
     registry_config: str | None = None
+    #: Where topics' tables lie.
+    tables: str | None = None
     admin: AdminAddresses = field(default_factory=AdminAddresses)
     #: Seconds between two samples.
     interval_s: float = 5.0

@@ -69,6 +69,7 @@ PERMISSIONS: dict[tuple[str, str], Role] = {
     ("POST", "/schema/check"): LOOK,
     ("POST", "/schema/register"): CHANGE,
     ("POST", "/schema/level"): CHANGE,
+    ("GET", "/tables"): LOOK,
     ("GET", "/transactions"): LOOK,
     ("POST", "/transactions/abort"): CHANGE,
     ("GET", "/reassignments"): LOOK,

@@ -30,6 +30,7 @@ from ottla.console.pages import (
     records,
     schemas,
     stories,
+    tables,
     topics,
     transactions,
 )
@@ -85,6 +86,7 @@ ROUTES: tuple[Route, ...] = (
     *groups.ROUTES,
     *schemas.ROUTES,
     *transactions.ROUTES,
+    *tables.ROUTES,
     *stories.ROUTES,
     *access.ROUTES,
     *credentials.ROUTES,

@@ -29,6 +29,7 @@ from ottla.console.roles import PERMISSIONS, ConsoleUser, Role
 from ottla.console.sampler import MoveRates, Sampler
 from ottla.console.schemas import SchemaBrowser
 from ottla.console.snapshot import ConsoleSnapshot
+from ottla.console.table_process import TableBrowser
 from ottla.console.value_filter import VALUE_BYTES_MAX
 from ottla.console.window import Event
 
@@ -81,6 +82,7 @@ class Site:
         # A filter looks into whole values: the page's own are cut.
         self._filtered = None if client is None else registry_values(client, VALUE_BYTES_MAX, cut=False)
         self.schemas = None if client is None else SchemaBrowser(client)
+        self.tables = None if options.tables is None else TableBrowser(options.tables)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -93,7 +95,7 @@ class Site:
 
     async def close(self) -> None:
         self.panels.close()
-        for each in (self.decoder, self._filtered, self.schemas):
+        for each in (self.decoder, self._filtered, self.schemas, self.tables):
             if each is not None:
                 await each.close()
 

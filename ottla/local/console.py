@@ -53,7 +53,7 @@ def running_beside(
         services["tables_at"] = tables
     if console:
         port = base_port and base_port + PORT_OFFSET
-        shown = running_console(nodes, port, console, files, services.get("registry"))
+        shown = running_console(nodes, port, console, files, services.get("registry"), tables)
         services["console"] = stack.enter_context(shown)
     return services
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -28,7 +29,8 @@ class ObjectStore:
         """
         self._url = url.rstrip("/")
         client: dict[str, Any] = {"timeout": timedelta(seconds=REQUEST_S), "connect_timeout": timedelta(seconds=5)}
-        if options.get("endpoint", "").startswith("http://"):
+        own = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+        if any(each.startswith("http://") for each in (options.get("endpoint", ""), *own)):
             client["allow_http"] = True
         retries: Any = {"max_retries": RETRIES_MAX, "retry_timeout": timedelta(seconds=CALL_S)}
         given: dict[str, Any] = dict(options)
@@ -99,6 +101,11 @@ def _failing(name: str) -> Iterator[None]:
     try:
         yield
     except (PermissionDeniedError, UnauthenticatedError) as fault:
-        raise StoreRefused(f"{name}: {fault}") from fault
+        raise StoreRefused(f"{name}: {_first_line(fault)}") from fault
     except (BaseError, OSError) as fault:
-        raise StoreFailure(f"{name}: {fault}") from fault
+        raise StoreFailure(f"{name}: {_first_line(fault)}") from fault
+
+
+def _first_line(fault: Exception) -> str:
+    """Return what the library says, without its sources' insides."""
+    return str(fault).partition("\n")[0]

@@ -36,8 +36,8 @@ from ottla.tables.table import (
     TableSettings,
 )
 from ottla.tables.table_location import (
-    ICEBERG_OPTIONS,
     PARQUET_REJECTED,
+    delta_options,
     iceberg_options,
     open_store,
 )
@@ -127,10 +127,3 @@ def _catalog(settings: TableSettings) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
 
     return SqlCatalog(NAMESPACE, **(warehouse | {"uri": settings.catalog} | given))
-
-
-def delta_options(options: dict[str, str]) -> dict[str, str]:
-    """Return the options of a store by the names that delta-rs has for them."""
-    return {f"aws_{name}" if name in ICEBERG_OPTIONS else name: value for name, value in options.items()} | (
-        {"aws_allow_http": "true"} if options.get("endpoint", "").startswith("http://") else {}
-    )

@@ -16,10 +16,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 
 from ottla.tables.file_catalog import FileCatalog
-from ottla.tables.opening import delta_options
 from ottla.tables.store import StoreFailure
 from ottla.tables.table import DELTA, ICEBERG, NAMESPACE, TableRefused
-from ottla.tables.table_location import TableLocation, TablePlace, iceberg_options
+from ottla.tables.table_location import TableLocation, TablePlace, delta_options, iceberg_options
 
 #: Rows of one batch.
 BATCH_ROWS = 1_000
@@ -118,6 +117,8 @@ class TableDatabase:
         folder = place.folder if place.name != place.topic else f"{place.folder}/rows"
         store = self._location.store
         files = [f"{store.url}/{each.name}" for each in store.list(folder) if each.name.endswith(".parquet")]
+        if not files:
+            raise TableRefused(f"{place.name} has no rows yet, and Parquet without a file has no columns")
         return self._files(files, None)
 
     def _files(self, urls: list[str], schema: pa.Schema | None) -> Any:

@@ -28,7 +28,7 @@ DECISION_BYTES_MAX = 16 * 1024 * 1024
 #: The folder that only this format has.
 METADATA = "metadata"
 HINT = f"{METADATA}/version-hint.text"
-FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "rows"}
+FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "published"}
 #: The folder of Parquet's rejected records, in that of the topic.
 PARQUET_REJECTED = "rejected_rows"
 #: obstore's names of the options of S3, and pyiceberg's.
@@ -162,6 +162,13 @@ def open_store(location: str, options: dict[str, str]) -> Store:
 def iceberg_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a store by the names that Iceberg's clients have for them."""
     return {ICEBERG_OPTIONS[name]: value for name, value in options.items() if name in ICEBERG_OPTIONS}
+
+
+def delta_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a store by the names that delta-rs has for them."""
+    return {f"aws_{name}" if name in ICEBERG_OPTIONS else name: value for name, value in options.items()} | (
+        {"aws_allow_http": "true"} if options.get("endpoint", "").startswith("http://") else {}
+    )
 
 
 def metadata_file(place: str, version: int) -> str:

@@ -46,7 +46,7 @@ from tests.compat.mixed.steps import NEEDS, STEPS
 from tests.compat.node import running_cluster, running_node
 from tests.compat.registry import java
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
-from tests.compat.spark import connector, delta_tables, newer, submitted
+from tests.compat.spark import connector, delta_tables, newer, submitted, table_catalog
 from tests.pipeline.conftest import why_not
 from tests.ports import free_base_port
 from tools import apache_kafka
@@ -303,7 +303,7 @@ def run_faults(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """The connector for Spark by spark-submit, at a node and at Apache Kafka; there also by each login; with newer pyspark; and the
-    pipeline with Delta. The names: submitted, logins, newer, delta."""
+    pipeline with Delta; topics that are tables. The names: submitted, logins, newer, delta, tables."""
     reason = why_not() or apache_kafka.missing()
     if nodes > 1 or reason:
         print(f"the connector for Spark is left out: {reason or 'for one node'}")
@@ -321,6 +321,10 @@ def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     if not names or "newer" in names:
         with serving(nodes, logs, "newer-spark") as bootstrap:
             found += newer.outcomes(logs / "newer", bootstrap, report)
+    if reason := table_catalog.missing():
+        print(f"PySpark by ottla table serve is left out: {reason}")
+    elif not names or "tables" in names:
+        found += table_catalog.outcomes(logs / "tables", report)
     if reason := delta_tables.missing():
         print(reason)
     elif not names or "delta" in names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,11 +16,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest.mock import patch
 
 import pytest
 
 from tests.another_user import OTHER_USER, as_other_user, skip_without_another_user, write_program
 from tests.broker.conftest import eventually
+from tests.ottla.conftest import run_here
 from tests.ports import free_ports
 from tests.rules.sources import ROOT
 
@@ -95,26 +98,42 @@ class Machine:
             line = line.replace(there, here)
         return line
 
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.folder}/opt:{os.environ['PATH']}",
+            "OTTLA_USER": OTHER_USER,
+            "OTTLA": f"{self.folder}/opt/ottla",
+            "OTTLA_BOOTSTRAP": f"{HOST}:{self.port}",
+            "OTTLA_CONFIG": f"{self.folder}/cluster/clients/admin.properties",
+        }
+
     def run(self, *lines: str, options: str = "") -> str:
         """Run lines of the page as root, each of which is there; return what they print."""
         out = []
         for line in lines:
             assert line in BLOCKS, f"OPERATIONS.md has no line {line}"
-            environment = {
-                **os.environ,
-                "PATH": f"{self.folder}/opt:{os.environ['PATH']}",
-                "OTTLA_USER": OTHER_USER,
-                "OTTLA": f"{self.folder}/opt/ottla",
-                "OTTLA_BOOTSTRAP": f"{HOST}:{self.port}",
-                "OTTLA_CONFIG": f"{self.folder}/cluster/clients/admin.properties",
-            }
             command = self.here(BY_SCP.get(line, line).partition("  #")[0]) + options
             done = subprocess.run(
-                ["sh", "-c", command], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=120
+                ["sh", "-c", command],
+                env={**os.environ, **self.environment()},
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                timeout=120,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             out.append(done.stdout + done.stderr)
         return "".join(out)
+
+    def ask(self, line: str) -> str:
+        """Run a line of the page that is one of `ottla` alone, without a process of its own; return what it prints."""
+        assert line in BLOCKS, f"OPERATIONS.md has no line {line}"
+        program, *words = shlex.split(self.here(line))
+        assert program == "ottla"
+        with patch.dict(os.environ, self.environment()):
+            done = run_here(*words)
+        assert done.code == 0, f"{line}\n{done.out}{done.err}"
+        return done.out + done.err
 
     def start(self) -> None:
         """Start the node as the unit does: as its user, without the environment of root."""
@@ -175,18 +194,16 @@ def test_a_node_from_an_empty_machine_to_the_loss_of_its_disk(machine: Machine) 
     machine.run("sh kafka-1/install", "rm -r kafka-1 kafka-1.tar")
     machine.start()
     machine.run("curl -s http://127.0.0.1:9644/readyz")
-    assert HOST in machine.run("ottla cluster info")
-    assert "healthy" in machine.run("ottla cluster health")
-    machine.run("ottla broker list", "ottla feature list", "ottla partition elect")
+    assert HOST in machine.ask("ottla cluster info")
+    assert "healthy" in machine.ask("ottla cluster health")
+    for line in ("ottla broker list", "ottla feature list", "ottla partition elect"):
+        machine.ask(line)
+    create_orders(machine)
+    machine.ask("ottla topic describe orders --story --partition 3 --admin-port 9644")
 
     # The way of an upgrade: root's OTTLA_CONFIG, which the user of the node may not read, does not count beside the node's file.
     stop = "runuser -u ottla -- /opt/ottla/bin/ottla cluster may-stop /etc/ottla/server.properties --wait 600"
     assert "may stop" in machine.run(stop)
-    machine.stop()
-    machine.start()
-    machine.run("curl -sf http://127.0.0.1:9644/readyz        # until it succeeds: the replicas are in sync again")
-    create_orders(machine)
-    machine.run("ottla topic describe orders --story --partition 3 --admin-port 9644")
     machine.run("cp -a /var/lib/ottla/data /backup/data", "cp -a /etc/ottla /backup/etc")
     machine.stop()
 
@@ -206,9 +223,8 @@ def test_a_node_from_an_empty_machine_to_the_loss_of_its_disk(machine: Machine) 
         "chown -R ottla:ottla /var/lib/ottla/data",
     )
     machine.start()
-    assert "orders" in machine.run(
-        "ottla topic describe orders --story --partition 3 --admin-port 9644", options=" >&2; ottla topic list"
-    )
+    machine.run("curl -sf http://127.0.0.1:9644/readyz        # until it succeeds: the replicas are in sync again")
+    assert "Leader orders-3" in machine.ask("ottla topic describe orders --story --partition 3 --admin-port 9644")
 
 
 def with_ports(machine: Machine) -> None:
@@ -225,12 +241,9 @@ def with_ports(machine: Machine) -> None:
 
 
 def create_orders(machine: Machine) -> None:
-    done = subprocess.run(
-        [f"{machine.folder}/opt/ottla", "topic", "create", "orders", "-p", "4", "-b", f"{HOST}:{machine.port}",
-         "--config", f"{machine.folder}/cluster/clients/admin.properties"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with patch.dict(os.environ, machine.environment()):
+        done = run_here("topic", "create", "orders", "-p", "4")
+    assert done.code == 0, done.err
 
 
 def empty(directory: Path) -> None:

@@ -101,6 +101,14 @@ RUN_BY: dict[tuple[str, str], str] = {
 #: Blocks that no test runs as they stand, and why: by page for all others of the page, or by page and first line. The commands of all
 #: blocks are parsed.
 NOT_RUN: dict[tuple[str, str], str] = {
+    (
+        "README.md",
+        "pip install '.[sql]'",
+    ): "tests/ottla/tables/test_broker_tables.py and test_sql.py have its steps, without waits",
+    (
+        "README.md",
+        "# In PySpark, with iceberg-spark-runtime among its packages,",
+    ): "`make compat` runs it (tests/compat/spark/table_catalog.py)",
     ("README.md", "make run"): "`make test` is what runs this; CI runs both",
     (
         "docs/CLI.md",

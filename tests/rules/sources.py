@@ -24,7 +24,7 @@ STANDS_ON: dict[str, tuple[str, ...]] = {
     "web": ("server",),
     "registry": ("client", "web"),
     "mirror": ("client",),
-    "console": ("registry",),
+    "console": ("tables",),
     "columns": ("registry",),
     "spark": ("columns",),
     "tables": ("columns",),

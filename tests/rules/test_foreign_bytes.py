@@ -69,6 +69,7 @@ DECODERS = {
     "ottla/console/record_view.py": JSON_OF_OTHERS,
     "ottla/console/json_path.py": JSON_OF_OTHERS,
     "ottla/console/schema_texts.py": JSON_OF_OTHERS,
+    "ottla/console/table_process.py": GUARDED,
     "ottla/console/value_filter.py": GUARDED,
     "ottla/mirror/membership.py": JSON_OF_OTHERS,
     "ottla/mirror/opposite.py": JSON_OF_OTHERS,

@@ -12,6 +12,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.cli.shared_options import CheckOnly
 from ottla.cli.units import setting_text
 from ottla.client import configs
 from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
@@ -61,7 +62,7 @@ async def set_(
     settings: Annotated[list[str], Parameter(consume_multiple=True, help="KEY=VALUE ...")],
     /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only let the broker check the values.")] = False,
+    dry_run: CheckOnly = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Change settings: `ottla config set topic orders retention.ms=3600000`."""
@@ -76,7 +77,7 @@ async def unset(
     keys: Annotated[list[str], Parameter(consume_multiple=True)],
     /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only let the broker check the names.")] = False,
+    dry_run: CheckOnly = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Give settings back to their default."""

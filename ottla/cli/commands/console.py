@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
+from ottla.cli.shared_options import ADMIN_HELP, ADMIN_PORT_HELP, REGISTRY_CONFIG_HELP
 from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.values import number_in
@@ -55,11 +56,9 @@ async def console(
     ] = None,
     admin: Annotated[
         list[str] | None,
-        Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
+        Parameter(negative="", help=ADMIN_HELP),
     ] = None,
-    admin_port: Annotated[
-        list[str] | None, Parameter(negative="", help="The port of all brokers' admin listeners at their hosts.")
-    ] = None,
+    admin_port: Annotated[list[str] | None, Parameter(negative="", help=ADMIN_PORT_HELP)] = None,
     registry: Annotated[
         list[str] | None, Parameter(negative="", help="The URL of a schema registry: its schemas are shown and used.")
     ] = None,
@@ -67,15 +66,21 @@ async def console(
         list[str] | None,
         Parameter(
             negative="",
-            help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE.",
+            help=REGISTRY_CONFIG_HELP,
+        ),
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", help="Where topics' tables lie, as ottla.table.location: a page shows how far they are."
         ),
     ] = None,
     clusters: Annotated[
         list[str] | None,
         Parameter(
             negative="",
-            help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry "
-            "and --registry-config are NAME=VALUE, for each of them.",
+            help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry, "
+            "--registry-config and --tables are NAME=VALUE, for each of them.",
         ),
     ] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
@@ -105,13 +110,14 @@ async def console(
         tls_key=tls_key,
         interval_s=max(0.5, interval),
     )
-    admins, ports, urls, files = (
+    admins, ports, urls, files, locations = (
         of_clusters(option, values, list(reached))
         for option, values in (
             ("--admin", admin),
             ("--admin-port", admin_port),
             ("--registry", registry),
             ("--registry-config", registry_config),
+            ("--tables", tables),
         )
     )
     options = [
@@ -124,6 +130,7 @@ async def console(
             admin=AdminAddresses(dict(map(parse_admin, admins[name])), _port(last(ports[name])), admin_listeners),
             registry=last(urls[name]),
             registry_config=last(files[name]),
+            tables=last(locations[name]),
         )
         for name, (servers, properties, path) in reached.items()
     ]

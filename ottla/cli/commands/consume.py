@@ -15,6 +15,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
 from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
+from ottla.cli.shared_options import REGISTRY_CONFIG_HELP, Partitions
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
@@ -53,9 +54,7 @@ async def consume(
         Parameter(name=["--group", "-g"], help="Join this group: go on at its offsets, share partitions, and commit."),
     ] = None,
     max_records: Annotated[int | None, Parameter(name=["--max", "-n"], help="Stop after this many.")] = None,
-    partition: Annotated[
-        list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")
-    ] = None,
+    partition: Partitions = None,
     key: Annotated[str | None, Parameter(help="Only records whose key matches this regular expression.")] = None,
     value: Annotated[str | None, Parameter(help="Only records whose value matches this regular expression.")] = None,
     header: Annotated[
@@ -88,7 +87,7 @@ async def consume(
     ] = None,
     registry_config: Annotated[
         str | None,
-        Parameter(help="A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."),
+        Parameter(help=REGISTRY_CONFIG_HELP),
     ] = None,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:

@@ -11,6 +11,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows
+from ottla.cli.shared_options import CheckOnly
 from ottla.client.cluster_state import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -29,7 +30,6 @@ Levels = Annotated[
     list[str],
     Parameter(consume_multiple=True, help="NAME=LEVEL ...; metadata.version by level or release, such as 4.3."),
 ]
-DryRun = Annotated[bool, Parameter(negative="", help="Only let the controller check the levels.")]
 
 main = partial(run, app)
 
@@ -53,7 +53,7 @@ async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOpti
 
 
 @app.command
-async def upgrade(levels: Levels, /, *, dry_run: DryRun = False, connection: ConnectionOptions = CONNECTION) -> None:
+async def upgrade(levels: Levels, /, *, dry_run: CheckOnly = False, connection: ConnectionOptions = CONNECTION) -> None:
     """Raise the levels of features, all of them or none. All brokers and controllers must support them."""
     await _update(levels, UPGRADE, dry_run, connection)
 
@@ -66,7 +66,7 @@ async def downgrade(
     unsafe: Annotated[
         bool, Parameter(negative="", help="Though metadata is lost that the lower level cannot hold.")
     ] = False,
-    dry_run: DryRun = False,
+    dry_run: CheckOnly = False,
     yes: Yes = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:

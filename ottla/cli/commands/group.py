@@ -9,10 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import (
-    ADMIN,
     CONNECTION,
     LISTING,
-    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -23,7 +21,7 @@ from ottla.cli.application import (
 )
 from ottla.cli.lag_history import LagHistory
 from ottla.cli.output import note, print_rows, replace_file, would
-from ottla.cli.stories import StoryFlag, show_story
+from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import group_offsets, groups, topics
 from ottla.client.admin_listeners import story_of_group
 from ottla.client.errors import failure
@@ -65,15 +63,14 @@ async def describe(
     group: str,
     /,
     *,
-    story: StoryFlag = False,
-    admin: Admin = ADMIN,
+    story: StoryOptions = NO_STORY,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show a group: its members, what they are assigned, and how far behind each partition is. Or its story: why it rebalanced."""
     async with connect(connection) as cluster:
-        if story:
-            await show_story(cluster, admin, lambda listeners: story_of_group(listeners, group), listing.output)
+        if story.story:
+            await show_story(cluster, story, lambda listeners: story_of_group(listeners, group), listing.output)
             return
         description = await groups.describe_group(cluster, group)
         committed = await group_offsets.committed_offsets(cluster, group)

@@ -26,6 +26,7 @@ from ottla.cli.application import (
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import ProgressLine
+from ottla.cli.shared_options import TARGET, CreatedReplicas, TargetOptions
 from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import did_you_mean
@@ -55,16 +56,6 @@ PROGRESS_S = 0.5
 STATUS_COLUMNS = ("topic", "partition", "target_topic", "position", "end", "lag")
 OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
 CLIENT_ID = "ottla-mirror"
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class TargetOptions:
-    """The cluster that is written to."""
-
-    to: Annotated[str | None, Parameter(help="Brokers of the target.")] = None
-    to_config: Annotated[str | None, Parameter(help="Client properties for the target.")] = None
-    to_context: Annotated[str | None, Parameter(help="The target, as `ottla context set` named it.")] = None
 
 
 @Parameter(name="*")
@@ -132,7 +123,7 @@ class GroupOptions:
         )
 
 
-TARGET, TOPICS, GROUPS = TargetOptions(), TopicOptions(), GroupOptions()
+TOPICS, GROUPS = TopicOptions(), GroupOptions()
 
 
 @app.command(name="run")
@@ -150,9 +141,7 @@ async def run_worker(
         Literal["exactly-once", "at-least-once"], Parameter(help="With transactions in the target, or without.")
     ] = "exactly-once",
     throttle: Annotated[float | None, Parameter(help="Bytes per second that this worker reads.")] = None,
-    replication_factor: Annotated[
-        int, Parameter(name=["--replication-factor", "-r"], help="Of topics that are created; -1: the brokers'.")
-    ] = -1,
+    replication_factor: CreatedReplicas = -1,
     settings: Annotated[bool, Parameter(help="Keep the settings of topics alike.")] = True,
     refresh: Annotated[float, Parameter(help="Seconds between two looks for topics, partitions and settings.")] = 30.0,
     session_timeout_ms: Annotated[
@@ -329,11 +318,9 @@ def _sides(
     source: str, target: str, one: ConnectionOptions, to: TargetOptions
 ) -> tuple[ConnectionOptions, ConnectionOptions]:
     """Return the connections to both clusters; an alias without an address is the name of a context."""
-    other = ConnectionOptions(to.to, to.to_config, to.to_context, one.timeout)
+    other = to.connection(one) or ConnectionOptions(None, None, target, one.timeout)
     if one.bootstrap is None and one.config is None and one.context is None:
         one = ConnectionOptions(None, None, source, one.timeout)
-    if other.bootstrap is None and other.config is None and other.context is None:
-        other = ConnectionOptions(None, None, target, other.timeout)
     return one, other
 
 

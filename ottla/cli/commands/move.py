@@ -32,6 +32,7 @@ from ottla.cli.drain import plan_drain
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, replace_file, would
 from ottla.cli.progress import ProgressLine
+from ottla.cli.shared_options import PlacesOrAll
 from ottla.cli.units import size_text
 from ottla.client.balance import TOLERANCE, loads, plan_balance
 from ottla.client.cluster import ClusterClient
@@ -231,9 +232,7 @@ async def wait_(*, connection: ConnectionOptions = CONNECTION) -> None:
 
 @app.command
 async def cancel(
-    places: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
-    ] = None,
+    places: PlacesOrAll = None,
     /,
     *,
     dry_run: DryRun = False,

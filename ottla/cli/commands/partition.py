@@ -20,6 +20,7 @@ from ottla.cli.application import (
 )
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import confirm, print_rows, would
+from ottla.cli.shared_options import Internal, PlacesOrAll
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import code_of
 from ottla.client.partitions import TopicPartition
@@ -39,14 +40,12 @@ main = partial(run, app)
 
 @app.command(name="list")
 async def list_(
-    places: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
-    ] = None,
+    places: PlacesOrAll = None,
     /,
     *,
     led_by: Annotated[int | None, Parameter(help="Only partitions that this broker leads.")] = None,
     on: Annotated[int | None, Parameter(help="Only partitions of which this broker has a replica.")] = None,
-    internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
+    internal: Internal = False,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -76,9 +75,7 @@ async def list_(
 
 @app.command
 async def elect(
-    places: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
-    ] = None,
+    places: PlacesOrAll = None,
     /,
     *,
     unclean: Annotated[

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -18,10 +19,11 @@ from ottla.cli.load import reading, writing
 from ottla.cli.load.measured import Measured, Taken, size_of
 from ottla.cli.output import note, print_rows
 from ottla.cli.progress import ProgressLine
+from ottla.cli.shared_options import Compression
 from ottla.client import topics
 from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer, places_of
-from ottla.protocol.records.compression import CODEC_IDS, CodecName
+from ottla.protocol.records.compression import CODEC_IDS
 
 COLUMNS = (
     "what", "records", "seconds", "records_per_s", "mb_per_s",
@@ -40,9 +42,31 @@ main = partial(run, app)
 Topic = Annotated[str | None, Parameter(help="Default: a topic of its own, which is deleted at the end.")]
 Records = Annotated[int, Parameter(name=["--records", "-n"], help="How many.")]
 Size = Annotated[int, Parameter(name=["--size", "-s"], help="Bytes of each value.")]
+
+
 Partitions = Annotated[int, Parameter(name=["--partitions", "-p"], help="Partitions of the topic of its own.")]
-Replicas = Annotated[int, Parameter(name=["--replication-factor", "-r"], help="Replicas of the topic of its own.")]
-Compression = Annotated[CodecName, Parameter(name=["--compression", "-z"])]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OwnTopic:
+    """The topic of a run that names none."""
+
+    partitions: Partitions = 6
+    replication_factor: Annotated[
+        int, Parameter(name=["--replication-factor", "-r"], help="Replicas of the topic of its own.")
+    ] = -1
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OnePartition(OwnTopic):
+    """The same for a run with one record at a time."""
+
+    partitions: Partitions = 1
+
+
+OWN_TOPIC, ONE_PARTITION = OwnTopic(), OnePartition()
 
 
 @app.command
@@ -57,8 +81,7 @@ async def produce(
         float, Parameter(help="Milliseconds until a batch is sent that is not full.")
     ] = writing.LINGER_MS,
     compression: Compression = "none",
-    partitions: Partitions = 6,
-    replication_factor: Replicas = -1,
+    own: OwnTopic = OWN_TOPIC,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -66,7 +89,7 @@ async def produce(
     _check(records, size, rate, linger)
     async with (
         connect(connection, limited=False) as cluster,
-        _topic(cluster, topic, partitions, replication_factor) as name,
+        _topic(cluster, topic, own) as name,
     ):
         make = writing.same_value(cluster.world.rng, size)
         wanted = writing.Workload(records, make, rate, CODEC_IDS[compression], linger)
@@ -83,8 +106,7 @@ async def consume(
         int, Parameter(name=["--records", "-n"], help="Of a topic of its own; a topic that is named is read as it is.")
     ] = 100_000,
     size: Size = 1000,
-    partitions: Partitions = 6,
-    replication_factor: Replicas = -1,
+    own: OwnTopic = OWN_TOPIC,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -92,7 +114,7 @@ async def consume(
     _check(records, size)
     async with (
         connect(connection, limited=False) as cluster,
-        _topic(cluster, topic, partitions, replication_factor) as name,
+        _topic(cluster, topic, own) as name,
     ):
         if topic is None:
             await _produce(cluster, name, writing.Workload(records, writing.same_value(cluster.world.rng, size)))
@@ -116,8 +138,7 @@ async def latency(
     records: Records = 1000,
     size: Size = 100,
     rate: Annotated[float, Parameter(help="Records a second; 0: each as soon as the one before was received.")] = 0.0,
-    partitions: Partitions = 1,
-    replication_factor: Replicas = -1,
+    own: OnePartition = ONE_PARTITION,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -126,7 +147,7 @@ async def latency(
     async with (
         connect(connection, limited=False) as cluster,
         connect(connection, limited=False) as reader,
-        _topic(cluster, topic, partitions, replication_factor) as name,
+        _topic(cluster, topic, own) as name,
     ):
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, name, topics.LATEST)
@@ -171,9 +192,7 @@ class _Counted(Measured):
 
 
 @asynccontextmanager
-async def _topic(
-    cluster: ClusterClient, name: str | None, partitions: int, replication_factor: int
-) -> AsyncIterator[str]:
+async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
     """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
@@ -181,7 +200,7 @@ async def _topic(
         yield name
         return
     async with cluster.limit():
-        topic = await topics.create_own_topic(cluster, PREFIX, partitions, replication_factor, {})
+        topic = await topics.create_own_topic(cluster, PREFIX, own.partitions, own.replication_factor, {})
     note(f"topic {topic} (deleted at the end)")
     try:
         yield topic

@@ -14,10 +14,11 @@ from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
+from ottla.cli.shared_options import Compression
 from ottla.client.producer import ClusterProducer
 from ottla.client.record_json import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.compression import CODEC_IDS, CodecName
+from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 from ottla.server.clock import Clock
 
@@ -45,7 +46,7 @@ async def produce(
     partition: Annotated[
         int | None, Parameter(name=["--partition", "-p"], help="Instead of the one the key says.")
     ] = None,
-    compression: Annotated[CodecName, Parameter(name=["--compression", "-z"])] = "none",
+    compression: Compression = "none",
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Write records to a topic and wait until all in-sync replicas have them.

@@ -11,6 +11,7 @@ from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, Listin
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.cli.shared_options import CheckOnly
 from ottla.cli.units import setting_text
 from ottla.client.access import alter_quotas, describe_quotas
 from ottla.client.cluster import ClusterClient
@@ -67,7 +68,7 @@ async def set_(
     /,
     *,
     client_id: OfClient = None,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the values.")] = False,
+    dry_run: CheckOnly = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Set quotas: `ottla quota set user alice producer_byte_rate=1048576`.
@@ -89,7 +90,7 @@ async def unset(
     /,
     *,
     client_id: OfClient = None,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only let the cluster check the names.")] = False,
+    dry_run: CheckOnly = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Remove quotas: `ottla quota unset user alice producer_byte_rate`."""

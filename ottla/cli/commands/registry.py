@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
+from ottla.cli.shared_options import HTTPS, HttpsOptions
 from ottla.client.cluster import ClusterClient
 from ottla.registry.election import SESSION_MS, Identity
 from ottla.registry.members import check_secret
@@ -55,8 +56,7 @@ async def registry(
     ] = SESSION_MS,
     leader: Annotated[bool, Parameter(help="Whether this instance can be the leader.")] = True,
     compatibility: Annotated[Level, Parameter(help="Level of subjects that have none set.")] = "backward",
-    cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None,
-    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None,
+    https: HttpsOptions = HTTPS,
     ca: Annotated[str | None, Parameter(help="Certificates in PEM that the leader's is checked by.")] = None,
     users: Annotated[
         str | None, Parameter(help="A file with lines NAME: PASSWORD. Clients need one of these logins.")
@@ -81,8 +81,7 @@ async def registry(
     if hash_password:
         print(access.hashed(getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")))
         return
-    if (cert is None) != (key is None):
-        raise CommandFailed("--cert and --key belong together", None, USAGE)
+    https.check()
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     if acl is not None and users is None:
@@ -93,9 +92,9 @@ async def registry(
     # Imported late: no other command needs HTTP, TLS and the server.
     from ottla.registry import server
 
-    identity = Identity("https" if cert else "http", *reached, leader)
+    identity = Identity("https" if https.cert else "http", *reached, leader)
     settings = server.Settings(
-        host, port, identity, topic, group, compatibility.upper(), session_timeout_ms, cert, key, ca
+        host, port, identity, topic, group, compatibility.upper(), session_timeout_ms, https.cert, https.key, ca
     )
     settings = replace(settings, allowed_hosts=tuple(allowed_host or ()))
     if users is None and not is_loopback(host):

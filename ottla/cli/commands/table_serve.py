@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
+from ottla.cli.shared_options import HTTPS, HttpsOptions
 from ottla.cli.table_options import At, StoreOptions, location_of, store_options
 from ottla.client.failures import Failure, Kind
 from ottla.server.address import NoAddress, parse_address
@@ -30,8 +31,7 @@ async def serve(
             help="A name by which engines reach it: others are refused, as at localhost, where any web page could point its name.",
         ),
     ] = None,
-    cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None,
-    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None,
+    https: HttpsOptions = HTTPS,
     users: Annotated[
         str | None,
         Parameter(help="A file with lines NAME: PASSWORD, as that of `ottla registry`. Engines need a login."),
@@ -42,8 +42,7 @@ async def serve(
 
     An engine reads data files from the store itself, with credentials of its own.
     """
-    if (cert is None) != (key is None):
-        raise CommandFailed("--cert and --key belong together", None, USAGE)
+    https.check()
     try:
         host, port = parse_address(listen, port_min=0)
     except NoAddress as fault:
@@ -72,7 +71,7 @@ async def serve(
     application = CatalogApplication(tables, access, public, partial(secrets.token_urlsafe, TOKEN_BYTES))
     logging.basicConfig(level=logging.WARNING, format="ottla table serve: %(message)s")
     await run_server(
-        CatalogSettings(host, port, cert, key, tuple(allowed_host or ())),
+        CatalogSettings(host, port, https.cert, https.key, tuple(allowed_host or ())),
         application,
         partial(_ready, tables.store.url),
     )

@@ -10,7 +10,6 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import (
-    ADMIN,
     CONNECTION,
     LISTING,
     Admin,
@@ -26,7 +25,8 @@ from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
-from ottla.cli.stories import StoryFlag, show_story
+from ottla.cli.shared_options import Internal, Partitions
+from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import topics
 from ottla.client.admin_listeners import story_of_partition
 from ottla.client.cluster import ClusterClient
@@ -64,7 +64,7 @@ async def list_topics(
     ] = None,
     /,
     *,
-    internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
+    internal: Internal = False,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -132,26 +132,25 @@ async def describe(
     name: str,
     /,
     *,
-    story: StoryFlag = False,
+    story: StoryOptions = NO_STORY,
     partition: Annotated[int | None, Parameter(help="Only this one.")] = None,
-    admin: Admin = ADMIN,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets. Or the story of one: leaders, ISR, truncations."""
     async with connect(connection) as cluster:
-        if story:
+        if story.story:
             if partition is None:
                 raise CommandFailed("--story is of one partition", "add --partition N", USAGE)
             ask = partial(story_of_partition, topic=name, partition=partition)
-            await show_story(cluster, admin, ask, listing.output)
+            await show_story(cluster, story, ask, listing.output)
             return
         topic = await cluster.topic(name)
         wanted = [part for part in topic.partitions if partition in (None, part.partition_index)]
         led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
-        waits = await _table_waits(cluster, admin, name)
+        waits = await _table_waits(cluster, story, name)
     rows = [
         {
             "topic": name,
@@ -253,9 +252,7 @@ async def delete_records(
     /,
     *,
     before: Annotated[str, Parameter(help="The first offset to keep, or `latest` to keep none.")],
-    partition: Annotated[
-        list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")
-    ] = None,
+    partition: Partitions = None,
     dry_run: DryRun = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,

@@ -11,10 +11,10 @@ from ottla.cli.application import CONNECTION, ConnectionOptions, DryRun, connect
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, would
 from ottla.cli.progress import ProgressLine
+from ottla.cli.shared_options import TARGET, Compression, CreatedReplicas, TargetOptions
 from ottla.cli.topic_copy import TopicCopy
 from ottla.cli.units import duration_text
 from ottla.client.cluster import ClusterClient
-from ottla.protocol.records.compression import CodecName
 
 
 async def copy(
@@ -22,30 +22,25 @@ async def copy(
     target: str,
     /,
     *,
-    to: Annotated[str | None, Parameter(help="Brokers of the target's cluster; default: the same cluster.")] = None,
-    to_config: Annotated[str | None, Parameter(help="Client properties for the target's cluster.")] = None,
-    to_context: Annotated[str | None, Parameter(help="The target's cluster, as `ottla context set` named it.")] = None,
+    to: TargetOptions = TARGET,
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what comes later, until Ctrl-C.")
     ] = False,
-    replication_factor: Annotated[
-        int, Parameter(name=["--replication-factor", "-r"], help="Of a target that is created; -1: the brokers'.")
-    ] = -1,
-    compression: Annotated[CodecName, Parameter(name=["--compression", "-z"])] = "none",
+    replication_factor: CreatedReplicas = -1,
+    compression: Compression = "none",
     dry_run: DryRun = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Copy a topic to another one, which is created if it is missing: partitions, offsets, timestamps, keys, values, headers.
 
+    Without --to, --to-config and --to-context the target is in the same cluster.
+
     A copy that was stopped goes on where it was. Records of transactions that are open or were aborted are not copied.
     """
-    elsewhere = any(option is not None for option in (to, to_config, to_context))
-    if source == target and not elsewhere:
+    elsewhere = to.connection(connection)
+    if source == target and elsewhere is None:
         raise CommandFailed(f"{source} cannot be copied to itself", "--to names another cluster", USAGE)
-    destination = connection
-    if elsewhere:
-        destination = ConnectionOptions(to, to_config, to_context, connection.timeout)
-    async with connect(connection, limited=False) as one, connect(destination, limited=False) as other:
+    async with connect(connection, limited=False) as one, connect(elsewhere or connection, limited=False) as other:
         copying = TopicCopy(one, source, other, target, compression=compression)
         await copying.look()
         if dry_run:

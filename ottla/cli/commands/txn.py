@@ -9,10 +9,8 @@ from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.coordinator import partition_for
 from ottla.cli.application import (
-    ADMIN,
     CONNECTION,
     LISTING,
-    Admin,
     ConnectionOptions,
     DryRun,
     ListingOptions,
@@ -22,7 +20,7 @@ from ottla.cli.application import (
 )
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
-from ottla.cli.stories import StoryFlag, show_story
+from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client.admin_listeners import story_of_transaction
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
@@ -74,18 +72,17 @@ async def describe(
     ids: Ids,
     /,
     *,
-    story: StoryFlag = False,
-    admin: Admin = ADMIN,
+    story: StoryOptions = NO_STORY,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
     """Show transactions: since when they are open, and the partitions in them. Or the story of each id: who fenced its producer."""
     rows = []
     async with connect(connection) as cluster:
-        if story:
+        if story.story:
             for transactional_id in ids:
                 ask = partial(story_of_transaction, transactional_id=transactional_id)
-                await show_story(cluster, admin, ask, listing.output)
+                await show_story(cluster, story, ask, listing.output)
             return
         for transactional_id in ids:
             node, found = await describe_transaction(cluster, transactional_id)

@@ -65,6 +65,13 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
         now_ms = cluster.world.clock.wall_ms() if options.human_readable else None
         print("\n".join(_replication(quorum, now_ms)))
         return 0
+    for name, value in status(quorum, (await describe_cluster(cluster)).cluster_id).items():
+        print(f"{name + ':':<23} {value}")
+    return 0
+
+
+def status(quorum: Quorum, cluster_id: str) -> dict[str, object]:
+    """Return the fields of --status. The lag is that of the voter with the shortest log; its time is -1 if a broker does not know it."""
     partition = quorum.partition
     ends = {row.replica_id: row for row in partition.current_voters}
     leader = ends[partition.leader_id]
@@ -73,8 +80,8 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if slowest is not leader and slowest.log_end_offset != leader.log_end_offset:
         known = min(leader.last_caught_up_timestamp, slowest.last_caught_up_timestamp) >= 0
         lag_ms = leader.last_caught_up_timestamp - slowest.last_caught_up_timestamp if known else -1
-    facts = {
-        "ClusterId": (await describe_cluster(cluster)).cluster_id,
+    return {
+        "ClusterId": cluster_id,
         "LeaderId": partition.leader_id,
         "LeaderEpoch": partition.leader_epoch,
         "HighWatermark": partition.high_watermark,
@@ -83,9 +90,6 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
         "CurrentVoters": _members(quorum, partition.current_voters),
         "CurrentObservers": _members(quorum, partition.observers),
     }
-    for name, value in facts.items():
-        print(f"{name + ':':<23} {value}")
-    return 0
 
 
 def _members(quorum: Quorum, rows: Iterable[ReplicaState]) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import re
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
-from ottla.cli.output import escaped_json, print_rows, printable
+from ottla.cli import output
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import confirm, escaped_json, print_rows, printable, replace_file
 from ottla.cli.record_format import compile_format, terminal_bytes
 from ottla.cli.watching import screen
 from ottla.protocol.records.record import Record
@@ -48,3 +55,64 @@ def test_a_screen_ends_with_how_much_is_missing() -> None:
     shown = screen(lines, 4, 5).replace("\x1b[K", "").splitlines()
     assert shown == ["line ", "line ", "line ", "... 7"]
     assert len(screen(lines, 40, 80).splitlines()) == 10
+
+
+def test_a_table_on_a_terminal_has_the_same_cells_and_no_escapes_of_its_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"name": HOSTILE, "is_on": True, "n": 2.5}, {"name": "b", "is_on": False, "n": None}]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows(rows, ("name", "is_on", "n"), "table")
+    head, first, second = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()  # bold
+    assert head.split() == ["NAME", "IS-ON", "N"]
+    assert first.split() == [printable(HOSTILE), "yes", "2.5"] and second.split() == ["b", "no", "-"]
+
+
+def test_yaml_without_its_package_says_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "missing", lambda *names: "-o yaml needs the package PyYAML")
+    with pytest.raises(CommandFailed) as failed:
+        print_rows([{"a": 1}], ("a",), "yaml")
+    assert (failed.value.exit_code, failed.value.remedy) == (USAGE, "use -o json")
+
+
+def test_a_reader_that_has_gone_gets_the_rest_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*arguments: object) -> None:
+        raise BrokenPipeError
+
+    dropped: list[bool] = []
+    monkeypatch.setattr(output, "_print", gone)
+    monkeypatch.setattr(output.OUTPUT, "drop", lambda: dropped.append(True))
+    print_rows([{"a": 1}], ("a",), "table")
+    assert dropped == [True]
+
+
+def test_a_file_is_replaced_whole_or_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    replace_file(str(path), b"old")
+    replace_file(str(path), b"new")
+    assert path.read_bytes() == b"new" and os.listdir(tmp_path) == ["plan.json"]
+    with pytest.raises(CommandFailed, match="cannot be written: No such file or directory"):
+        replace_file(str(tmp_path / "none" / "plan.json"), b"")
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("YES\n", True), ("n\n", False), ("", False)])
+def test_only_a_yes_at_a_terminal_loses_anything(
+    answer: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    if goes_on:
+        confirm("delete a\x1b?", yes=False)
+    else:
+        with pytest.raises(CommandFailed, match="nothing was changed"):
+            confirm("delete a\x1b?", yes=False)
+    assert capsys.readouterr().err == "delete a\\x1b? [y/N] "
+    confirm("delete?", yes=True)
+
+
+def test_a_script_is_not_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    confirm("delete?", yes=False)
+    assert capsys.readouterr().err == ""

@@ -13,6 +13,7 @@ import pytest
 
 from ottla.local.console import CHANGES, running_console, running_registry
 from ottla.registry.client import RegistryClient, Schema
+from ottla.server.extras import lacking
 from ottla.testing import Cluster
 from tests.cluster.shared import STEADY
 from tests.needs import skip_because
@@ -28,6 +29,7 @@ PAGES = (
     "/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/orders/groups", "/groups",
     "/group?id=readers", "/transactions", "/reassignments", "/reassignments/plan?brokers=1,2", "/access", "/access/users", "/access/tokens",
     "/quotas", "/timeline", "/topics/orders/produce", "/schemas", "/schema?subject=orders-value", "/schema/diff?subject=orders-value&old=1&new=2",
+    "/tables", "/tables?topic=orders",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 #: Two versions, the second of which differs by a line.
@@ -76,8 +78,13 @@ class Looked:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     skip_because(MISSING)
+    tables = str(tmp_path_factory.mktemp("tables"))
+    if lacking("tables") is None:
+        from tests.ottla.tables.lakes import Lake
+
+        Lake(tables).add("orders", [MARKUP.encode(), b"\xff"])
     with Cluster(3, **STEADY) as cluster:
         cluster.topic("orders", partitions=3)
         producer = cluster.producer()
@@ -91,7 +98,7 @@ def served() -> Iterator[Served]:
         nodes = list(cluster.nodes.values())
         with (
             running_registry(nodes, 0, None) as registry,
-            running_console(nodes, 0, CHANGES, None, registry) as url,
+            running_console(nodes, 0, CHANGES, None, registry, tables) as url,
             sync_playwright() as playwright,
         ):
             for text in SCHEMAS:

@@ -161,6 +161,14 @@ def test_a_name_that_is_no_table_is_not_found(url: str, name: str) -> None:
     assert asked(f"{url}/v1/namespaces/ottla/tables/{name}", "HEAD")[0] == 404
 
 
+def test_a_table_of_another_namespace_is_a_table_that_is_not_there(url: str) -> None:
+    """Spark looks for `lake.ottla.orders.snapshots` so, and goes on by this exception alone."""
+    for namespace in ("ottla%1Forders", "other"):
+        status, found, _ = asked(f"{url}/v1/namespaces/{namespace}/tables/snapshots")
+        assert status == 404 and found["error"]["type"] == "NoSuchTableException"
+        assert asked(f"{url}/v1/namespaces/{namespace}")[1]["error"]["type"] == "NoSuchNamespaceException"
+
+
 def test_metadata_that_a_client_has_is_not_sent_again(url: str) -> None:
     table = f"{url}/v1/namespaces/ottla/tables/orders"
     status, found, head = asked(table)

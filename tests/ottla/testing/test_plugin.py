@@ -19,6 +19,9 @@ from tests.ottla.conftest import ROOT
 
 pytestmark = pytest.mark.timeout(400)
 SECONDS_MAX = 300
+#: How the examples of the documentation are run. `make compat` has workers: with them they take twice the processor time, and each file
+#: has to do with clusters that others share.
+WORKERS = ("-n", "auto") if os.environ.get("OTTLA_COMPAT") else ("-p", "no:xdist")
 
 ROUND_TRIP = """
 from confluent_kafka import Consumer, Producer
@@ -349,7 +352,7 @@ def test_the_example_of_the_documentation_works_as_it_is_printed(project: Path) 
     for name, content in files:
         with (project / name).open("a") as file:
             file.write(content)
-    said = run(project, "-n", "auto")
+    said = run(project, *WORKERS)
     assert re.search(r"\d passed", said) and "failed" not in said and "error" not in said, said
 
 

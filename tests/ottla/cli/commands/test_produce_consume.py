@@ -218,3 +218,36 @@ def test_a_topic_that_was_misspelt_is_said_to_have_been_created(cli: Cli) -> Non
     said = cli("produce", topic, stdin="").err.splitlines()
     assert said[0] == f"topic {topic} did not exist: the broker has created it (auto.create.topics.enable)"
     assert len(cli("produce", topic, stdin="").err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--max", "0"), "--max 0 is not above 0"),
+        (("--to", "5", "--follow"), "--to and --follow exclude each other"),
+        (("--group", "g", "--partition", "0"), "a group has its own offsets and partitions"),
+        (("--group", "g", "--from", "-5"), "a group has its own offsets and partitions"),
+        (("--registry", "http://127.0.0.1:1", "--registry-config", "/no/such/file"), "--registry-config: "),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(cli: Cli, arguments: tuple[str, ...], text: str) -> None:
+    done = cli("consume", cli.topic(), *arguments)
+    assert done.code == USAGE and text in done.err
+
+
+def test_values_of_a_registry_that_is_away_end_the_command_and_others_are_shown(cli: Cli) -> None:
+    topic = cli.topic()
+    cli.ok("produce", topic, stdin="plain\n")
+    registry = ("--registry", "http://127.0.0.1:1")
+    done = cli("consume", topic, *registry)
+    assert (done.code, done.out) == (0, "plain\n")
+    cli.ok("produce", topic, stdin=b"\x00\x00\x00\x00\x01{}\n")
+    done = cli("consume", topic, *registry)
+    assert done.code == FAILED and "without --registry the bytes are shown as they are" in done.err
+
+
+def test_the_latest_offset_without_follow_reads_nothing_and_says_so(cli: Cli) -> None:
+    topic = cli.topic()
+    cli.ok("produce", topic, stdin="a\n")
+    done = cli("consume", topic, "--from", "latest")
+    assert (done.code, done.out) == (0, "") and "records that come later are shown with -f" in done.err

@@ -1,0 +1,65 @@
+"""Options that several commands share, as groups and by their types; those of every command are in application.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ottla.cli.application import ConnectionOptions
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.protocol.records.compression import CodecName
+
+#: The help of options that are a text for one cluster, and a list for several clusters of a console.
+ADMIN_HELP = "ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."
+ADMIN_PORT_HELP = "The port of all brokers' admin listeners at their hosts."
+REGISTRY_CONFIG_HELP = "A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."
+
+CheckOnly = Annotated[bool, Parameter(negative="", help="Only let the cluster check it.")]
+Compression = Annotated[CodecName, Parameter(name=["--compression", "-z"], help="The codec of batches.")]
+CreatedReplicas = Annotated[
+    int, Parameter(name=["--replication-factor", "-r"], help="Of topics that are created; -1: the brokers'.")
+]
+Internal = Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")]
+Partitions = Annotated[list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")]
+PlacesOrAll = Annotated[
+    list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TargetOptions:
+    """The cluster that is written to."""
+
+    to: Annotated[str | None, Parameter(help="Brokers of the target's cluster.")] = None
+    to_config: Annotated[str | None, Parameter(help="Client properties for the target's cluster.")] = None
+    to_context: Annotated[str | None, Parameter(help="The target's cluster, as `ottla context set` named it.")] = None
+
+    def connection(self, source: ConnectionOptions) -> ConnectionOptions | None:
+        """Return how the target is reached, with the timeout of the source; None if no option names it."""
+        if self == TARGET:
+            return None
+        return ConnectionOptions(self.to, self.to_config, self.to_context, source.timeout)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HttpsOptions:
+    """The certificate of what a command serves."""
+
+    cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None
+    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None
+
+    def check(self) -> None:
+        """Raise if there is one of both files.
+
+        Raises:
+            CommandFailed: with what is missing.
+        """
+        if (self.cert is None) != (self.key is None):
+            raise CommandFailed("--cert and --key belong together", None, USAGE)
+
+
+TARGET, HTTPS = TargetOptions(), HttpsOptions()
