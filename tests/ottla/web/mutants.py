@@ -12,6 +12,7 @@ from tests.broker.replication.mutants import Mutant, main
 
 CONNECTIONS, RULES, SERVER = "ottla/web/connections.py", "ottla/web/rules.py", "ottla/web/server.py"
 ADMIN, CONSOLE, REGISTRY = "ottla/server/admin.py", "ottla/console/guard.py", "ottla/registry/server.py"
+CATALOG, OF_CATALOG = "ottla/tables/catalog_server.py", "[ottla/tables/catalog_server]"
 HOSTILE, OWN = "tests/ottla/web/test_hostile_http.py::", "tests/ottla/web/test_connections.py::"
 OTHER_SITES = HOSTILE + "test_a_page_of_another_site_gets_nothing"
 MALFORMED = HOSTILE + "test_none_is_served_and_the_next_one_is"
@@ -83,6 +84,13 @@ MUTANTS = (
         "            Ruled(application, settings.rules(), _refusal),\n",
         "            application,\n",
         OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "the catalog of tables does not ask the rules",
+        CATALOG,
+        "            Ruled(application, settings.rules(), _refusal),\n",
+        "            application,\n",
+        OTHER_SITES + OF_CATALOG,
     ),
     Mutant(
         "a registry of this machine answers to each name",
