@@ -50,7 +50,7 @@ for words in ["--help"], ["missing.properties"], ["--no-such-option"]:
     )
     assert said == ["0 b''", "1 b''", "2 b''"]
     written = (tmp_path / "output").read_text()
-    assert "usage: ottla start" in written and "cannot read missing.properties" in written
+    assert "Usage: ottla start" in written and "cannot read missing.properties" in written
     assert "unrecognized arguments: --no-such-option" in written and "Traceback" not in written
 
 
