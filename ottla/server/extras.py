@@ -27,6 +27,7 @@ BROUGHT_BY = {
         "pyarrow",
         "numpy",
         "pyiceberg",
+        "sqlalchemy",
         "deltalake",
         "obstore",
         "fastavro",
@@ -35,7 +36,7 @@ BROUGHT_BY = {
         "starlette",
         "uvicorn",
     ),
-    "sql": ("duckdb", "pyarrow", "pyiceberg", "deltalake", "obstore"),
+    "sql": ("duckdb", "pyarrow", "pyiceberg", "sqlalchemy", "deltalake", "obstore"),
 }
 
 

@@ -89,11 +89,21 @@ class TableFollower:
             if newest is None or newest.sequence < state.sequence:
                 raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
             raise CommitConflict(f"another committer has made commit {state.sequence}")
-        for decision in log.after(state.sequence, last.sequence):
-            self._table.commit(state, self._commit_of(decision))
+        for number in range(state.sequence + 1, last.sequence + 1):
+            self._table.commit(state, self._read(log, number))
             state = self._table.load()
-            if state is None or state.sequence < decision.sequence:
-                raise CommitUnknown(f"the table does not show commit {decision.sequence}")
+            if state is None or state.sequence < number:
+                raise CommitUnknown(f"the table does not show commit {number}")
+
+    def _read(self, log: DecisionLog, number: int) -> TableCommit:
+        """Return a decision as a commit. What is gone was swept if another committer was faster, or else was deleted by hand."""
+        try:
+            return self._commit_of(log.get(number))
+        except TableRefused as gone:
+            state = self._table.load()
+            if state is not None and state.sequence >= number:
+                raise CommitConflict(f"another committer has made commit {number}") from gone
+            raise
 
     def _first_with_files(self, log: DecisionLog, last: TableDecision) -> int | None:
         """Return the number of the newest decision if it has files for this table: earlier ones were followed without any."""

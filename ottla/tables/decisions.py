@@ -9,14 +9,13 @@ than one number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.tables.offers import Offer, TablePosition, offer_of
 from ottla.tables.store import Store
 from ottla.tables.table import Owner, TableRefused
 
-FOLDER = "commits"
+FOLDER = "_commits"  # hidden from what cleans the table: see offers.FOLDER
 FORMAT = 1
 
 
@@ -45,9 +44,15 @@ class DecisionLog:
 
     def last(self) -> TableDecision | None:
         """Return the last decision, or None. Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
-        names = [each.name for each in self._store.list(FOLDER)]
-        numbers = [found for name in names if (found := _number_of(name)) is not None]
-        return self.get(max(numbers)) if numbers else None
+        number = self._last_number()
+        while number is not None:
+            try:
+                return self.get(number)
+            except TableRefused:
+                before, number = number, self._last_number()
+                if number == before:
+                    raise  # and not swept since it was listed
+        return None
 
     def get(self, sequence: int) -> TableDecision:
         """Return a decision. Raises as `last`, also if it is not there any more: tables have all of them before they are swept."""
@@ -60,6 +65,11 @@ class DecisionLog:
         except (KeyError, TypeError, ValueError, RecursionError) as fault:
             raise TableRefused(f"{name} is no decision of ours: {fault!r}") from fault
 
+    def written_ms(self, sequence: int) -> int:
+        """Return when a decision was written, 0 if it is not there. Raises StoreFailure."""
+        found = (each.modified_ms for each in self._store.list(FOLDER) if _number_of(each.name) == sequence)
+        return next(found, 0)
+
     def append(self, decision: TableDecision) -> bool:
         """Decide, unless there is another decision of this number; return whether it is this one. Raises StoreFailure."""
         body = {
@@ -70,8 +80,24 @@ class DecisionLog:
         }
         return self._store.put_if_absent(_name_of(decision.sequence), json.dumps(body, indent=1).encode())
 
-    def after(self, sequence: int, last: int) -> Iterator[TableDecision]:
-        return (self.get(number) for number in range(sequence + 1, last + 1))
+    def sweep(self, below: int, before_ms: int) -> int:
+        """Delete those of lower numbers that were written before this time; return how many. Raises StoreFailure.
+
+        All tables have them. A committer that was cut off before then may write one of their numbers again: it is never read, as the
+        last one stays and all tables are beyond.
+        """
+        old = [
+            each.name
+            for each in self._store.list(FOLDER)
+            if (number := _number_of(each.name)) is not None and number < below and each.modified_ms <= before_ms
+        ]
+        for name in old:
+            self._store.delete(name)
+        return len(old)
+
+    def _last_number(self) -> int | None:
+        numbers = (_number_of(each.name) for each in self._store.list(FOLDER))
+        return max((number for number in numbers if number is not None), default=None)
 
     def _parsed(self, sequence: int, body: dict[str, object]) -> TableDecision:
         if body["format"] != FORMAT:
@@ -87,6 +113,18 @@ class DecisionLog:
         return TableDecision(
             sequence, {int(partition): TablePosition(*row) for partition, row in positions.items()}, taken
         )
+
+
+def owner_of(store: Store) -> Owner | None:
+    """Return whose tables a store has, or None without a decision. Raises StoreFailure, TableRefused."""
+    numbers = [number for each in store.list(FOLDER) if (number := _number_of(each.name)) is not None]
+    if not numbers:
+        return None
+    try:
+        body = json.loads(store.get(_name_of(max(numbers))) or b"")
+        return Owner(*(str(body[name]) for name in Owner._fields))
+    except (KeyError, TypeError, ValueError, RecursionError) as fault:
+        raise TableRefused(f"{_name_of(max(numbers))} is no decision of ours: {fault!r}") from fault
 
 
 def _name_of(sequence: int) -> str:

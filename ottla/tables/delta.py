@@ -7,17 +7,24 @@ application id always conflict, and what compacts a table or cleans its log keep
 from __future__ import annotations
 
 import json
-from urllib.parse import quote
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from ottla.tables import offers
+from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
 OWNER = "ottla.owner"
+#: The version of the last sweep that has found orphans.
+SWEPT = "ottla.swept"
 #: It would let the entries of the last decision expire.
 EXPIRY = "delta.setTransactionRetentionDuration"
 
@@ -25,8 +32,11 @@ EXPIRY = "delta.setTransactionRetentionDuration"
 class DeltaFiles:
     """One table, whose files lie below a folder of the store, the root by default: Delta's log has paths below the table alone."""
 
-    def __init__(self, url: str, options: dict[str, str], schema: pa.Schema, owner: Owner, folder: str = "") -> None:
-        self._location = f"{url}/{folder}".rstrip("/")
+    def __init__(
+        self, store: Store, options: dict[str, str], schema: pa.Schema, owner: Owner, folder: str = ""
+    ) -> None:
+        self._store = store
+        self._location = f"{store.url}/{folder}".rstrip("/")
         self._folder = folder
         self._options = options
         self._schema = schema
@@ -67,14 +77,82 @@ class DeltaFiles:
     def commit(self, state: TableState, commit: TableCommit) -> None:
         table: DeltaTable = state.version
         self._widen(table, commit.schema)
-        entry = Transaction(self._application, commit.sequence)
-        properties = CommitProperties(
-            custom_metadata={"ottla.offsets": commit.summary}, app_transactions=[entry], max_commit_retries=0
-        )
-        try:
+        with self._answering():
             table.create_write_transaction(
-                [self._action(file) for file in commit.files], "append", table.schema(), commit_properties=properties
+                [self._action(file) for file in commit.files],
+                "append",
+                table.schema(),
+                commit_properties=self._properties(commit.sequence, {"ottla.offsets": commit.summary}),
             )
+
+    def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
+        table: DeltaTable = state.version
+        sizes = table.get_add_actions().column("size_bytes").to_pylist()
+        partitions = max(
+            1, len({path.rpartition("/")[0] for path in table.get_add_actions().column("path").to_pylist()})
+        )
+        if sum(size < policy.small_bytes for size in sizes) <= policy.small_files_max * partitions:
+            return 0
+        with self._answering():
+            done = table.optimize.compact(
+                target_size=policy.merged_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
+                commit_properties=self._properties(state.sequence, {}),
+            )
+        return int(done["numFilesRemoved"])
+
+    def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
+        """Delete files that were merged, seven days after that, as the table's readers of old versions expect of Delta."""
+        return len(self._vacuum(state, policy, dry_run=False, full=False))
+
+    def touch(self, state: TableState) -> None:
+        """Change a property: an optimize goes behind commits of any other kind, whatever retries it is given."""
+        table: DeltaTable = state.version
+        with self._answering():
+            table.alter.set_table_properties(
+                {SWEPT: str(table.version() + 1)},
+                raise_if_not_exists=False,
+                commit_properties=self._properties(state.sequence, {}),
+            )
+
+    def own_files(self) -> Iterator[StoredObject]:
+        """Yield the files of an optimize, known by their names: `part-*` beside the folders of offers."""
+        folder = f"{self._folder}/".lstrip("/")
+        for each in self._store.list(self._folder, f"{folder}part-"):
+            if not each.name.startswith(f"{folder}part-"):
+                return
+            yield each
+
+    def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
+        folder = f"{self._folder}/".lstrip("/")
+        own = {name for name in names if name.startswith(folder or (offers.FOLDER, "part-"))}
+        found = {f"{folder}{unquote(each)}" for each in self._vacuum(state, policy, dry_run=True, full=True)}
+        return (names - own) | (own & found)
+
+    def size(self, state: TableState) -> tuple[int, int]:
+        rows = state.version.get_add_actions().column("num_records").to_pylist()
+        return sum(rows), len(rows)
+
+    def drop(self) -> None:
+        """Its files are all there is of it."""
+
+    def _vacuum(self, state: TableState, policy: MaintenancePolicy, *, dry_run: bool, full: bool) -> list[str]:
+        table: DeltaTable = state.version
+        hours = None if policy.age_ms else 0  # the table's own setting, or 168
+        with self._answering():
+            found: list[str] = table.vacuum(hours, dry_run, enforce_retention_duration=False, full=full)
+        return found
+
+    def _properties(self, sequence: int, metadata: dict[str, str]) -> CommitProperties:
+        entry = Transaction(self._application, sequence)
+        return CommitProperties(custom_metadata=metadata, app_transactions=[entry], max_commit_retries=0)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Turn what the library raises into what `Table` has."""
+        try:
+            yield
         except CommitFailedError as fault:
             raise CommitConflict(f"{self._location}: {fault}") from fault
         except (DeltaError, OSError) as fault:

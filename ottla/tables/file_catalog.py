@@ -20,7 +20,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from ottla.tables.store import Store, StoreFailure
-from ottla.tables.table_location import HINT, metadata_file, newest_version
+from ottla.tables.table_location import HINT, metadata_file, newest_version, version_of
 
 
 class FileCatalog(MetastoreCatalog):
@@ -76,6 +76,27 @@ class FileCatalog(MetastoreCatalog):
             self._store.put(f"{place}/{HINT}", str(version + 1).encode())
         return CommitTableResponse(metadata=staged.metadata, metadata_location=f"{self._store.url}/{written}")
 
+    def sweep_versions(self, identifier: Identifier, kept: int, before_ms: int) -> int:
+        """Delete versions before the last ones that were written before this time; return how many. Raises StoreFailure.
+
+        A writer that was cut off since then may write the version behind the one that it knows: it is below the newest, and is never read.
+        """
+        folder = f"{self._place(identifier)}/metadata"
+        listed = [
+            (found, each)
+            for each in self._store.list(folder, f"{folder}/v")
+            if (found := version_of(each.name)) is not None
+        ]
+        old = [each.name for _, each in sorted(listed)[: -kept - 1] if each.modified_ms <= before_ms]
+        for name in old:
+            self._store.delete(name)
+        return len(old)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Delete the metadata of a table, not its rows."""
+        for each in [*self._store.list(f"{self._place(identifier)}/metadata")]:
+            self._store.delete(each.name)
+
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """A namespace is a folder."""
 
@@ -96,7 +117,7 @@ class FileCatalog(MetastoreCatalog):
     def _unsupported(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("this catalog has the tables of topics only")
 
-    register_table = drop_table = purge_table = rename_table = drop_namespace = _unsupported
+    register_table = purge_table = rename_table = drop_namespace = _unsupported
     list_tables = list_namespaces = load_namespace_properties = update_namespace_properties = _unsupported
     list_views = drop_view = view_exists = load_view = rename_view = create_view = replace_view = _unsupported
     create_table_transaction = _unsupported

@@ -7,6 +7,9 @@ snapshot that was loaded. pyiceberg's own retry, which is on by default, would a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -18,9 +21,17 @@ from pyiceberg.exceptions import (
     ValidationError,
     ValidationException,
 )
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergFiles
+from pyiceberg.table import Transaction
 from pyiceberg.table.update import AssertRefSnapshotId
+from sqlalchemy.exc import SQLAlchemyError
 
+from ottla.tables import iceberg_files
+from ottla.tables.file_catalog import FileCatalog
+from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import (
     NAMESPACE,
     CommitConflict,
@@ -34,23 +45,33 @@ from ottla.tables.table import (
 SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"
+MERGED = "ottla.merged"
+#: So many old versions of the metadata stay, whatever their age.
+METADATA_MAX = 10
 PROPERTIES = {
     RETRIES: "0",
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",  # a commit would otherwise read one manifest for each that came before
     "write.parquet.compression-codec": "zstd",
+    "write.metadata.previous-versions-max": str(METADATA_MAX),
 }
 #: What the library and its catalogs raise where an answer was lost.
-NO_ANSWER = (CommitStateUnknownException, RESTError, OSError)
+NO_ANSWER = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
 
 
 class IcebergTable:
-    """One table. The files lie below `location`, where the store of the committer writes."""
+    """One table, in a folder of the store by whose address its files are named, the root by default."""
 
-    def __init__(self, catalog: Catalog, name: str, location: str, schema: pa.Schema, owner: Owner) -> None:
+    def __init__(
+        self, catalog: Catalog, name: str, store: Store, schema: pa.Schema, owner: Owner, folder: str = ""
+    ) -> None:
         self._catalog = catalog
         self._name = (NAMESPACE, name)
-        self._location = location
+        self._store = store
+        self._folder = folder
+        self._url = store.url
+        self._location = f"{store.url}/{folder}".rstrip("/")
+        self._named = iceberg_files.NamedFiles()
         self._schema = schema
         self._owner = owner
 
@@ -82,24 +103,84 @@ class IcebergTable:
             raise CommitUnknown(f"{self._text}: {fault}") from fault
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
+        summary = {SEQUENCE: str(commit.sequence), OFFSETS: commit.summary}
+        with self._transaction(state) as transaction:
+            transaction.set_properties({SEQUENCE: str(commit.sequence), OFFSETS: commit.summary})
+            if commit.schema is not None:
+                with transaction.update_schema() as update:
+                    update.union_by_name(commit.schema)
+            if commit.files:
+                names = [f"{self._url}/{file.name}" for file in commit.files]
+                transaction.add_files(names, summary, check_duplicate_files=False)
+            else:
+                with transaction._append_snapshot_producer(summary):
+                    pass
+
+    def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
+        table: IcebergFiles = state.version
+        gone: list[DataFile] = []
+        made: list[DataFile] = []
+        with self._answering():
+            for part in iceberg_files.parts_to_merge(table, policy):
+                where = iceberg_files.merged_file(table.io, self._location, part)
+                made.append(parquet_file_to_data_file(table.io, table.metadata, where))
+                gone += part.files
+        if gone:
+            with self._transaction(state) as transaction:
+                iceberg_files.replace(transaction, {MERGED: str(len(gone))}, gone, made)
+        return len(gone)
+
+    def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
+        table: IcebergFiles = state.version
+        old = iceberg_files.expired_snapshots(table, policy, now_ms)
+        with self._answering():
+            if old:
+                table.maintenance.expire_snapshots().by_ids(old).commit()
+            if isinstance(self._catalog, FileCatalog):
+                self._catalog.sweep_versions(self._name, METADATA_MAX, now_ms - policy.age_ms)
+        return len(old)
+
+    def touch(self, state: TableState) -> None:
+        with self._transaction(state) as transaction, transaction._append_snapshot_producer({}):
+            pass
+
+    def own_files(self) -> Iterator[StoredObject]:
+        folder = f"{self._folder}/".lstrip("/")
+        for each in self._store.list(f"{folder}metadata"):
+            if each.name.endswith(".avro"):
+                yield each
+        yield from self._store.list(f"{folder}{iceberg_files.MERGED}")
+
+    def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
+        with self._answering():
+            named = self._named.of(state.version)
+        return {name for name in names if iceberg_files.plain(f"{self._url}/{name}") not in named}
+
+    def size(self, state: TableState) -> tuple[int, int]:
+        snapshot = state.version.metadata.current_snapshot()
+        summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        return int(summary.get("total-records", 0)), int(summary.get("total-data-files", 0))
+
+    def drop(self) -> None:
+        with self._answering(), suppress(NoSuchTableError):
+            self._catalog.drop_table(self._name)
+
+    @contextmanager
+    def _transaction(self, state: TableState) -> Iterator[Transaction]:
+        """A transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")
-        summary = {SEQUENCE: str(commit.sequence), OFFSETS: commit.summary}
+        with self._answering(), table.transaction() as transaction:
+            snapshot = table.metadata.current_snapshot_id
+            transaction._requirements += (AssertRefSnapshotId(ref="main", snapshot_id=snapshot),)
+            yield transaction
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Turn what the library and its catalogs raise into what `Table` has."""
         try:
-            with table.transaction() as transaction:
-                snapshot = table.metadata.current_snapshot_id
-                transaction._requirements += (AssertRefSnapshotId(ref="main", snapshot_id=snapshot),)
-                transaction.set_properties({SEQUENCE: str(commit.sequence), OFFSETS: commit.summary})
-                if commit.schema is not None:
-                    with transaction.update_schema() as update:
-                        update.union_by_name(commit.schema)
-                if commit.files:
-                    names = [f"{self._location}/{file.name}" for file in commit.files]
-                    transaction.add_files(names, summary, check_duplicate_files=False)
-                else:
-                    with transaction._append_snapshot_producer(summary):
-                        pass
+            yield
         except ValidationError as fault:
             raise TableRefused(f"{self._text} cannot have the columns of the files: {fault}") from fault
         except (CommitFailedException, ValidationException) as fault:

@@ -52,7 +52,8 @@ class ObjectStore:
             try:
                 obstore.put(self._store, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                return False
+                # Perhaps by this very call: the library has tried again after an answer that was lost.
+                return self.get(name) == data
         return True
 
     def get(self, name: str) -> bytes | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Below these folders of a topic's place there is one folder for each partition.
-FOLDER, REJECTED_FOLDER = "data", "rejected"
+#: Below these folders of a topic's place there is one folder for each partition. VACUUM and remove_orphan_files of Spark, run on the table of
+#: rows, delete what it does not name after some days, but for what begins with an underscore: the other table, and the decisions.
+FOLDER, REJECTED_FOLDER = "data", "_rejected"
 #: Rows; records without one (aborted, or rejected); offsets that the log has lost before they were translated.
 PARQUET, NO_ROWS, LOST = "parquet", "none", "lost"
 
@@ -20,10 +21,17 @@ NOT_BEGUN = -1
 
 
 class TablePosition(NamedTuple):
-    """Where the tables are in one partition: the next offset, and the epoch of the leader that translated the last file."""
+    """Where the tables are in one partition: the next offset, and the epoch of the leader that translated the last file.
+
+    It only grows: by the epoch, and within one by the offset, as one leader never goes back. What is offered after a lower position
+    is never taken.
+    """
 
     next: int
     epoch: int
+
+    def is_below(self, other: TablePosition) -> bool:
+        return (self.epoch, self.next) < (other.epoch, other.next)
 
 
 class Offer(NamedTuple):
@@ -86,8 +94,18 @@ def offer_of(name: str) -> Offer | None:
         found = Offer(partition, position, first, next_, epoch, rows, rejected, f"{int(uid, 16):032x}", suffix)
     except ValueError:
         return None
-    is_sound = first <= after and epoch >= after_epoch and first < next_ and (rows > 0) == (suffix == PARQUET)
+    is_sound = (
+        first <= after and first < next_ and (rows > 0) == (suffix == PARQUET) and position.is_below(found.position)
+    )
     return found if is_sound and found.name == name and suffix in (PARQUET, NO_ROWS, LOST) else None
+
+
+def offer_of_rejected(name: str) -> Offer | None:
+    """Return the offer whose rejected records are in the file of this name, or None."""
+    folder, _, file = name.rpartition("/")
+    stem = f"{FOLDER}/{folder.rpartition('/')[2]}/{file.rpartition('.')[0]}"
+    found = (offer_of(f"{stem}.{suffix}") for suffix in (PARQUET, NO_ROWS))
+    return next((offer for offer in found if offer is not None and offer.rejected_name == name), None)
 
 
 def chain(offers: Iterable[Offer], position: TablePosition) -> list[Offer]:

@@ -14,8 +14,9 @@ from ottla.registry.client import RegistryClient
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
+from ottla.tables.maintenance import MaintainedTable, Maintenance, MaintenancePolicy
 from ottla.tables.offers import REJECTED_FOLDER
-from ottla.tables.store import Store
+from ottla.tables.store import Store, StoreFailure, StoreRefused
 from ottla.tables.stored_file import schema_of
 from ottla.tables.table import (
     BYTES,
@@ -31,7 +32,6 @@ from ottla.tables.table import (
     STRING,
     TYPED,
     Owner,
-    Table,
     TableRefused,
     TableSettings,
 )
@@ -55,13 +55,17 @@ class OpenTables(NamedTuple):
     log: DecisionLog
     layout: RowLayout
     committer: Committer
+    tables: tuple[MaintainedTable, MaintainedTable]
+
+    def maintenance(self, policy: MaintenancePolicy) -> Maintenance:
+        return Maintenance(self.store, self.log, self.tables, policy)
 
 
 def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     """Open the tables of a topic, with the columns of the latest schemas.
 
     Raises:
-        StoreRefused, TableRefused: they cannot be opened.
+        StoreRefused, StoreFailure, TableRefused: they cannot be opened.
         RegistryWaits, ColumnsError: the registry cannot be asked; the JSON Schema is of no use.
         OSError, ValueError: the file of the registry's login cannot be read.
     """
@@ -74,7 +78,7 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
         TableFollower(table, rows_of, store, is_lazy=False, schema_of=partial(schema_of, store)),
         TableFollower(rejected, rejected_of, store, is_lazy=True),
     )
-    return OpenTables(store, log, layout, Committer(store, log, followers))
+    return OpenTables(store, log, layout, Committer(store, log, followers), (table, rejected))
 
 
 def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
@@ -94,36 +98,61 @@ def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
     return RegistryShape(name, client, f"{owner.topic}-{name}", is_flat=is_flat, has_ids=kind == REGISTRY)
 
 
-def _table(settings: TableSettings, store: Store, schema: pa.Schema, owner: Owner, *, is_rejected: bool) -> Table:
+def _table(
+    settings: TableSettings, store: Store, schema: pa.Schema, owner: Owner, *, is_rejected: bool
+) -> MaintainedTable:
     if settings.format == PARQUET:
-        from ottla.tables.parquet import ParquetFiles
+        from ottla.tables.parquet import ROWS, ParquetFiles
 
-        return ParquetFiles(store, owner, PARQUET_REJECTED if is_rejected else "rows")
+        return ParquetFiles(store, owner, PARQUET_REJECTED if is_rejected else ROWS)
     if settings.format == DELTA:
         from ottla.tables.delta import DeltaFiles
 
         folder = REJECTED_FOLDER if is_rejected else ""
-        return DeltaFiles(store.url, delta_options(settings.options), schema, owner, folder)
+        return DeltaFiles(store, delta_options(settings.options), schema, owner, folder)
     if settings.format == ICEBERG:
         from ottla.tables.iceberg import IcebergTable
 
         name = owner.topic + (REJECTED_SUFFIX if is_rejected else "")
-        return IcebergTable(_catalog(settings), name, store.url, schema, owner)
+        return IcebergTable(_catalog(settings), name, store, schema, owner, REJECTED_FOLDER if is_rejected else "")
     raise TableRefused(f"{settings.format} is no format of a table: {', '.join(FORMATS)}")
 
 
 def _catalog(settings: TableSettings) -> Catalog:
+    """Open a catalog. Raises StoreRefused for credentials that are wrong, StoreFailure for one that does not answer."""
     given = settings.options | iceberg_options(settings.options)
     scheme = settings.catalog.partition(":")[0]
     if scheme == FILES:
         from ottla.tables.file_catalog import FileCatalog
 
         return FileCatalog(open_store(settings.location, settings.options), **given)
+    from pyiceberg.exceptions import ForbiddenError, OAuthError, RESTError, UnauthorizedError
+
     warehouse = {"warehouse": open_store(settings.location, settings.options).url}
-    if scheme in ("http", "https"):
-        from pyiceberg.catalog.rest import RestCatalog
+    given = warehouse | {"uri": settings.catalog} | given
+    try:
+        return _rest_catalog(given) if scheme in ("http", "https") else _database_catalog(given)
+    except (UnauthorizedError, ForbiddenError, OAuthError) as fault:
+        raise StoreRefused(f"{settings.catalog}: {fault}") from fault
+    except (RESTError, OSError) as fault:
+        raise StoreFailure(f"{settings.catalog}: {fault}") from fault
 
-        return RestCatalog(NAMESPACE, **(warehouse | {"uri": settings.catalog} | given))
+
+def _rest_catalog(given: dict[str, str]) -> Catalog:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    if "credential" in given:  # where catalogs of the first specification have it; others are named by the option
+        given = {"oauth2-server-uri": f"{given['uri'].rstrip('/')}/v1/oauth/tokens"} | given
+    return RestCatalog(NAMESPACE, **given)
+
+
+def _database_catalog(given: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-    return SqlCatalog(NAMESPACE, **(warehouse | {"uri": settings.catalog} | given))
+    try:
+        return SqlCatalog(NAMESPACE, **given)
+    except (ArgumentError, ModuleNotFoundError) as fault:
+        raise StoreRefused(f"{given['uri']}: {fault}") from fault
+    except SQLAlchemyError as fault:
+        raise StoreFailure(f"{given['uri']}: {fault}") from fault

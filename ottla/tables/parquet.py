@@ -8,8 +8,11 @@ reader may see some files of a commit before the others, which the formats with 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
-from ottla.tables.store import Store
+from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.offers import FOLDER, REJECTED_FOLDER, Offer, offer_of, offer_of_rejected
+from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import CommitConflict, Owner, TableCommit, TableRefused, TableState
 
 ROWS, NUMBERS = "rows", "published"
@@ -45,3 +48,37 @@ class ParquetFiles:
             self._store.copy(file.name, f"{self._folder}/{folder.rpartition('/')[2]}-{name}")
         if not self._store.put_if_absent(f"{self._numbers}/{commit.sequence:012}", b""):
             raise CommitConflict(f"commit {commit.sequence} is published already")
+
+    # Its files are not merged: readers would see rows twice, or not at all, between two of the changes that it takes.
+
+    def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
+        return 0
+
+    def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
+        return 0
+
+    def touch(self, state: TableState) -> None:
+        """Do nothing: only versions need it."""
+
+    def own_files(self) -> Iterator[StoredObject]:
+        return iter(())
+
+    def size(self, state: TableState) -> tuple[int, int]:
+        names = [each.name.rpartition("/")[2] for each in self._store.list(self._folder)]
+        found = [_offer_of(name) for name in names]
+        if self._folder == ROWS:
+            return sum(offer.rows for offer in found if offer is not None), len(names)
+        return sum(offer.rejected for offer in found if offer is not None), len(names)
+
+    def drop(self) -> None:
+        """Its files are all there is of it."""
+
+    def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
+        """Return all: a committed file has a second name in the folder of rows."""
+        return names
+
+
+def _offer_of(name: str) -> Offer | None:
+    partition, _, file = name.partition("-")
+    rows = offer_of(f"{FOLDER}/{partition}/{file}")
+    return rows if rows is not None else offer_of_rejected(f"{REJECTED_FOLDER}/{partition}/{file}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,14 +96,7 @@ class ParquetBuffer:
         if not len(rows):
             return
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                self._schema,
-                compression=COMPRESSION,
-                compression_level=LEVEL,
-                use_dictionary=[name for name in _leaves(self._schema) if name not in DELTAS],
-                column_encoding=DELTAS,
-            )
+            self._writer = parquet_writer(self._sink, self._schema)
         self._writer.write_batch(rows)
         self.rows += len(rows)
         self.column_bytes += rows.nbytes
@@ -115,6 +109,18 @@ class ParquetBuffer:
         self._writer.close()
         data: bytes = self._sink.getvalue().to_pybytes()
         return data
+
+
+def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return a writer of a table's files."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=COMPRESSION,
+        compression_level=LEVEL,
+        use_dictionary=[name for name in _leaves(schema) if name not in DELTAS],
+        column_encoding=DELTAS,
+    )
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

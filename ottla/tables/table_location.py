@@ -187,10 +187,11 @@ def newest_version(store: Store, place: str) -> int | None:
     """
     # Manifests have names of hexadecimal digits, or begin with "snap": only versions and the hint come after.
     listed = store.list(f"{place}/{METADATA}", f"{place}/{METADATA}/v")
-    return max((found for each in listed if (found := _version_of(each.name)) is not None), default=None)
+    return max((found for each in listed if (found := version_of(each.name)) is not None), default=None)
 
 
-def _version_of(name: str) -> int | None:
+def version_of(name: str) -> int | None:
+    """Return the number of a version by its file, None for another file."""
     file = name.rpartition("/")[2]
     number = file.removeprefix("v").removesuffix(".metadata.json")
     is_ours = number.isascii() and number.isdecimal() and file == f"v{number}.metadata.json"

@@ -34,7 +34,7 @@ PLACES = {
     "ottla/testing/": {"confluent_kafka", "pytest"},
     "ottla/spark/": {"pyspark", "pyarrow"},
     "ottla/columns/": {"pyarrow", "numpy", "fastavro", "msgspec", "google"},
-    "ottla/tables/": {"pyarrow", "numpy", "pyiceberg", "deltalake", "obstore", "starlette", "duckdb"},
+    "ottla/tables/": {"pyarrow", "numpy", "pyiceberg", "sqlalchemy", "deltalake", "obstore", "starlette", "duckdb"},
     "pipeline/": {"pyspark", "pyarrow", "pandas", "matplotlib", "fastavro", "confluent_kafka", "delta"},
 }
 #: What the extra `testing` brings for tests, and no command asks for.

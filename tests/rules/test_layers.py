@@ -59,6 +59,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/console/pages/credentials.py",
             "ottla/registry/access.py",
             "ottla/tables/directory_store.py",  # names of unfinished files
+            "ottla/tables/iceberg_files.py",  # names of merged files
             "ottla/tables/worker.py",  # names of offers
         ),
     ),

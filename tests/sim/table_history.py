@@ -1,10 +1,11 @@
 """Histories of topics as tables: leaders that translate, committers that decide, and what must hold after all faults.
 
-A leader or a committer is killed at any call, or left behind and goes on at any time (a zombie behind a cut, which still reaches the
+A leader, a committer or the maintenance is killed at any call, or left behind and goes on at any time (a zombie behind a cut, which still reaches the
 store). Elections are clean or unclean, retention runs ahead of the tables, other writers compact the tables, and answers are lost.
 
 No record is ever in the tables twice, in the one of rows and the one of rejected records together; when the faults end, each record of
-the log that retention had not deleted before it was translated is there, and nothing waits.
+the log that retention had not deleted before it was translated is there, and nothing waits. No file that a version of a table names is
+ever gone, and after the last sweep none is left that no version names. Nothing is too young to be swept, so that no age hides a mistake.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Callable
 
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
+from ottla.tables.maintenance import Maintenance, MaintenancePolicy
 from ottla.tables.offers import TablePosition
 from ottla.tables.store import StoreFailure
-from ottla.tables.table import CommitConflict, CommitUnknown, Owner
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableRefused
 from ottla.tables.translating import Translator
 from tests.histories import draw
 from tests.sim.sink_model import SparkProcess as TurnProcess
@@ -28,6 +30,9 @@ PARTITIONS, TURNS, QUIET_TURNS = 2, 300, 60
 WORK_OF_A_TURN = 8
 OWNER = Owner("cluster", "topic-id", "orders")
 LOST = (StoreFailure, CommitConflict, CommitUnknown)
+AT_ONCE = MaintenancePolicy(age_ms=0)
+#: Where something can strike: the leaders, and behind them these.
+COMMITTER, MAINTENANCE = PARTITIONS, PARTITIONS + 1
 
 
 class TablesBroken(AssertionError):
@@ -40,7 +45,7 @@ class History:
         self.faulty = Faulty(self.rng)
         self.faulty.failing = self.rng.choice((0.0, 0.02, 0.1))
         self.store = SimStore(self.faulty)
-        self.table, self.rejected = SimTable(self.faulty), SimTable(self.faulty)
+        self.table, self.rejected = (SimTable(self.faulty, self.store, name) for name in ("rows", "rejected"))
         self.logs = [SimLog(partition) for partition in range(PARTITIONS)]
         self.numbers = iter(range(1, 1 << 40))
         #: Records that retention has deleted, or an unclean election has lost: they may be in the tables, and need not.
@@ -48,8 +53,8 @@ class History:
         #: Records that a leader has known to be committed. No other is ever a row.
         self.committed: set[int] = set()
         self.unclean = self.rng.random() < 0.5
-        self.leaders: list[TurnProcess | None] = [None] * PARTITIONS
-        self.committer: TurnProcess | None = None
+        #: The leaders, the committer and the maintenance.
+        self.processes: list[TurnProcess | None] = [None] * (PARTITIONS + 2)
         self.left_behind: list[TurnProcess] = []
         self.struck: Counter[str] = Counter()
 
@@ -63,14 +68,17 @@ class History:
         self.faulty.failing = 0.0
         for log in self.logs:
             self.advance(log, log.end)
-        while self.left_behind or self.committer or any(self.leaders):
+        while self.left_behind or any(self.processes):
             self.work(begins=False)
         for _ in range(QUIET_TURNS):
             for log in self.logs:
                 self.translator(log)()
             self.commit()
+        for _ in range(2):
+            self.maintain()
         self.check()
         self.check_all_there()
+        self.check_nothing_left()
 
     # -- What happens --------------------------------------------------------------------------------------------------------
 
@@ -106,7 +114,7 @@ class History:
         after = log.next_leader(kept, known)
         self.gone |= {*log.records.values()} - {*after.records.values()}
         self.logs[log.partition] = after
-        old, self.leaders[log.partition] = self.leaders[log.partition], None
+        old, self.processes[log.partition] = self.processes[log.partition], None
         if old is not None:
             self.left_behind.append(old)
 
@@ -123,14 +131,10 @@ class History:
         ]
 
     def strike(self, what: str) -> None:
-        place = self.rng.randrange(PARTITIONS + 1)
-        process = self.committer if place == PARTITIONS else self.leaders[place]
+        place = self.rng.randrange(len(self.processes))
+        process, self.processes[place] = self.processes[place], None
         if process is None:
             return
-        if place == PARTITIONS:
-            self.committer = None
-        else:
-            self.leaders[place] = None
         self.struck[what] += 1
         if what == "kill":
             process.kill()
@@ -141,12 +145,8 @@ class History:
 
     def work(self, *, begins: bool = True) -> None:
         if begins:
-            for partition, leader in enumerate(self.leaders):
-                if leader is None:
-                    self.leaders[partition] = TurnProcess(f"leader {partition}", self.translator(self.logs[partition]))
-            if self.committer is None:
-                self.committer = TurnProcess("committer", self.commit)
-        running = [*filter(None, self.leaders), *filter(None, [self.committer])]
+            self.begin()
+        running = [*filter(None, self.processes)]
         if self.left_behind and (not running or self.rng.random() < 0.2):
             running = self.left_behind
         process = self.rng.choice(running)
@@ -155,8 +155,16 @@ class History:
             if process.fault is not None:
                 raise process.fault
             self.left_behind = [each for each in self.left_behind if each is not process]
-            self.leaders = [None if each is process else each for each in self.leaders]
-            self.committer = None if self.committer is process else self.committer
+            self.processes = [None if each is process else each for each in self.processes]
+
+    def begin(self) -> None:
+        for partition in range(PARTITIONS):
+            if self.processes[partition] is None:
+                self.processes[partition] = TurnProcess(f"leader {partition}", self.translator(self.logs[partition]))
+        if self.processes[COMMITTER] is None:
+            self.processes[COMMITTER] = TurnProcess("committer", self.commit)
+        if self.processes[MAINTENANCE] is None and self.rng.random() < 0.1:
+            self.processes[MAINTENANCE] = TurnProcess("maintenance", self.maintain)
 
     def translator(self, log: SimLog) -> Callable[[], None]:
         """A leader's process: some intervals of it, each with the log as it is then."""
@@ -172,6 +180,8 @@ class History:
                     translator.offer(log.span(), taken)
                 except LOST:
                     continue
+                except TableRefused as fault:
+                    raise TablesBroken(str(fault)) from fault
 
         return run
 
@@ -184,10 +194,23 @@ class History:
             Committer(self.store, DecisionLog(self.store, OWNER), followers).run(PARTITIONS)
         except LOST:
             return
+        except TableRefused as fault:
+            raise TablesBroken(str(fault)) from fault
+
+    def maintain(self) -> None:
+        log = DecisionLog(self.store, OWNER)
+        try:
+            Maintenance(self.store, log, (self.table, self.rejected), AT_ONCE).run(0)
+        except LOST:
+            return
+        except TableRefused as fault:
+            raise TablesBroken(str(fault)) from fault
 
     # -- What must hold ------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
+        if gone := (self.table.named | self.rejected.named) - self.store.objects.keys():
+            raise TablesBroken(f"a version names files that are gone: {sorted(gone)[:5]}")
         counted = Counter(numbers_of(self.store, self.table) + numbers_of(self.store, self.rejected))
         if twice := [number for number, times in counted.items() if times > 1]:
             raise TablesBroken(f"in the tables twice: {twice[:5]}")
@@ -199,6 +222,11 @@ class History:
                 raise TablesBroken(f"partition {log.partition}: missing {sorted(missing)[:5]} of {len(log.records)}")
         if never := there - self.committed:
             raise TablesBroken(f"in the tables, and never committed: {sorted(never)[:5]}")
+
+    def check_nothing_left(self) -> None:
+        named = self.table.named | self.rejected.named | {f"_commits/{self.table.sequence:012}.json"}
+        if left := self.store.objects.keys() - named:
+            raise TablesBroken(f"no version names them: {sorted(left)[:5]} of {len(left)}")
 
 
 def play(seed: int) -> History:

@@ -10,9 +10,9 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from ottla.tables.offers import offer_of
+from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.store import StoredObject, StoreFailure
 from ottla.tables.table import CommitConflict, CommitUnknown, TableCommit, TableState
 from ottla.tables.translating import CommittedSpan, EpochStart, Translated
@@ -22,6 +22,8 @@ T = TypeVar("T")
 #: One record of so many does not fit the columns.
 REJECTED_OF = 5
 FILE_ROWS_MAX = 7
+#: So many files of a table are merged into one, and so many of its versions stay.
+SMALL_FILES, VERSIONS = 3, 2
 
 
 class Faulty:
@@ -88,14 +90,35 @@ class SimStore:
         self._faulty.call(lambda: self.objects.pop(name, None), StoreFailure)
 
 
+class SimVersion(NamedTuple):
+    """A version of a table as it was loaded, and what the versions named then that readers may open."""
+
+    number: int
+    named: frozenset[str]
+
+
 class SimTable:
     """A table in memory: a commit is conditional on the version that was loaded, as snapshots and Delta's log make it."""
 
-    def __init__(self, faulty: Faulty) -> None:
+    def __init__(self, faulty: Faulty, store: SimStore, name: str) -> None:
         self._faulty = faulty
-        self.version: int | None = None
+        self._store = store
+        self._merged = f"merged/{name}"
         self.sequence = 0
-        self.files: list[str] = []
+        #: The files of the versions that readers may open. The last one is the table.
+        self.versions: dict[int, list[str]] = {}
+
+    @property
+    def version(self) -> SimVersion | None:
+        return SimVersion(max(self.versions), frozenset(self.named)) if self.versions else None
+
+    @property
+    def files(self) -> list[str]:
+        return self.versions[max(self.versions)] if self.versions else []
+
+    @property
+    def named(self) -> set[str]:
+        return {name for files in self.versions.values() for name in files}
 
     def load(self) -> TableState | None:
         def effect() -> TableState | None:
@@ -105,25 +128,58 @@ class SimTable:
 
     def create(self, sequence: int) -> None:
         def effect() -> None:
-            if self.version is None:
-                self.version, self.sequence = 1, sequence
+            if not self.versions:
+                self.versions, self.sequence = {1: []}, sequence
 
         self._faulty.call(effect, CommitUnknown)
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
         def effect() -> None:
-            if state.version != self.version:
-                raise CommitConflict("another version")
-            self.version += 1
+            self._make(state, self.files + [file.name for file in commit.files])
             self.sequence = commit.sequence
-            self.files += [file.name for file in commit.files]
 
         self._faulty.call(effect, CommitUnknown)
 
     def compact(self) -> None:
         """Another writer's commit, which keeps the rows and the number."""
         if self.version is not None:
-            self.version += 1
+            self._make(TableState(self.version, self.sequence), self.files)
+
+    def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
+        gone = self.versions.get(state.version.number, [])[:SMALL_FILES]
+        if len(gone) < SMALL_FILES:
+            return 0
+        contents = [self._store.get(name) for name in gone]
+        numbers = [number for content in contents if content is not None for number in json.loads(content)]
+        name = f"{self._merged}/{state.version.number}-{self._faulty.rng.getrandbits(64):016x}"
+        self._store.put(name, json.dumps(numbers).encode())
+
+        def effect() -> None:
+            self._make(state, [name] + [each for each in self.files if each not in gone])
+
+        self._faulty.call(effect, CommitUnknown)
+        return len(gone)
+
+    def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
+        def effect() -> None:
+            self.versions = dict(sorted(self.versions.items())[-VERSIONS:])
+
+        self._faulty.call(effect, CommitUnknown)
+        return 0
+
+    def touch(self, state: TableState) -> None:
+        self._faulty.call(lambda: self._make(state, self.files), CommitUnknown)
+
+    def own_files(self) -> Iterator[StoredObject]:
+        yield from self._store.list(self._merged)
+
+    def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
+        return names - state.version.named
+
+    def _make(self, state: TableState, files: list[str]) -> None:
+        if self.version is None or state.version.number != self.version.number:
+            raise CommitConflict("another version")
+        self.versions[self.version.number + 1] = files
 
 
 @dataclass
@@ -164,9 +220,3 @@ class SimLog:
 def numbers_of(store: SimStore, table: SimTable) -> list[int]:
     """Return the records of a table's files."""
     return [number for name in table.files for number in json.loads(store.objects[name])]
-
-
-def unnamed(store: SimStore, *tables: SimTable) -> list[str]:
-    """Return the offers that no table has."""
-    named = {name for table in tables for name in table.files}
-    return [name for name in store.objects if offer_of(name) is not None and name not in named]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -124,6 +125,49 @@ def a_put_is_not_conditional(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimStore, "put_if_absent", anyhow)
 
 
+def a_sweep_takes_what_is_above_the_position(patch: pytest.MonkeyPatch) -> None:
+    """Whatever no version names is an orphan, also what a committer may take next."""
+    patch.setattr(TablePosition, "is_below", lambda self, other: True)
+
+
+def a_sweep_compares_offsets_only(patch: pytest.MonkeyPatch) -> None:
+    """After an unclean election the tables pass the same offsets again, and an offer of theirs is not passed yet."""
+    patch.setattr(TablePosition, "is_below", lambda self, other: self.next < other.next)
+
+
+def a_sweep_does_not_wait_for_the_tables(patch: pytest.MonkeyPatch) -> None:
+    """A decision has taken a file, and no table has repeated it yet."""
+    load = SimTable.load
+
+    def up_to_date(self: SimTable) -> TableState | None:
+        state = load(self)
+        caller: Any = sys._getframe(1).f_code.co_name
+        return state if state is None or caller != "_orphans" else TableState(state.version, 1 << 40)
+
+    patch.setattr(SimTable, "load", up_to_date)
+
+
+def a_sweep_spares_the_last_version_only(patch: pytest.MonkeyPatch) -> None:
+    """Readers of an older version miss the files that were merged since."""
+    patch.setattr(SimTable, "unnamed", lambda self, state, names, policy: names - {*self.files})
+
+
+def files_of_a_format_are_deleted_without_a_commit(patch: pytest.MonkeyPatch) -> None:
+    """A merge that was left behind goes on and commits a file that is gone."""
+    patch.setattr(SimTable, "touch", lambda self, state: None)
+
+
+def decisions_are_swept_with_the_last_one(patch: pytest.MonkeyPatch) -> None:
+    """The positions are gone with it, and everything is taken again."""
+    sweep = DecisionLog.sweep
+    patch.setattr(DecisionLog, "sweep", lambda self, below, before_ms: sweep(self, below + 1, before_ms))
+
+
+def rejected_records_are_never_swept(patch: pytest.MonkeyPatch) -> None:
+    """Their files are orphans, too, where their offer was not taken."""
+    patch.setattr(offers, "offer_of_rejected", lambda name: None)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_committed_record_is_in_the_tables_once(seed: int) -> None:
     play(seed)
@@ -140,6 +184,13 @@ MUTANTS = by_name(
     rejected_records_are_left_to_others,
     a_partition_begins_anywhere,
     a_put_is_not_conditional,
+    a_sweep_takes_what_is_above_the_position,
+    a_sweep_compares_offsets_only,
+    a_sweep_does_not_wait_for_the_tables,
+    a_sweep_spares_the_last_version_only,
+    files_of_a_format_are_deleted_without_a_commit,
+    decisions_are_swept_with_the_last_one,
+    rejected_records_are_never_swept,
 )
 is_noticed = noticed_by(play, TablesBroken, MUTANTS)
 

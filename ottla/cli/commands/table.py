@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,22 +10,23 @@ from uuid import uuid4
 from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
+from ottla.cli.commands.table_maintain import maintain, rebuild, status, table_failures
 from ottla.cli.commands.table_serve import serve
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
 from ottla.cli.table_options import store_options
-from ottla.client.failures import Failure, Kind
 from ottla.tables.table import TableSettings
 
 app = App(
     name="table",
     version_flags=[],
-    help="Topics as tables: export one into Iceberg, Delta or Parquet, and see how far a table is.\n\n"
+    help="Topics as tables: export one into Iceberg, Delta or Parquet, see how far a table is, keep it in order.\n\n"
     "A row is a committed record, and each is there once. An export that is run again goes on where the last one ended.",
 )
 
 main = partial(run, app)
-app.command(serve)
+for command in (serve, status, maintain, rebuild):
+    app.command(command)
 
 COLUMNS = ("topic", "partition", "log_start", "committed", "table", "lag")
 Location = Annotated[
@@ -94,7 +93,7 @@ def export(
     need_extra("tables", "a table")
     from ottla.tables.exporting import export as run_export
 
-    with _failures():
+    with table_failures():
         schema = Path(json_schema).read_text() if json_schema else ""
         by_schema = (registry, registry_config, schema)
         settings = TableSettings(format, to, catalog, key, value, store_options(option), *by_schema)
@@ -116,21 +115,3 @@ def export(
         COLUMNS,
         output,
     )
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn what libraries and the protocol raise into what the command line prints."""
-    from ottla.columns.batches import ColumnsError
-    from ottla.tables.segment_source import SegmentsGone
-    from ottla.tables.store import StoreFailure
-    from ottla.tables.table import CommitConflict, CommitUnknown, TableRefused
-
-    try:
-        yield
-    except (StoreFailure, TableRefused, ColumnsError) as fault:
-        raise Failure(str(fault)) from fault
-    except (OSError, ValueError) as fault:  # a file that an option names
-        raise Failure(str(fault), kind=Kind.WRONG) from fault
-    except (CommitConflict, CommitUnknown, SegmentsGone) as fault:
-        raise Failure(str(fault), "run it again: it goes on where it ended") from fault

@@ -2,30 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 #: What the S3 server takes.
 S3_KEYS = {"access_key_id": "ak", "secret_access_key": "sk", "region": "us-east-1"}
+BUCKET = "lake"
+
+
+class LosingAnswers:
+    """WSGI: while it is on, the first try of each conditional put takes effect, and its answer is a status 500."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+        self.is_on = False
+        self.lost = 0
+        self._seen: set[str] = set()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        name = environ["PATH_INFO"]
+        is_conditional = environ["REQUEST_METHOD"] == "PUT" and "HTTP_IF_NONE_MATCH" in environ
+        if not (self.is_on and is_conditional and name not in self._seen):
+            return self._application(environ, start_response)
+        self._seen.add(name)
+        self.lost += 1
+        for _ in self._application(environ, lambda *_: lambda data: None):
+            pass  # its effect
+        start_response("500 Internal Server Error", [("Content-Length", "0")])
+        return [b""]
+
+
+class S3Server(NamedTuple):
+    options: dict[str, str]
+    losing: LosingAnswers
 
 
 @pytest.fixture(scope="package")
-def s3() -> Iterator[str]:
-    """The address of an S3 server with the bucket `lake`."""
+def s3_server() -> Iterator[S3Server]:
     import boto3
-    from moto.server import ThreadedMotoServer
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
 
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
-    made = boto3.client(
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # no line for each request
+    losing = LosingAnswers(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, losing, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    client = boto3.client(
         "s3", endpoint_url=address, aws_access_key_id="ak", aws_secret_access_key="sk", region_name="us-east-1"
     )
-    made.create_bucket(Bucket="lake")
-    yield address
-    server.stop()
+    client.create_bucket(Bucket=BUCKET)
+    yield S3Server({**S3_KEYS, "endpoint": address}, losing)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="package")
+def s3(s3_server: S3Server) -> str:
+    """The address of an S3 server with the bucket `lake`."""
+    return s3_server.options["endpoint"]
+
+
+@pytest.fixture
+def lossy_s3(s3_server: S3Server) -> Iterator[S3Server]:
+    """The same server, which can lose answers."""
+    s3_server.losing.is_on, s3_server.losing.lost = False, 0
+    yield s3_server
+    s3_server.losing.is_on = False
 
 
 @pytest.fixture(scope="package")

@@ -40,7 +40,7 @@ def commit(table: DeltaFiles, store: DirectoryStore, sequence: int, *files: Adde
 
 def test_a_table_of_delta_gets_the_columns_of_its_files_and_older_rows_are_null_there(tmp_path: Path) -> None:
     store = DirectoryStore(str(tmp_path))
-    table = DeltaFiles(store.url, {}, OLD, OWNER)
+    table = DeltaFiles(store, {}, OLD, OWNER)
     table.create(0)
     place = {"a": 1}
     commit(table, store, 1, put(store, "data/1.parquet", OLD, [{"id": 1, "place": place}]))

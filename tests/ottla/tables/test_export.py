@@ -127,7 +127,7 @@ def test_the_lag_is_that_of_the_log(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_topic_that_is_made_again_does_not_write_into_the_others_table(cluster: Cluster, tmp_path: Path) -> None:
     assert export(cluster, tmp_path, "--format", "delta").code == 0
-    decision = tmp_path / "ottla" / TOPIC / "commits" / f"{1:012}.json"
+    decision = tmp_path / "ottla" / TOPIC / "_commits" / f"{1:012}.json"
     decision.write_text(decision.read_text().replace('"topic_id": "', '"topic_id": "x'))
     done = export(cluster, tmp_path, "--format", "delta")
     assert done.code == 1 and f"has the rows of topic {TOPIC} (id x" in done.err
@@ -211,3 +211,61 @@ def test_what_is_wrong_is_said(cluster: Cluster, tmp_path: Path, arguments: tupl
     given = {"--log-dir": data_of(cluster), "--to": str(tmp_path)} | {arguments[0]: arguments[1]}
     done = run_here("table", "export", TOPIC, *(word for pair in given.items() for word in pair))
     assert done.code != 0 and said in done.err
+
+
+def table(command: str, lake: Path, *more: str) -> Finished:
+    return run_here("table", command, TOPIC, "--at", str(lake), *more)
+
+
+@pytest.mark.parametrize("format_", READERS)
+def test_the_status_is_that_of_the_table(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+    export(cluster, tmp_path, "--format", format_, "--value", "string")
+    done = table("status", tmp_path, "--log-dir", data_of(cluster), "-o", "json")
+    assert done.code == 0, done.err
+    row = json.loads(done.out)
+    assert row.pop("last_commit").startswith("20")
+    files, counts = row.pop("files"), {"rows": 506, "rejected": 1, "waiting": 0, "lag": 0}
+    assert (
+        files == 2
+        and row
+        == {"topic": TOPIC, "commits": 1, "orphans": 2 * (format_ == "parquet") + (format_ == "parquet")} | counts
+    )
+    done = table("status", tmp_path, "--partitions", "-o", "json")
+    assert [json.loads(line)["table"] > 250 for line in done.out.splitlines()] == [True, True]
+
+
+@pytest.mark.parametrize("format_", READERS)
+def test_a_table_that_is_rebuilt_is_what_it_was(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+    export(cluster, tmp_path, "--format", format_)
+    place = tmp_path / "ottla" / TOPIC
+    rows = sorted(READERS[format_](place), key=lambda row: (row["_kafka"]["partition"], row["_kafka"]["offset"]))
+    done = table("rebuild", tmp_path, "--yes", "--log-dir", data_of(cluster))
+    assert done.code == 0, done.err
+    assert not [file for file in place.rglob("*") if file.is_file()]
+    assert "there is no table of orders" in table("status", tmp_path).err
+    done = export(cluster, tmp_path, "--format", format_, "--value", "string")
+    assert done.code == 0 and "506 rows, 1 rejected" in done.err
+    again = [row["_kafka"] for row in READERS[format_](place)]
+    bad = [row["_kafka"] for row in rows if row["value"] == b"\xff\xfe no UTF-8"]
+    assert sorted([*again, *bad], key=lambda row: (row["partition"], row["offset"])) == [row["_kafka"] for row in rows]
+
+
+def test_another_topics_table_is_rebuilt_only_by_its_id(cluster: Cluster, tmp_path: Path) -> None:
+    export(cluster, tmp_path, "--format", "delta")
+    done = table("rebuild", tmp_path, "--yes")
+    assert done.code != 0 and "discard it: --discard " in done.err
+    topic_id = done.err.rpartition("--discard ")[2].split()[0]
+    assert table("rebuild", tmp_path, "--yes", "--discard", "x").code != 0
+    assert table("rebuild", tmp_path, "--yes", "--discard", topic_id).code == 0
+
+
+def test_maintenance_is_a_command_and_changes_no_row(cluster: Cluster, tmp_path: Path) -> None:
+    export(cluster, tmp_path)
+    before = iceberg(tmp_path / "ottla" / TOPIC)
+    done = table("maintain", tmp_path, "-o", "json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {
+        "topic": TOPIC,
+        **dict.fromkeys(("merged", "expired", "orphans", "decisions", "conflicts"), 0),
+    }
+    assert iceberg(tmp_path / "ottla" / TOPIC) == before

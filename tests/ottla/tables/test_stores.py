@@ -15,14 +15,22 @@ needs_packages("obstore", "moto", "flask")
 from ottla.tables.directory_store import UNFINISHED, DirectoryStore
 from ottla.tables.object_store import ObjectStore
 from ottla.tables.store import Store, StoreFailure, StoreRefused
-from tests.ottla.tables.conftest import S3_KEYS
+from tests.ottla.tables.conftest import BUCKET, S3_KEYS, S3Server
 
 
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "folder":
         return DirectoryStore(str(tmp_path / "lake"))
-    return ObjectStore(f"s3://lake/{tmp_path.name}", {**S3_KEYS, "endpoint": request.getfixturevalue("s3")})
+    return ObjectStore(f"s3://{BUCKET}/{tmp_path.name}", {**S3_KEYS, "endpoint": request.getfixturevalue("s3")})
+
+
+def test_a_conditional_put_whose_answer_is_lost_has_written(lossy_s3: S3Server, tmp_path: Path) -> None:
+    """The library tries again, and finds the object there: its own."""
+    store = ObjectStore(f"s3://{BUCKET}/{tmp_path.name}", lossy_s3.options)
+    lossy_s3.losing.is_on = True
+    assert store.put_if_absent("h/1", b"ours") and lossy_s3.losing.lost == 1
+    assert not store.put_if_absent("h/1", b"theirs") and store.get("h/1") == b"ours"
 
 
 def test_an_object_is_written_whole_read_in_ranges_and_replaced(store: Store) -> None:

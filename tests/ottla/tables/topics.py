@@ -1,0 +1,97 @@
+"""A topic's records and its tables in one process, without a node: for tests of formats, catalogs and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.columns.rows import HEADERS, TIMESTAMP
+from ottla.tables.committing import CommitProgress
+from ottla.tables.layout import RECORD_COLUMNS, RowLayout
+from ottla.tables.opening import open_tables
+from ottla.tables.segment_source import ParquetBuffer
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableSettings
+from ottla.tables.translating import CommittedSpan, EpochStart, Translated, Translator
+
+OWNER = Owner("cluster", "topic-id", "orders")
+TYPES = (
+    pa.binary(),
+    pa.binary(),
+    pa.int32(),
+    pa.int64(),
+    TIMESTAMP,
+    pa.int32(),
+    pa.int32(),
+    HEADERS,
+)
+UIDS = count(1)
+
+
+class Records:
+    """The log of one partition, whose values are bytes. What is no UTF-8 is rejected by a column of strings."""
+
+    def __init__(self, partition: int, layout: RowLayout) -> None:
+        self._partition = partition
+        self._layout = layout
+        self.values: list[bytes] = []
+
+    def span(self) -> CommittedSpan:
+        return CommittedSpan(self._partition, 0, 0, len(self.values), (EpochStart(0, 0),))
+
+    def translate(self, first: int, end: int) -> Translated:
+        rows = [
+            (b"k", self.values[offset], self._partition, offset, offset, 0, 0, None) for offset in range(first, end)
+        ]
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
+        good, bad = ParquetBuffer(self._layout.schema), ParquetBuffer(self._layout.rejected_schema)
+        for buffer, batch in zip(
+            (good, bad), self._layout.rows(pa.RecordBatch.from_arrays(columns, RECORD_COLUMNS)), strict=True
+        ):
+            buffer.add(batch)
+        return Translated(end, good.rows, good.finish({}), bad.rows, bad.finish({}))
+
+
+class TopicTables:
+    """The log of a topic, the translators of its leaders and a committer of its tables."""
+
+    def __init__(self, settings: TableSettings, partitions: int = 2, owner: Owner = OWNER) -> None:
+        self.settings, self.owner = settings, owner
+        self.opened = open_tables(settings, owner)
+        self.logs = [Records(partition, self.opened.layout) for partition in range(partitions)]
+        self.translators = [
+            Translator(self.opened.store, log, number, 0, lambda: f"{next(UIDS):032x}")
+            for number, log in enumerate(self.logs)
+        ]
+
+    def write(self, values: Iterable[bytes]) -> None:
+        for number, value in enumerate(values):
+            self.logs[number % len(self.logs)].values.append(value)
+
+    def offer(self) -> None:
+        last = self.opened.log.last()
+        for number, (log, translator) in enumerate(zip(self.logs, self.translators, strict=True)):
+            translator.offer(log.span(), last.positions.get(number) if last is not None else None)
+
+    def commit(self) -> CommitProgress:
+        return self.opened.committer.run(len(self.logs))
+
+    def commit_at_last(self) -> CommitProgress:
+        """As a node does, which tries again at the next interval."""
+        for _ in range(5):
+            try:
+                return self.commit()
+            except (CommitUnknown, CommitConflict):
+                continue
+        return self.commit()
+
+    def expected(self) -> dict[tuple[int, int], bytes]:
+        return {
+            (number, offset): value for number, log in enumerate(self.logs) for offset, value in enumerate(log.values)
+        }
+
+
+def found(rows: Iterable[dict[str, Any]]) -> list[tuple[tuple[int, int], bytes]]:
+    return sorted(((row["_kafka"]["partition"], row["_kafka"]["offset"]), row["value"]) for row in rows)
