@@ -1,0 +1,147 @@
+"""Writers of tables that are killed at any time, with one that was stopped and goes on late: each record is a row once.
+
+A writer is an export in a loop, as a process of its own, with the formats' real libraries; a producer goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.needs import needs_packages
+
+needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "msgspec")
+
+from ottla.tables.exporting import export
+from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.offline import find_topic
+from ottla.tables.opening import open_tables
+from ottla.tables.table import TableSettings
+from ottla.testing import Cluster
+from tests.ottla.tables.test_export import CHECKPOINTS, READERS, TOPIC, data_of
+
+#: `make chaos` has 200.
+KILLS = 200 if "OTTLA_CHAOS" in os.environ else 20
+#: It has imported the libraries, and forks a writer for each line that it reads.
+WRITERS = """
+import os, signal, sys, uuid
+import ottla.tables.delta, ottla.tables.iceberg
+from ottla.client.failures import Failure
+from ottla.tables.exporting import export
+from ottla.tables.store import StoreFailure
+from ottla.tables.table import CommitConflict, CommitUnknown, TableSettings
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+settings = TableSettings(sys.argv[3], sys.argv[2], "files", "bytes", "bytes", {})
+for _ in sys.stdin:
+    pid = os.fork()
+    if pid:
+        print(pid, flush=True)
+        continue
+    while True:
+        try:
+            export([sys.argv[1]], "orders", settings, lambda: uuid.uuid4().hex)
+        except (StoreFailure, CommitConflict, CommitUnknown, Failure):
+            pass
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(1, per_node={1: CHECKPOINTS}) as started:
+        started.topic(TOPIC, partitions=2)
+        producer = Producer({"bootstrap.servers": started.bootstrap})
+        producer.produce(TOPIC, "first", partition=0)
+        producer.flush()
+        yield started
+
+
+class Writers:
+    """Processes that export in a loop."""
+
+    def __init__(self, data: str, lake: Path, format_: str) -> None:
+        command = [sys.executable, "-c", WRITERS, data, str(lake), format_]
+        self._launcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._living: set[int] = set()
+
+    def begin(self) -> int:
+        assert self._launcher.stdin is not None and self._launcher.stdout is not None
+        self._launcher.stdin.write("\n")
+        self._launcher.stdin.flush()
+        pid = int(self._launcher.stdout.readline())
+        self._living.add(pid)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        self._living.discard(pid)
+
+    def end(self) -> None:
+        for pid in [*self._living]:
+            self.kill(pid)
+        self._launcher.communicate()
+
+
+@contextmanager
+def writers_of(data: str, lake: Path, format_: str) -> Iterator[Writers]:
+    made = Writers(data, lake, format_)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.parametrize("format_", READERS)
+def test_each_record_is_a_row_once_after_kills_with_a_writer_that_goes_on_late(
+    cluster: Cluster, tmp_path: Path, format_: str
+) -> None:
+    rng = random.Random(format_)
+    data = data_of(cluster)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 1})
+    kills = KILLS // len(READERS) + 1
+    with writers_of(data, tmp_path, format_) as writers:
+        zombie = writers.begin()
+        time.sleep(rng.uniform(0.05, 0.3))
+        os.kill(zombie, signal.SIGSTOP)
+        for number in range(kills):
+            for each in range(50):
+                producer.produce(TOPIC, f"{format_} {number} {each}", partition=each % 2)
+            producer.flush()
+            writer = writers.begin()
+            time.sleep(rng.uniform(0.05, 0.6))
+            writers.kill(writer)
+            if number % 3 == 1:  # it goes on with what it had read long ago, for a moment
+                os.kill(zombie, signal.SIGCONT)
+                time.sleep(rng.uniform(0.01, 0.1))
+                os.kill(zombie, signal.SIGSTOP)
+        os.kill(zombie, signal.SIGCONT)
+        time.sleep(0.2)
+    settings = TableSettings(format_, str(tmp_path), "files", "bytes", "bytes", {})
+    found = find_topic([data], TOPIC)
+    deadline = time.monotonic() + 10
+    while True:  # the checkpoint of the high watermark follows
+        done = export([data], TOPIC, settings, lambda: f"{rng.getrandbits(128):032x}")
+        expected = {(each.partition, each.offset): each.value for each in cluster.records(TOPIC)}
+        if sum(done.positions.values()) >= len(expected):
+            break
+        assert time.monotonic() < deadline
+    rows = READERS[format_](tmp_path / "ottla" / TOPIC)
+    table = [((row["_kafka"]["partition"], row["_kafka"]["offset"]), row["value"]) for row in rows]
+    assert len(table) == len(dict(table)) and dict(table) == expected
+    opened = open_tables(settings, found.owner)
+    for _ in range(2):
+        opened.maintenance(MaintenancePolicy(age_ms=0, small_files_max=1 << 20)).run(1 << 50)
+    last = opened.log.last()
+    assert last is not None and not opened.maintenance(MaintenancePolicy(age_ms=0)).orphans(last)
+    again = READERS[format_](tmp_path / "ottla" / TOPIC)
+    assert len(again) == len(table)
