@@ -103,7 +103,7 @@ RUN_BY: dict[tuple[str, str], str] = {
 NOT_RUN: dict[tuple[str, str], str] = {
     (
         "README.md",
-        "pip install '.[sql]'",
+        "pip install '.[tables,sql]'",
     ): "tests/ottla/tables/test_broker_tables.py and test_sql.py have its steps, without waits",
     (
         "README.md",
