@@ -34,7 +34,7 @@ $(VENV)/site: pyproject.toml | $(VENV)/dev
 
 $(VENV)/tables: pyproject.toml | $(VENV)/core
 	$(install_extra)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'moto[server]>=5.2' 'duckdb>=1.2'  # an S3 server for their tests, and what the extra sql brings
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'moto[server]>=5.2' 'duckdb>=1.2,<2'  # an S3 server for their tests, and what the extra sql brings
 	@touch $@
 
 # Three nodes; ARGS="--nodes 1" for one.

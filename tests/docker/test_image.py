@@ -21,7 +21,7 @@ from tests.ports import free_ports
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 DOCKERFILES = (DOCKERFILE, ROOT / "docker" / "pipeline.Dockerfile")
-IMAGE_MB_MAX = 157
+IMAGE_MB_MAX = 158
 WHEEL_MB_MAX = 3
 #: Uncompressed, of Debian 12: the slim base image, and the Installed-Size of python3, netcat-openbsd and what they pull in.
 BASE_MB = 75
@@ -286,7 +286,7 @@ def _dependencies() -> str:
     return text[text.index("\ndependencies = [") : text.index("]", text.index("\ndependencies = ["))]
 
 
-def test_the_layers_stay_below_157_mb() -> None:
+def test_the_layers_stay_below_158_mb() -> None:
     own = sum(file.stat().st_size for file in (ROOT / "ottla").rglob("*.py"))
     total = own * 2.0  # with the compiled files
     for name in {*core_distributions(), "google-re2", "lz4"} - UNINSTALLED:

@@ -49,6 +49,7 @@ from ottla.storage.log_config import LogConfig
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 
+TABLE_PREFIX = "ottla.table."
 #: Topic configurations that are a broker's with another name: type, default, text and rule are those of its row.
 OF_BROKER = {
     **{name: name for codec in CODECS if codec.has_levels for name in [f"compression.{codec.name}.level"]},
@@ -121,9 +122,9 @@ TOPIC_CONFIGS = dict(sorted((_TOPIC_ROWS | TABLE_TOPIC_CONFIGS).items()))
 def is_shown(name: str, overrides: Mapping[str, str]) -> bool:
     """Return whether a topic with these configurations of its own is described with this one, too.
 
-    The brokers' place of tables is no configuration of a topic that has no table: kafka-topics prints what is not a default.
+    A topic without a table has the configurations of Kafka's topics and no more: clients print and copy what they are told of.
     """
-    return name in overrides or name not in (LOCATION, CATALOG) or FORMAT in overrides
+    return name in overrides or not name.startswith(TABLE_PREFIX) or FORMAT in overrides
 
 
 def topic_defaults(broker_values: Values) -> Values:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def started(environment: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
     _, chosen, _ = command.app.parse_args(start.arguments, exit_on_error=False, print_error=False)
     chosen.apply_defaults()
     given = dict(chosen.arguments)
+    given |= {field: value for group in given.values() if is_dataclass(group) for field, value in vars(group).items()}
     return given | {"bootstrap": given["connection"].bootstrap}, start.properties, start.notes
 
 

@@ -55,7 +55,7 @@ async def test_the_page_has_the_lag_of_a_topic_by_partition(open_console: Open, 
     lake.add(topic, [b"a", b"b"])
     lake.add("of-another", [b"x", b"\xff"], "delta")
     cluster_id = AdminClient({"bootstrap.servers": cli.bootstrap}).list_topics(timeout=30).cluster_id
-    decision = tmp_path / "ottla" / topic / "commits" / f"{1:012}.json"
+    decision = tmp_path / "ottla" / topic / "_commits" / f"{1:012}.json"
     decision.write_text(decision.read_text().replace("a-cluster", cluster_id))
     client = await open_console(tables=str(tmp_path))
     by_partition = '<td class="num">2</td><td class="num">5</td><td class="num">3</td>'
@@ -87,7 +87,7 @@ async def test_files_that_are_damaged_or_hostile_cost_their_row(open_console: Op
     newest = {topic: tmp_path / "ottla" / topic / "metadata" / "v9.metadata.json" for topic in ("deep", "none")}
     newest["deep"].write_bytes(b"[" * 1_000_000)
     newest["none"].write_bytes(b'{"current-snapshot-id": 1, "snapshots": [{"snapshot-id": 1, "summary": []}]}')
-    (tmp_path / "ottla/wide/commits" / f"{9:012}.json").write_text(json.dumps({"positions": [1, 2]}))
+    (tmp_path / "ottla/wide/_commits" / f"{9:012}.json").write_text(json.dumps({"positions": [1, 2]}))
     (file,) = (tmp_path / "ottla/markup/rejected/00000").iterdir()
     file.write_bytes(b"PAR1" + MARKUP.encode() + b"PAR1")
     (tmp_path / "ottla" / MARKUP.replace("/", "")).mkdir()
