@@ -122,7 +122,7 @@ TOPIC_CONFIGS = dict(sorted((_TOPIC_ROWS | TABLE_TOPIC_CONFIGS).items()))
 def is_shown(name: str, overrides: Mapping[str, str]) -> bool:
     """Return whether a topic with these configurations of its own is described with this one, too.
 
-    A topic without a table has the configurations of Kafka's topics and no more: clients print and copy what they are told of.
+    A topic without a table has the configurations of Kafka's topics and no more: clients print and copy what is described.
     """
     return name in overrides or not name.startswith(TABLE_PREFIX) or FORMAT in overrides
 

@@ -88,7 +88,7 @@ async def test_files_that_are_damaged_or_hostile_cost_their_row(open_console: Op
     newest["deep"].write_bytes(b"[" * 1_000_000)
     newest["none"].write_bytes(b'{"current-snapshot-id": 1, "snapshots": [{"snapshot-id": 1, "summary": []}]}')
     (tmp_path / "ottla/wide/_commits" / f"{9:012}.json").write_text(json.dumps({"positions": [1, 2]}))
-    (file,) = (tmp_path / "ottla/markup/rejected/00000").iterdir()
+    (file,) = (tmp_path / "ottla/markup/_rejected/00000").iterdir()
     file.write_bytes(b"PAR1" + MARKUP.encode() + b"PAR1")
     (tmp_path / "ottla" / MARKUP.replace("/", "")).mkdir()
     client = await open_console(tables=str(tmp_path))
