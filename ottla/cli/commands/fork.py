@@ -50,7 +50,8 @@ def parser() -> CommandParser:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    arguments.nodes, arguments.console, arguments.registry, arguments.faults = None, None, False, None
+    arguments.nodes = arguments.console = arguments.faults = arguments.tables = None
+    arguments.registry = False
     dev.check(arguments)
     common = overrides(arguments.override)
     source = os.path.abspath(arguments.dir)
