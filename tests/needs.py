@@ -22,7 +22,9 @@ needs_root = pytest.mark.skipif(NO_ROOT is not None, reason=str(NO_ROOT))
 def needs_packages(*names: str) -> None:
     """Skips the whole file, when it is called before the imports that need them."""
     for name in names:
-        pytest.importorskip(name, reason="the extra `pipeline` is not installed: docs/INSTALL.md")
+        pytest.importorskip(
+            name, reason=f"the package {name} is not installed: docs/INSTALL.md has the extra that brings it"
+        )
 
 
 def skip_because(problem: str | None) -> None:

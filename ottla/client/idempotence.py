@@ -39,7 +39,7 @@ ACKS_ALL = -1
 BATCH_BYTES_MAX = 512 * 1024
 #: The bytes of a record besides key, value and headers; only the estimate of a batch's size uses it.
 RECORD_OVERHEAD_BYTES = 20
-#: Sequence numbers begin again from 0 after the last one.
+#: The sequence number that follows the largest int32 is 0 (KIP-98): so many numbers there are.
 SEQUENCES = 1 << 31
 INIT_VERSION, ADD_VERSION, END_VERSION = 4, 3, 3
 #: A producer of the same id has taken the next epoch, or the coordinator has, when the transaction took too long.

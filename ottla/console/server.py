@@ -37,7 +37,7 @@ from ottla.console.pages import (
 from ottla.console.roles import roles_of
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
-from ottla.server.listening import bound_sockets, of_every_family
+from ottla.server.listening import listening_sockets
 from ottla.web.rules import App
 from ottla.web.server import HttpServer
 
@@ -136,13 +136,10 @@ def listen(options: ConsoleOptions) -> list[socket.socket]:
         Failure: the port is in use, or no address is of this machine.
     """
     try:
-        found = bound_sockets(of_every_family(options.host.strip("[]")), options.port)
+        return listening_sockets(options.host.strip("[]"), options.port)
     except OSError as fault:
         cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
         raise Failure(cause, "take another one: --port 0 for a free one") from None
-    for each in found:
-        each.listen()
-    return found
 
 
 def http_server(app: App, options: ConsoleOptions) -> HttpServer:

@@ -25,7 +25,7 @@ from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
 from ottla.server.hosts import LOOPBACK, is_loopback
-from ottla.server.listening import bound_sockets, of_every_family
+from ottla.server.listening import listening_sockets
 from ottla.web.rules import App, HttpRules, Ruled
 from ottla.web.server import HttpServer
 
@@ -140,15 +140,12 @@ def http_server(application: App, settings: Settings) -> HttpServer:
 
 def _listen(settings: Settings) -> list[socket.socket]:
     try:
-        made = bound_sockets(of_every_family(settings.host), settings.port)
+        return listening_sockets(settings.host, settings.port)
     except OSError as fault:
         raise Failure(
             f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}",
             "--listen takes another address",
         ) from None
-    for each in made:
-        each.listen()
-    return made
 
 
 def _stop(server: HttpServer) -> None:

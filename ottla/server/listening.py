@@ -64,6 +64,14 @@ def bound_sockets(host: str, port: int) -> list[socket.socket]:
     return _bound_to_all(host, port)
 
 
+def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return the sockets of an HTTP server, which listen at every address that the host means. Raises as `bound_sockets`."""
+    made = bound_sockets(of_every_family(host), port)
+    for each in made:
+        each.listen()
+    return made
+
+
 def _bound_to_all(host: str, port: int) -> list[socket.socket]:
     made: list[socket.socket] = []
     missing: OSError | None = None

@@ -1,4 +1,4 @@
-"""Jobs that a broker gives to the process that works on topics' tables, and their reports.
+"""The settings of topics' tables, jobs that a broker gives to the process that works on them, and their reports.
 
 Plain values, because they go through pipes. They stand below both: a broker knows nothing of the libraries of tables, and what works
 on tables (`ottla/tables`) nothing of brokers.
@@ -7,6 +7,17 @@ on tables (`ottla/tables`) nothing of brokers.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
+FORMATS = (ICEBERG, DELTA, PARQUET)
+BYTES, STRING = "bytes", "string"
+#: Columns by a JSON Schema, and by the schema whose id each value names.
+JSON, REGISTRY = "json", "registry"
+TYPED = (JSON, REGISTRY)
+#: What keys and values may become.
+FORMS = (BYTES, STRING, *TYPED)
+#: No catalog: the metadata's files alone.
+FILES = "files"
 
 
 class TableSpan(NamedTuple):
@@ -20,18 +31,23 @@ class TableSpan(NamedTuple):
     epochs: tuple[tuple[int, int], ...]
 
 
-class TableChoice(NamedTuple):
-    """A topic's configuration of its table. `options` are of the store and of the catalog, and may be passwords."""
+class TableSettings(NamedTuple):
+    """The settings of a topic's table, by its configuration. `options` are of the store and of the catalog, and may be passwords."""
 
     format: str
+    #: The address below which all tables lie: a path, `file://`, `s3://`, `gs://` or `az://`.
     location: str
+    #: The catalog of Iceberg: `files`, the address of a REST catalog, or of a database (`sqlite:///...`, `postgresql://...`).
     catalog: str
     key: str
     value: str
+    #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
     options: dict[str, str]
-    #: The address of the schema registry, for the forms json and registry, and a file with its login.
-    registry: str
-    registry_config: str | None
+    #: The address of the schema registry, and a file with its login (`RegistryClient.of`).
+    registry: str = ""
+    registry_config: str | None = None
+    #: The JSON Schema of values that are `json`, or that of the registry's subject.
+    json_schema: str = ""
 
 
 class TableJob(NamedTuple):
@@ -40,7 +56,7 @@ class TableJob(NamedTuple):
     cluster_id: str
     topic_id: str
     topic: str
-    choice: TableChoice
+    settings: TableSettings
     #: How many partitions the topic has.
     partitions: int
     spans: tuple[TableSpan, ...]

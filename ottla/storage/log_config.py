@@ -61,6 +61,10 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def holds_for_table(self) -> bool:
+        return self.ottla_table_format != "none" and self.ottla_table_retention_hold
+
+    @property
     def roll_ms(self) -> int:
         """The age at which the active segment is sealed. Compaction needs it sealed within max.compaction.lag.ms (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 
 from ottla.client.failures import Failure, Kind
 from ottla.server.hosts import LOOPBACK, is_loopback
-from ottla.server.listening import bound_sockets, of_every_family
+from ottla.server.listening import listening_sockets
 from ottla.web.rules import App, HttpRules, Ruled
 from ottla.web.server import HttpServer
 
@@ -84,13 +84,10 @@ def _refusal(status: int, text: str) -> App:
 
 def _listen(settings: CatalogSettings) -> list[socket.socket]:
     try:
-        made = bound_sockets(of_every_family(settings.host), settings.port)
+        return listening_sockets(settings.host, settings.port)
     except OSError as fault:
         cause = f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}"
         raise Failure(cause, "--listen takes another address") from None
-    for each in made:
-        each.listen()
-    return made
 
 
 def _stop(server: HttpServer) -> None:

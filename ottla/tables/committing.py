@@ -131,7 +131,7 @@ class Committer:
         self._followers = tuple(followers)
 
     def run(self, partitions: int) -> CommitProgress:
-        """TableCommit what is offered for the partitions below this number.
+        """Commit what is offered for the partitions below this number.
 
         Raises:
             TableRefused, StoreFailure: see there.

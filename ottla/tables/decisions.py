@@ -9,10 +9,11 @@ than one number.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.tables.offers import Offer, TablePosition, offer_of
-from ottla.tables.store import Store
+from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import Owner, TableRefused
 
 FOLDER = "_commits"  # hidden from what cleans the table: see offers.FOLDER
@@ -44,13 +45,13 @@ class DecisionLog:
 
     def last(self) -> TableDecision | None:
         """Return the last decision, or None. Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
-        number = self._last_number()
-        while number is not None:
+        newest = newest_of(self._store.list(FOLDER))
+        while newest is not None:
             try:
-                return self.get(number)
+                return self.get(newest[0])
             except TableRefused:
-                before, number = number, self._last_number()
-                if number == before:
+                before, newest = newest, newest_of(self._store.list(FOLDER))
+                if newest is not None and newest[0] == before[0]:
                     raise  # and not swept since it was listed
         return None
 
@@ -95,10 +96,6 @@ class DecisionLog:
             self._store.delete(name)
         return len(old)
 
-    def _last_number(self) -> int | None:
-        numbers = (_number_of(each.name) for each in self._store.list(FOLDER))
-        return max((number for number in numbers if number is not None), default=None)
-
     def _parsed(self, sequence: int, body: dict[str, object]) -> TableDecision:
         if body["format"] != FORMAT:
             raise ValueError(f"format {body['format']}, which a newer version of Ottla has written")
@@ -117,14 +114,21 @@ class DecisionLog:
 
 def owner_of(store: Store) -> Owner | None:
     """Return whose tables a store has, or None without a decision. Raises StoreFailure, TableRefused."""
-    numbers = [number for each in store.list(FOLDER) if (number := _number_of(each.name)) is not None]
-    if not numbers:
+    newest = newest_of(store.list(FOLDER))
+    if newest is None:
         return None
+    name = _name_of(newest[0])
     try:
-        body = json.loads(store.get(_name_of(max(numbers))) or b"")
-        return Owner(*(str(body[name]) for name in Owner._fields))
+        body = json.loads(store.get(name) or b"")
+        return Owner(*(str(body[field]) for field in Owner._fields))
     except (KeyError, TypeError, ValueError, RecursionError) as fault:
-        raise TableRefused(f"{_name_of(max(numbers))} is no decision of ours: {fault!r}") from fault
+        raise TableRefused(f"{name} is no decision of ours: {fault!r}") from fault
+
+
+def newest_of(listed: Iterable[StoredObject]) -> tuple[int, StoredObject] | None:
+    """Return the number and the object of the newest decision in a listing of their folder, None if there is none."""
+    found = ((number, each) for each in listed if (number := _number_of(each.name)) is not None)
+    return max(found, default=None)
 
 
 def _name_of(sequence: int) -> str:

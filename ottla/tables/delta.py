@@ -87,10 +87,9 @@ class DeltaFiles:
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
         table: DeltaTable = state.version
-        sizes = table.get_add_actions().column("size_bytes").to_pylist()
-        partitions = max(
-            1, len({path.rpartition("/")[0] for path in table.get_add_actions().column("path").to_pylist()})
-        )
+        actions = table.get_add_actions()
+        sizes, paths = (actions.column(name).to_pylist() for name in ("size_bytes", "path"))
+        partitions = max(1, len({path.rpartition("/")[0] for path in paths}))
         if sum(size < policy.small_bytes for size in sizes) <= policy.small_files_max * partitions:
             return 0
         with self._answering():
@@ -168,12 +167,8 @@ class DeltaFiles:
         if wrong:
             raise TableRefused(f"{self._location}: Delta cannot change the type of {', '.join(wrong)}")
         if new := [field for field in wanted.fields if field.name not in present]:
-            try:
+            with self._answering():
                 table.alter.add_columns(new)
-            except CommitFailedError as fault:
-                raise CommitConflict(f"{self._location}: {fault}") from fault
-            except (DeltaError, OSError) as fault:
-                raise CommitUnknown(f"{self._location}: {fault}") from fault
 
     @property
     def _application(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ottla.server.table_work import TableSettings
 from ottla.tables.committing import CommitProgress
 from ottla.tables.layout import SchemaMoved
 from ottla.tables.offline import FoundTopic, find_topic
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentSource
-from ottla.tables.table import CommitConflict, TableSettings
+from ottla.tables.table import CommitConflict
 from ottla.tables.translating import Translator
 
 

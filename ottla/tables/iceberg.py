@@ -28,19 +28,11 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.update import AssertRefSnapshotId
 from sqlalchemy.exc import SQLAlchemyError
 
-from ottla.tables import iceberg_files
+from ottla.tables import iceberg_files, table_location
 from ottla.tables.file_catalog import FileCatalog
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.store import Store, StoredObject
-from ottla.tables.table import (
-    NAMESPACE,
-    CommitConflict,
-    CommitUnknown,
-    Owner,
-    TableCommit,
-    TableRefused,
-    TableState,
-)
+from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
 SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
@@ -77,11 +69,10 @@ class IcebergTable:
 
     def load(self) -> TableState | None:
         try:
-            table = self._catalog.load_table(self._name)
+            with self._answering():
+                table = self._catalog.load_table(self._name)
         except NoSuchTableError:
             return None
-        except NO_ANSWER as fault:
-            raise CommitUnknown(f"{self._text}: {fault}") from fault
         given = table.properties
         found = Owner(given.get(CLUSTER_ID, ""), given.get(TOPIC_ID, ""), given.get(TOPIC, ""))
         if found != self._owner:
@@ -94,13 +85,9 @@ class IcebergTable:
     def create(self, sequence: int) -> None:
         owner = {CLUSTER_ID: self._owner.cluster_id, TOPIC_ID: self._owner.topic_id, TOPIC: self._owner.topic}
         properties = PROPERTIES | owner | {SEQUENCE: str(sequence)}
-        try:
+        with self._answering(), suppress(TableAlreadyExistsError):
             self._catalog.create_namespace_if_not_exists(NAMESPACE)
             self._catalog.create_table(self._name, self._schema, self._location, properties=properties)
-        except TableAlreadyExistsError:
-            return
-        except NO_ANSWER as fault:
-            raise CommitUnknown(f"{self._text}: {fault}") from fault
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
         summary = {SEQUENCE: str(commit.sequence), OFFSETS: commit.summary}
@@ -149,7 +136,7 @@ class IcebergTable:
         for each in self._store.list(f"{folder}metadata"):
             if each.name.endswith(".avro"):
                 yield each
-        yield from self._store.list(f"{folder}{iceberg_files.MERGED}")
+        yield from self._store.list(f"{folder}{table_location.MERGED}")
 
     def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
         with self._answering():

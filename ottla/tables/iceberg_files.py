@@ -20,9 +20,8 @@ from pyiceberg.table import Table, Transaction
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offers import FOLDER, offer_of
 from ottla.tables.segment_source import parquet_writer
+from ottla.tables.table_location import MERGED
 
-#: Below this folder of the table there is one for each partition, as for offers. No listing of offers passes it.
-MERGED = "merged"
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:/*|^/+")
 _MERGED_NAME = re.compile(rf"/{MERGED}/(\d{{5}})/[0-9_]+_[0-9a-f]{{32}}\.parquet$")
 

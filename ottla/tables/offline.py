@@ -6,19 +6,24 @@ seconds and on a clean stop. The last stable offset is found by a walk over the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.client.failures import Failure, Kind
 from ottla.columns.batches import BatchFilter
 from ottla.columns.segments import SegmentFiles
+from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.control import end_txn_marker
+from ottla.storage.checkpoint import LOG_START, REPLICATION, read_offsets
+from ottla.storage.directories.log_dirs import META_PROPERTIES
+from ottla.storage.epochs import FILE as EPOCHS
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log.partition_dir import read_topic_id
 from ottla.tables.table import Owner
 from ottla.tables.translating import CommittedSpan, EpochStart
-
-HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
-EPOCHS, PARTITION_METADATA, META_PROPERTIES = "leader-epoch-checkpoint", "partition.metadata", "meta.properties"
 
 
 class FoundPartition(NamedTuple):
@@ -36,26 +41,19 @@ class FoundTopic(NamedTuple):
 
 
 def find_topic(directories: Iterable[str], topic: str) -> FoundTopic:
-    """Find a topic. Raises Failure if there is none of this name, or if there are two."""
+    """Find a topic. Raises Failure if there is none of this name, if there are two, or if a file beside its segments is damaged."""
     owners: set[Owner] = set()
     found: dict[int, FoundPartition] = {}
-    for directory in map(Path, directories):
-        cluster_id = _property(directory / META_PROPERTIES, "cluster.id")
-        watermarks, starts = _checkpoint(directory / HIGH_WATERMARKS), _checkpoint(directory / LOG_STARTS)
-        for (name, partition), watermark in watermarks.items():
-            folder = directory / f"{name}-{partition}"
-            if name != topic or not folder.is_dir():
-                continue
-            owners.add(Owner(cluster_id, _property(folder / PARTITION_METADATA, "topic_id", ":"), topic))
-            files = SegmentFiles(folder)
-            start = max(starts.get((name, partition), 0), files.first or 0)
-            epochs = _epochs(folder / EPOCHS)
-            span = CommittedSpan(
-                partition, epochs[-1].epoch if epochs else 0, start, _last_stable(files, start, watermark), epochs
-            )
-            known = found.get(partition)
-            if known is None or (known.span.leader_epoch, known.span.end) < (span.leader_epoch, span.end):
-                found[partition] = FoundPartition(str(folder), span)
+    try:
+        for directory in map(Path, directories):
+            for owner, partition in _replicas(directory, topic):
+                owners.add(owner)
+                span = partition.span
+                known = found.get(span.partition)
+                if known is None or (known.span.leader_epoch, known.span.end) < (span.leader_epoch, span.end):
+                    found[span.partition] = partition
+    except (StorageFailure, CorruptFile) as fault:
+        raise Failure(str(fault), kind=Kind.WRONG) from fault
     if not found:
         raise Failure(
             f"these log directories have no partition of {topic}", "name those of a broker with --log-dir", Kind.WRONG
@@ -68,6 +66,30 @@ def find_topic(directories: Iterable[str], topic: str) -> FoundTopic:
             Kind.WRONG,
         )
     return FoundTopic(owners.pop(), found)
+
+
+def _replicas(directory: Path, topic: str) -> Iterator[tuple[Owner, FoundPartition]]:
+    files = OsFiles()
+    cluster_id = _cluster_id(directory / META_PROPERTIES)
+    watermarks, starts = (read_offsets(files, f"{directory}/{name}") for name in (REPLICATION, LOG_START))
+    for (name, number), watermark in watermarks.items():
+        folder = directory / f"{name}-{number}"
+        if name != topic or not folder.is_dir():
+            continue
+        topic_id = read_topic_id(files, str(folder))
+        owner = Owner(cluster_id, "" if topic_id is None else uuid_to_str(topic_id), topic)
+        segments = SegmentFiles(folder)
+        start = max(starts.get((name, number), 0), segments.first or 0)
+        epochs = LeaderEpochs(files, f"{folder}/{EPOCHS}")
+        epochs.load()
+        span = CommittedSpan(
+            number,
+            max(epochs.latest, 0),
+            start,
+            _last_stable(segments, start, watermark),
+            tuple(EpochStart(*each) for each in epochs.entries),
+        )
+        yield owner, FoundPartition(str(folder), span)
 
 
 def _last_stable(files: SegmentFiles, start: int, end: int) -> int:
@@ -84,22 +106,7 @@ def _last_stable(files: SegmentFiles, start: int, end: int) -> int:
     return min(opened.values(), default=end)
 
 
-def _checkpoint(file: Path) -> dict[tuple[str, int], int]:
-    rows = (line.split() for line in _lines(file)[2:])
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
-
-
-def _epochs(file: Path) -> tuple[EpochStart, ...]:
-    return tuple(EpochStart(*map(int, line.split())) for line in _lines(file)[2:])
-
-
-def _property(file: Path, name: str, separator: str = "=") -> str:
-    rows = (line.partition(separator) for line in _lines(file))
-    return next((value.strip() for key, _, value in rows if key.strip() == name), "")
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text().splitlines()
-    except FileNotFoundError:
-        return []
+def _cluster_id(file: Path) -> str:
+    """Return cluster.id, which directories of a Kafka with ZooKeeper have as well; nothing where a file has none."""
+    rows = (line.partition("=") for line in (file.read_text().splitlines() if file.exists() else ()))
+    return next((value.strip() for key, _, value in rows if key.strip() == "cluster.id"), "")

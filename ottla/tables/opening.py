@@ -11,6 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ottla.registry.client import RegistryClient
+from ottla.server.table_work import (
+    BYTES,
+    DELTA,
+    FILES,
+    FORMATS,
+    ICEBERG,
+    JSON,
+    PARQUET,
+    REGISTRY,
+    STRING,
+    TYPED,
+    TableSettings,
+)
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
@@ -18,23 +31,7 @@ from ottla.tables.maintenance import MaintainedTable, Maintenance, MaintenancePo
 from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store, StoreFailure, StoreRefused
 from ottla.tables.stored_file import schema_of
-from ottla.tables.table import (
-    BYTES,
-    DELTA,
-    FILES,
-    FORMATS,
-    ICEBERG,
-    JSON,
-    NAMESPACE,
-    PARQUET,
-    REGISTRY,
-    REJECTED_SUFFIX,
-    STRING,
-    TYPED,
-    Owner,
-    TableRefused,
-    TableSettings,
-)
+from ottla.tables.table import NAMESPACE, REJECTED_SUFFIX, Owner, TableRefused
 from ottla.tables.table_location import (
     PARQUET_REJECTED,
     delta_options,

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from ottla.server.table_work import PARQUET
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offers import FOLDER, REJECTED_FOLDER, Offer, offer_of, offer_of_rejected
 from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import CommitConflict, Owner, TableCommit, TableRefused, TableState
+from ottla.tables.table_location import FOLDER_OF
 
-ROWS, NUMBERS = "rows", "published"
+ROWS, NUMBERS = "rows", FOLDER_OF[PARQUET]
 
 
 class ParquetFiles:

@@ -15,9 +15,10 @@ import pyarrow.dataset as ds
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 
+from ottla.server.table_work import DELTA, ICEBERG
 from ottla.tables.file_catalog import FileCatalog
 from ottla.tables.store import StoreFailure
-from ottla.tables.table import DELTA, ICEBERG, NAMESPACE, TableRefused
+from ottla.tables.table import NAMESPACE, TableRefused
 from ottla.tables.table_location import TableLocation, TablePlace, delta_options, iceberg_options
 
 #: Rows of one batch.

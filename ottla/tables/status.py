@@ -8,20 +8,19 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
+from ottla.server.table_work import DELTA, ICEBERG, PARQUET, TableSettings
 from ottla.tables import decisions, offers, parquet
 from ottla.tables.decisions import owner_of
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.store import Store
-from ottla.tables.table import DELTA, ICEBERG, NAMESPACE, PARQUET, Owner, TableRefused, TableSettings
-from ottla.tables.table_location import PARQUET_REJECTED, open_store
+from ottla.tables.table import NAMESPACE, Owner, TableRefused
+from ottla.tables.table_location import FOLDER_OF, MERGED, PARQUET_REJECTED, open_store
 
 #: What is below a topic's place, of all formats. The decisions are deleted last: a rebuild that was killed can be run again.
 FOLDERS = (
-    "_delta_log",
-    "metadata",
-    "merged",
-    parquet.NUMBERS,
+    *FOLDER_OF.values(),
+    MERGED,
     parquet.ROWS,
     PARQUET_REJECTED,
     offers.FOLDER,
@@ -93,7 +92,5 @@ def drop(opened: OpenTables) -> None:
 
 
 def _format_of(store: Store) -> str:
-    for folder, format_ in (("_delta_log", DELTA), (parquet.NUMBERS, PARQUET)):
-        if next(iter(store.list(folder)), None) is not None:
-            return format_
-    return ICEBERG
+    found = (format_ for format_ in (DELTA, PARQUET) if next(iter(store.list(FOLDER_OF[format_])), None) is not None)
+    return next(found, ICEBERG)

@@ -1,4 +1,4 @@
-"""A table, whatever its format: its settings, the number of the last decision that it has, and one commit that adds the next one.
+"""A table, whatever its format: the number of the last decision that it has, and one commit that adds the next one.
 
 The rule of all formats: files and number become part of the table together or not at all, and only if the table is what it was when it
 was loaded. A library's own retry would add a late writer's files behind a newer one's, and rows would be there twice.
@@ -12,14 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
-FORMATS = (ICEBERG, DELTA, PARQUET)
-BYTES, STRING = "bytes", "string"
-#: Columns by a JSON Schema, and by the schema whose id each value names.
-JSON, REGISTRY = "json", "registry"
-TYPED = (JSON, REGISTRY)
-#: No catalog: the metadata's files alone.
-FILES = "files"
 #: The namespace of all tables, which is a folder, and what the name of a table of rejected records ends with.
 NAMESPACE, REJECTED_SUFFIX = "ottla", "__dlq"
 
@@ -46,25 +38,6 @@ class Owner(NamedTuple):
     @property
     def text(self) -> str:
         return f"topic {self.topic} (id {self.topic_id}) of cluster {self.cluster_id}"
-
-
-class TableSettings(NamedTuple):
-    """The settings of a topic's table, by its configuration."""
-
-    format: str
-    #: The address below which all tables lie: a path, `file://`, `s3://`, `gs://` or `az://`.
-    location: str
-    #: The catalog of Iceberg: `files`, the address of a REST catalog, or of a database (`sqlite:///...`, `postgresql://...`).
-    catalog: str
-    key: str
-    value: str
-    #: Options of the store by obstore's names, and of the catalog by pyiceberg's.
-    options: dict[str, str]
-    #: The address of the schema registry, and a file with its login (`RegistryClient.of`).
-    registry: str = ""
-    registry_config: str | None = None
-    #: The JSON Schema of values that are `json`, or that of the registry's subject.
-    json_schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ottla.server.table_work import DELTA, FORMATS, ICEBERG, PARQUET
 from ottla.tables.decisions import FOLDER as DECISIONS
+from ottla.tables.decisions import newest_of
 from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store, StoreFailure
-from ottla.tables.table import DELTA, FORMATS, ICEBERG, NAMESPACE, PARQUET, REJECTED_SUFFIX
+from ottla.tables.table import NAMESPACE, REJECTED_SUFFIX
 
 #: As many topics are looked at, in the order of their names.
 TOPICS_MAX = 10_000
@@ -29,6 +31,8 @@ DECISION_BYTES_MAX = 16 * 1024 * 1024
 METADATA = "metadata"
 HINT = f"{METADATA}/version-hint.text"
 FOLDER_OF = {ICEBERG: METADATA, DELTA: "_delta_log", PARQUET: "published"}
+#: Iceberg's merged files. Below it there is one folder for each partition, as for offers, and no listing of offers passes it.
+MERGED = "merged"
 #: The folder of Parquet's rejected records, in that of the topic.
 PARQUET_REJECTED = "rejected_rows"
 #: obstore's names of the options of S3, and pyiceberg's.
@@ -120,11 +124,7 @@ class TableLocation:
 
     def last_decision(self, topic: str) -> LastDecision | None:
         """Return the newest decision about a topic's tables, None if there is none yet."""
-        newest = None
-        for each in self.store.list(f"{place_of(topic)}/{DECISIONS}"):
-            number = each.name.rpartition("/")[2].removesuffix(".json")
-            if number.isdecimal() and (newest is None or int(number) > newest[0]):
-                newest = int(number), each
+        newest = newest_of(self.store.list(f"{place_of(topic)}/{DECISIONS}"))
         if newest is None:
             return None
         sequence, found = newest

@@ -13,14 +13,14 @@ from uuid import uuid4
 
 from ottla.columns.batches import ColumnsError
 from ottla.columns.wire import RegistryWaits
-from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
+from ottla.server.table_work import TableJob, TableReport, TableSettings, TableSpan
 from ottla.tables.decisions import TableDecision
 from ottla.tables.layout import SchemaMoved
 from ottla.tables.offers import TablePosition
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
 from ottla.tables.store import StoreFailure, StoreRefused
-from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused, TableSettings
+from ottla.tables.table import NAMESPACE, CommitConflict, CommitUnknown, Owner, TableRefused
 from ottla.tables.translating import CommittedSpan, EpochStart, Translator
 
 #: A job that has taken so long begins no other file: other topics wait.
@@ -54,9 +54,8 @@ class _Place(NamedTuple):
 class _Topic:
     """The open tables of one topic, and its translators."""
 
-    def __init__(self, choice: TableChoice, owner: Owner) -> None:
-        settings = TableSettings(**choice._asdict())
-        self.choice = choice
+    def __init__(self, settings: TableSettings, owner: Owner) -> None:
+        self.settings = settings
         self.owner = owner
         self.opened: OpenTables = open_tables(settings, owner)
         self.translators: dict[_Place, Translator] = {}
@@ -90,8 +89,8 @@ class TableWorker:
             kind = next((kind for type_, kind in KINDS if isinstance(fault, type_)), FAULT)
             text = f"{type(fault).__name__}: {fault}" if kind == FAULT else str(fault)
             if isinstance(fault, StoreFailure):  # it has the object's name only
-                text = f"{job.choice.location}/{NAMESPACE}/{job.topic}/{text}"
-            return progress.report(kind, _without_secrets(text, job.choice.options) or kind)
+                text = f"{job.settings.location}/{NAMESPACE}/{job.topic}/{text}"
+            return progress.report(kind, _without_secrets(text, job.settings.options) or kind)
         return progress.report()
 
     def forget(self, topic_ids: list[str]) -> None:
@@ -119,9 +118,9 @@ class TableWorker:
 
     def _topic(self, job: TableJob) -> _Topic:
         topic = self._topics.get(job.topic_id)
-        if topic is None or topic.choice != job.choice:
+        if topic is None or topic.settings != job.settings:
             owner = Owner(job.cluster_id, job.topic_id, job.topic)
-            topic = self._topics[job.topic_id] = _Topic(job.choice, owner)
+            topic = self._topics[job.topic_id] = _Topic(job.settings, owner)
         return topic
 
     def _offer(self, topic: _Topic, span: TableSpan, taken: TablePosition | None, progress: _Progress) -> bool:

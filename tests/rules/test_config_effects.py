@@ -19,6 +19,7 @@ from ottla.server.config.broker import (
     effect_of,
 )
 from ottla.server.config.resource_configs import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from ottla.server.config.tables import topic_tables
 from ottla.storage.log_config import LogConfig
 from tests.rules.sources import dotted, nodes_of, sources
 
@@ -57,6 +58,8 @@ def texts() -> tuple[frozenset[str], frozenset[str]]:
                 strings.add(node.value)
             elif isinstance(node, ast.Attribute):
                 attributes.add(node.attr)
+            elif isinstance(node, ast.ImportFrom) and node.module == topic_tables.__name__:
+                strings |= {str(getattr(topic_tables, alias.name)) for alias in node.names}
             elif (
                 isinstance(node, ast.Call)
                 and dotted(node.func) == "getattr"

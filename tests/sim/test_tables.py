@@ -46,7 +46,7 @@ def a_position_is_an_offset_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_oldest_leader_is_taken(patch: pytest.MonkeyPatch) -> None:
-    """Of several offers after one position, a deposed leader's; the position then has an epoch that is over."""
+    """The committer takes the offer of the oldest leader epoch, where several come after one position: the position then has a past epoch."""
 
     def oldest(found: list[Offer], position: TablePosition) -> list[Offer]:
         best = min((each for each in found if each.after.next == position.next), default=None)

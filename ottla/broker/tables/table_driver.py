@@ -27,14 +27,14 @@ from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.protocol.primitives import uuid_to_str
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.resource_configs import check_topic_configs, topic_values
+from ottla.server.config.tables.topic_tables import FORMAT, NONE
 from ottla.server.story import Stories
-from ottla.server.table_work import TableChoice, TableJob, TableReport, TableSpan
+from ottla.server.table_work import TableJob, TableReport, TableSettings, TableSpan
 from ottla.server.world import World
 from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
-FORMAT, NONE = "ottla.table.format", "none"
 NOT_ALLOWED = "not allowed"
 
 
@@ -202,7 +202,7 @@ class TableDriver:
             cluster_id=self._metadata.cluster_id,
             topic_id=uuid_to_str(table.topic_id),
             topic=table.topic,
-            choice=_choice(values, self._configs),
+            settings=_settings(values, self._configs),
             partitions=max(topic.partitions) + 1,
             spans=() if is_commit else tuple(map(_span, led)),
             commits=leads_first and (is_commit or leads_all),
@@ -240,8 +240,8 @@ def _span(led: _Led) -> TableSpan:
     )
 
 
-def _choice(values: Values, configs: BrokerConfigs) -> TableChoice:
-    return TableChoice(
+def _settings(values: Values, configs: BrokerConfigs) -> TableSettings:
+    return TableSettings(
         format=values[FORMAT],
         location=values["ottla.table.location"],
         catalog=values["ottla.table.catalog"],

@@ -102,11 +102,11 @@ async def _change(
 ) -> None:
     resource = _resource(kind, name)
     async with connect(connection) as cluster:
-        entries = await configs.describe_configs(cluster, kind, resource, None)
+        entries = await configs.describe_configs(cluster, kind, resource, sorted(changes))
         before = {entry.name: entry for entry in entries}
         if kind == "topic" and (unknown := changes.keys() - before.keys()):
             # Kafka refuses an unknown key without saying which one was meant.
-            await _refuse_unknown(cluster, kind, name, sorted(unknown)[0])
+            await _refuse_unknown(cluster, kind, name, min(unknown))
         await configs.alter_configs(cluster, kind, resource, changes, dry_run)
         removed = [key for key, value in changes.items() if value is None and key in before and not dry_run]
         defaults = await _defaults(cluster, kind, resource, [before[key] for key in removed])

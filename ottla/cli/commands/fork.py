@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -49,9 +50,9 @@ def parser() -> CommandParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    arguments.nodes = arguments.console = arguments.faults = arguments.tables = None
-    arguments.registry = False
+    given = parser().parse_args(argv)
+    # What only `ottla dev` can be asked for has its defaults.
+    arguments = argparse.Namespace(**(vars(dev.parser().parse_args([])) | vars(given)))
     dev.check(arguments)
     common = overrides(arguments.override)
     source = os.path.abspath(arguments.dir)

@@ -10,12 +10,12 @@ from uuid import uuid4
 from cyclopts import App, Parameter
 
 from ottla.cli.application import Output, run
-from ottla.cli.commands.table_maintain import maintain, rebuild, status, table_failures
+from ottla.cli.commands.table_maintain import PARTITIONS, maintain, partition_row, rebuild, status, table_failures
 from ottla.cli.commands.table_serve import serve
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
 from ottla.cli.table_options import store_options
-from ottla.tables.table import TableSettings
+from ottla.server.table_work import TableSettings
 
 app = App(
     name="table",
@@ -28,7 +28,6 @@ main = partial(run, app)
 for command in (serve, status, maintain, rebuild):
     app.command(command)
 
-COLUMNS = ("topic", "partition", "log_start", "committed", "table", "lag")
 Location = Annotated[
     str, Parameter(name="--to", help="Where tables lie: a folder, s3://BUCKET/PREFIX, gs:// or az://.")
 ]
@@ -102,16 +101,9 @@ def export(
     note(f"{done.rows} rows{rejected} to {done.url}")
     print_rows(
         [
-            {
-                "topic": topic,
-                "partition": number,
-                "log_start": each.span.start,
-                "committed": each.span.end,
-                "table": done.positions.get(number),
-                "lag": each.span.end - done.positions.get(number, each.span.start),
-            }
+            partition_row(topic, number, each.span, done.positions.get(number))
             for number, each in sorted(done.topic.partitions.items())
         ],
-        COLUMNS,
+        PARTITIONS,
         output,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,18 +16,38 @@ from ottla.cli.errors import need_extra
 from ottla.cli.output import confirm, note, print_rows
 from ottla.cli.table_options import store_options
 from ottla.client.failures import Failure, Kind
-from ottla.tables.table import FILES, TableSettings
+from ottla.server.table_work import BYTES, FILES, TableSettings
 
-At = Annotated[str, Parameter(name="--at", help="Where tables lie: what `export` had as --to.")]
-Format = Annotated[
-    Literal["iceberg", "delta", "parquet"] | None,
-    Parameter(name="--format", help="Its format. Default: what is there."),
-]
-Catalog = Annotated[str, Parameter(help="The catalog of Iceberg: what `export` had as --catalog.")]
-Options = Annotated[
-    list[str] | None,
-    Parameter(name="--option", negative="", help="NAME=VALUE of the store or of the catalog, as of `export`."),
-]
+if TYPE_CHECKING:
+    from ottla.tables.opening import OpenTables
+    from ottla.tables.table import Owner
+    from ottla.tables.translating import CommittedSpan
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PresentTable:
+    """A table that is there, and how it is opened."""
+
+    at: Annotated[str, Parameter(name="--at", help="Where tables lie: what `export` had as --to.")]
+    format: Annotated[
+        Literal["iceberg", "delta", "parquet"] | None,
+        Parameter(name="--format", help="Its format. Default: what is there."),
+    ] = None
+    catalog: Annotated[str, Parameter(help="The catalog of Iceberg: what `export` had as --catalog.")] = FILES
+    option: Annotated[
+        list[str] | None,
+        Parameter(name="--option", negative="", help="NAME=VALUE of the store or of the catalog, as of `export`."),
+    ] = None
+
+    def open(self, topic: str) -> tuple[Owner, OpenTables]:
+        """Open the tables of a topic. Raises as `open_existing`."""
+        from ottla.tables.status import open_existing
+
+        settings = TableSettings(self.format or "", self.at, self.catalog, BYTES, BYTES, store_options(self.option))
+        return open_existing(settings, topic)
+
+
 SomeLogDirs = Annotated[
     list[str] | None,
     Parameter(name="--log-dir", negative="", help="A log directory of a broker, which says what the log has."),
@@ -41,22 +62,18 @@ def status(
     topic: str,
     /,
     *,
-    at: At,
-    format: Format = None,
-    catalog: Catalog = FILES,
+    table: PresentTable,
     log_dir: SomeLogDirs = None,
     partitions: Annotated[bool, Parameter(negative="", help="A row for each partition.")] = False,
-    option: Options = None,
     output: Output = "table",
 ) -> None:
     """Show how far a table is: commits, rows, rejected records, offers that wait, orphans; with --log-dir its lag."""
     need_extra("tables", "a table")
     from ottla.tables.offline import find_topic
-    from ottla.tables.status import open_existing
     from ottla.tables.status import status as look
 
     with table_failures():
-        owner, opened = open_existing(_settings(at, format, catalog, option), topic)
+        owner, opened = table.open(topic)
         found = look(owner, opened)
         spans = {}
         if log_dir:
@@ -64,16 +81,8 @@ def status(
             if logs.owner != owner:
                 raise Failure(f"the table has the rows of {owner.text}, and the log is {logs.owner.text}")
             spans = {number: each.span for number, each in logs.partitions.items()}
-    rows: list[dict[str, str | int | None]] = []
-    lags: list[int] = []
-    for number in sorted(found.positions.keys() | spans.keys()):
-        span, table = spans.get(number), found.positions.get(number)
-        start, end = (None, None) if span is None else (span.start, span.end)
-        lag = None if end is None or start is None else max(0, end - max(start, table or 0))
-        lags += [lag] if lag is not None else []
-        rows.append(
-            {"topic": topic, "partition": number, "log_start": start, "committed": end, "table": table, "lag": lag}
-        )
+    numbers = sorted(found.positions.keys() | spans.keys())
+    rows = [partition_row(topic, number, spans.get(number), found.positions.get(number)) for number in numbers]
     if partitions:
         print_rows(rows, PARTITIONS, output)
         return
@@ -82,17 +91,22 @@ def status(
         "topic": topic,
         "last_commit": datetime.fromtimestamp(found.last_commit_ms / 1000, UTC).isoformat(timespec="seconds"),
     }
+    lags = [each["lag"] for each in rows if isinstance(each["lag"], int)]
     print_rows([row | {"lag": sum(lags) if lags else None}], STATUS, output)
+
+
+def partition_row(topic: str, number: int, span: CommittedSpan | None, position: int | None) -> dict[str, object]:
+    """Return a row of PARTITIONS: what the log of a partition has, where that is known, and the table."""
+    start, end = (None, None) if span is None else (span.start, span.end)
+    lag = None if end is None or start is None else max(0, end - max(start, position or 0))
+    return {"topic": topic, "partition": number, "log_start": start, "committed": end, "table": position, "lag": lag}
 
 
 def maintain(
     topic: str,
     /,
     *,
-    at: At,
-    format: Format = None,
-    catalog: Catalog = FILES,
-    option: Options = None,
+    table: PresentTable,
     output: Output = "table",
 ) -> None:
     """Merge small files, end old snapshots, and delete what nothing names and is older than a day.
@@ -101,10 +115,9 @@ def maintain(
     """
     need_extra("tables", "a table")
     from ottla.tables.maintenance import MaintenancePolicy
-    from ottla.tables.status import open_existing
 
     with table_failures():
-        _, opened = open_existing(_settings(at, format, catalog, option), topic)
+        _, opened = table.open(topic)
         done = opened.maintenance(MaintenancePolicy()).run(int(time() * 1000))
     print_rows([{"topic": topic} | done._asdict()], MAINTAINED, output)
 
@@ -113,11 +126,8 @@ def rebuild(
     topic: str,
     /,
     *,
-    at: At,
-    format: Format = None,
-    catalog: Catalog = FILES,
+    table: PresentTable,
     log_dir: SomeLogDirs = None,
-    option: Options = None,
     discard: Annotated[
         str | None,
         Parameter(help="The id of the topic whose table it is, if that is not the topic in the log directories."),
@@ -131,10 +141,10 @@ def rebuild(
     """
     need_extra("tables", "a table")
     from ottla.tables.offline import find_topic
-    from ottla.tables.status import drop, open_existing
+    from ottla.tables.status import drop
 
     with table_failures():
-        owner, opened = open_existing(_settings(at, format, catalog, option), topic)
+        owner, opened = table.open(topic)
         known = find_topic(log_dir, topic).owner if log_dir else None
         if owner != known and discard != owner.topic_id:
             raise Failure(
@@ -163,7 +173,3 @@ def table_failures() -> Iterator[None]:
         raise Failure(str(fault), kind=Kind.WRONG) from fault
     except (CommitConflict, CommitUnknown, SegmentsGone) as fault:
         raise Failure(str(fault), "run it again: it goes on where it ended") from fault
-
-
-def _settings(at: str, format_: str | None, catalog: str, option: list[str] | None) -> TableSettings:
-    return TableSettings(format_ or "", at, catalog, "bytes", "bytes", store_options(option))

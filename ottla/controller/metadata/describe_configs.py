@@ -105,7 +105,7 @@ def _describe(
             if name not in image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             own = configs.for_topic(name)
-            return _known(node, describe_topic(own, node.levels, node.values), own)
+            return _known(node, describe_topic(own, node.levels, node.values, resource.configuration_keys or ()), own)
         case ResourceType.BROKER if not name:
             return describe_broker_defaults(node.levels)
         case ResourceType.BROKER:

@@ -141,12 +141,14 @@ def _describe_broker(
     )
 
 
-def describe_topic(overrides: Mapping[str, str], levels: Levels, values: Values) -> list[Described]:
-    """Describe all configurations of a topic on this broker."""
+def describe_topic(
+    overrides: Mapping[str, str], levels: Levels, values: Values, asked: Collection[str] = ()
+) -> list[Described]:
+    """Describe all configurations of a topic on this broker: of those that only tables have, without one, what is asked for by name."""
     effective = topic_values(overrides, values)
     rows = []
     for name, key in TOPIC_CONFIGS.items():
-        if (key.internal and name not in overrides) or not is_shown(name, overrides):
+        if (key.internal and name not in overrides) or not (name in asked or is_shown(name, overrides)):
             continue
         found: list[Synonym] = []
         if name in TOPIC_SYNONYMS:

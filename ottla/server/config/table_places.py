@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.server.config.key import ConfigError, Values
+from ottla.server.config.tables.topic_tables import ALLOWED, CATALOG, FORMAT, KEY, LOCATION, NONE, REGISTRY, VALUE
+from ottla.server.table_work import FILES, TYPED
 
-FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
-ALLOWED, REGISTRY = "ottla.table.allowed.places", "ottla.table.registry"
-KEY, VALUE, TYPED = "ottla.table.key", "ottla.table.value", ("json", "registry")
-#: Without a table; without a catalog; any place.
-NONE, FILES, ANYWHERE = "none", "files", "*"
+#: Any place.
+ANYWHERE = "*"
 
 
 def check_table(values: Values, broker_values: Values) -> None:

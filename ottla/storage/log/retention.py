@@ -102,7 +102,7 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
 def _report_gap(log: Log, start: int) -> None:
     """Log an error if retention has taken, from `start` on, what the topic's table was waited for."""
     config, table = log.config, log.table_offset or 0
-    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+    if not config.holds_for_table:
         return
     lost = log.log_start_offset - max(start, table)
     if lost > 0:
@@ -195,7 +195,7 @@ def waits_for_table(log: Log, segment: Segment, end: int, since_ms: int, now_ms:
     old timestamps.
     """
     config = log.config
-    if config.ottla_table_format == "none" or not config.ottla_table_retention_hold:
+    if not config.holds_for_table:
         return False
     if end <= max(log.log_start_offset, log.table_offset or 0):
         return False

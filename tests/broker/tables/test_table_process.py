@@ -10,12 +10,10 @@ import pytest
 
 from ottla.broker.tables import table_process
 from ottla.broker.tables.table_process import TableProcess
-from ottla.server.table_work import TableChoice, TableJob, TableReport
+from ottla.server.table_work import TableJob, TableReport, TableSettings
 from ottla.server.worker_process import WorkerEnded
 
-JOB = TableJob(
-    "c", "id", "orders", TableChoice("delta", "/lake", "files", "bytes", "bytes", {}, "", None), 1, (), commits=True
-)
+JOB = TableJob("c", "id", "orders", TableSettings("delta", "/lake", "files", "bytes", "bytes", {}), 1, (), commits=True)
 
 
 class FakeProcess:

@@ -116,12 +116,11 @@ def test_a_comparison_marks_what_differs_and_leaves_out_what_is_far_from_it() ->
     assert [line.mark for line in difference("a", "a\nb")] == [" ", "+"]
 
 
-def test_two_long_texts_are_compared_in_a_moment() -> None:
+def test_two_long_texts_are_compared_without_a_product_of_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "\n".join("x" for _ in range(schema_texts.DIFFERENT_LINES_MAX + 1))
     other = "\n".join("y" for _ in range(100_000))
-    began_s = time.monotonic()
+    monkeypatch.setattr(schema_texts.difflib, "SequenceMatcher", None)
     lines = difference(long, other)
-    assert time.monotonic() - began_s < 2
     assert len(lines) == schema_texts.DIFFERENT_LINES_MAX + 1 + 100_000
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.columns.rows import HEADERS, TIMESTAMP
+from ottla.server.table_work import FILES, TableSettings
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.opening import OpenTables, open_tables
-from ottla.tables.table import FILES, Owner, TableSettings
+from ottla.tables.table import Owner
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KINDS = {

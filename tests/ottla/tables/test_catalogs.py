@@ -13,8 +13,9 @@ needs_packages("pyarrow", "pyiceberg", "obstore", "sqlalchemy")
 
 from pyiceberg.catalog import load_catalog
 
+from ottla.server.table_work import TableSettings
 from ottla.tables.store import StoreFailure, StoreRefused
-from ottla.tables.table import CommitConflict, CommitUnknown, TableSettings
+from ottla.tables.table import CommitConflict, CommitUnknown
 from tests.ottla.tables.rest_catalog import (
     BEFORE_500,
     BEFORE_503,

@@ -22,11 +22,11 @@ from tests.needs import needs_packages
 
 needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "msgspec")
 
+from ottla.server.table_work import TableSettings
 from ottla.tables.exporting import export
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offline import find_topic
 from ottla.tables.opening import open_tables
-from ottla.tables.table import TableSettings
 from ottla.testing import Cluster
 from tests.ottla.tables.test_export import CHECKPOINTS, READERS, TOPIC, data_of
 
@@ -39,7 +39,8 @@ import ottla.tables.delta, ottla.tables.iceberg
 from ottla.client.failures import Failure
 from ottla.tables.exporting import export
 from ottla.tables.store import StoreFailure
-from ottla.tables.table import CommitConflict, CommitUnknown, TableSettings
+from ottla.server.table_work import TableSettings
+from ottla.tables.table import CommitConflict, CommitUnknown
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 settings = TableSettings(sys.argv[3], sys.argv[2], "files", "bytes", "bytes", {})

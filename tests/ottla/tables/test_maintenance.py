@@ -14,9 +14,10 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "moto", "flask")
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from ottla.server.table_work import TableSettings
 from ottla.tables import offers
 from ottla.tables.maintenance import DAY_MS, MaintenancePolicy
-from ottla.tables.table import CommitConflict, TableSettings
+from ottla.tables.table import CommitConflict
 from tests.ottla.tables.conftest import BUCKET, S3Server
 from tests.ottla.tables.topics import TopicTables, found
 

@@ -13,7 +13,8 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "moto", "flask")
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from ottla.tables.table import CommitConflict, TableSettings
+from ottla.server.table_work import TableSettings
+from ottla.tables.table import CommitConflict
 from tests.ottla.tables.conftest import BUCKET, S3Server
 from tests.ottla.tables.topics import TopicTables, found
 
@@ -25,7 +26,7 @@ def topic_in(lossy_s3: S3Server, folder: str, format_: str) -> TopicTables:
 
 
 def read(lossy_s3: S3Server, topic: TopicTables, folder: str = "") -> list[tuple[tuple[int, int], str]]:
-    """As a user does: with an endpoint and keys, and nothing of ours."""
+    """Read with pyiceberg or deltalake alone, as a user does with an endpoint and keys."""
     place, options = topic.opened.store.url + folder, lossy_s3.options
     if topic.settings.format == "delta":
         given = {f"aws_{name}": value for name, value in options.items()} | {"aws_allow_http": "true"}

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.columns.rows import HEADERS, TIMESTAMP
+from ottla.server.table_work import TableSettings
 from ottla.tables.committing import CommitProgress
 from ottla.tables.layout import RECORD_COLUMNS, RowLayout
 from ottla.tables.opening import open_tables
 from ottla.tables.segment_source import ParquetBuffer
-from ottla.tables.table import CommitConflict, CommitUnknown, Owner, TableSettings
+from ottla.tables.table import CommitConflict, CommitUnknown, Owner
 from ottla.tables.translating import CommittedSpan, EpochStart, Translated, Translator
 
 OWNER = Owner("cluster", "topic-id", "orders")
@@ -79,7 +80,7 @@ class TopicTables:
         return self.opened.committer.run(len(self.logs))
 
     def commit_at_last(self) -> CommitProgress:
-        """As a node does, which tries again at the next interval."""
+        """Commit as a node does: it tries again at its next commit interval."""
         for _ in range(5):
             try:
                 return self.commit()

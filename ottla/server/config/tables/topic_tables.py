@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
 from ottla.server.config.validators import at_least, names, one_of
+from ottla.server.table_work import BYTES, FILES, FORMATS, FORMS
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
 KEY, VALUE = "ottla.table.key", "ottla.table.value"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
 REGISTRY, REGISTRY_CONFIG = "ottla.table.registry", "ottla.table.registry.config"
-#: The value of ottla.table.format without a table, and of ottla.table.catalog without a catalog.
-NONE, FILES = "none", "files"
-FORMATS = (NONE, "iceberg", "delta", "parquet")
-FORMS = ("bytes", "string", "json", "registry")
+#: The value of ottla.table.format without a table.
+NONE = "none"
 #: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
 STORE_OPTION = "ottla.table.store."
 
 # fmt: off
 TABLE_TOPIC_CONFIGS = table(
-    ConfigKey(KEY, STRING, "bytes", MEDIUM,
+    ConfigKey(KEY, STRING, BYTES, MEDIUM,
         "How keys become a column of the topic's table: bytes as they are, string for UTF-8, or by the latest schema of the registry's "
         "subject TOPIC-key, registry (with the schema's id before the bytes) or json.", one_of(*FORMS)),
-    ConfigKey(VALUE, STRING, "bytes", MEDIUM,
+    ConfigKey(VALUE, STRING, BYTES, MEDIUM,
         "How values become columns of the topic's table: bytes, string for UTF-8, or by the latest schema of the subject TOPIC-value: "
         "registry (with its id before the bytes) or json. What does not fit is rejected.", one_of(*FORMS)),
     ConfigKey(FORMAT, STRING, NONE, MEDIUM,
         "The format in which the topic's committed records are also a table: iceberg, delta or parquet; none for no table.",
-        one_of(*FORMATS)),
+        one_of(NONE, *FORMATS)),
     ConfigKey(INTERVAL, LONG, 60_000, MEDIUM,
         "How often new records are committed to the topic's table.", at_least(100)),
     ConfigKey(HOLD, BOOLEAN, True, MEDIUM,

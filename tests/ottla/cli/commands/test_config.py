@@ -25,6 +25,15 @@ def test_a_setting_is_set_and_given_back(cli: Cli) -> None:
     assert value_of(cli, topic, "retention.ms") == default
 
 
+def test_the_settings_of_tables_are_set_and_asked_for_where_a_topic_has_no_table(cli: Cli) -> None:
+    topic = cli.topic()
+    assert value_of(cli, topic, "ottla.table.format") == ("none", "default")
+    cli.ok("config", "set", "topic", topic, "ottla.table.commit.interval.ms=5000")
+    assert value_of(cli, topic, "ottla.table.commit.interval.ms") == ("5000", "topic")
+    shown = {row["name"] for row in cli.rows("config", "get", "topic", topic)}
+    assert "ottla.table.commit.interval.ms" in shown and "ottla.table.format" not in shown
+
+
 def test_a_dry_run_changes_nothing(cli: Cli) -> None:
     topic = cli.topic()
     before = value_of(cli, topic, "retention.ms")

@@ -213,7 +213,7 @@ def test_a_partition_that_is_not_there(cli: Cli) -> None:
 
 
 def test_a_topic_that_was_misspelt_is_said_to_have_been_created(cli: Cli) -> None:
-    """Without a record nothing else shows that there is a new topic."""
+    """A producer that sends no record creates the topic all the same (auto.create.topics.enable): the command says so."""
     topic = cli.topic() + "-typo"
     said = cli("produce", topic, stdin="").err.splitlines()
     assert said[0] == f"topic {topic} did not exist: the broker has created it (auto.create.topics.enable)"
