@@ -59,7 +59,6 @@ DECODERS = {
     "ottla/cli/output.py": OWN,
     "ottla/client/record_json.py": OWN,
     "ottla/client/admin_listeners.py": JSON_OF_OTHERS,
-    "ottla/client/table_states.py": JSON_OF_OTHERS,
     "ottla/cli/shims/json_files.py": OWN,
     "ottla/cli/shims/offset_resets.py": OWN,
     "ottla/local/snapshots/layout.py": OWN,

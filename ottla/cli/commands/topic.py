@@ -28,13 +28,12 @@ from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import Internal, Partitions
 from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import topics
-from ottla.client.admin_listeners import story_of_partition
+from ottla.client.admin_listeners import story_of_partition, table_states
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
 from ottla.client.reassignments import adding_replicas, replication_factor
-from ottla.client.table_states import table_states
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -182,7 +181,7 @@ async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[
         return []
     if all(entry.value == "none" for entry in found):
         return []
-    states = (await table_states(listeners, name)).states
+    states = await table_states(listeners, name)
     return [f"its table waits at node {each.get('node')}: {each['waits']}" for each in states if each.get("waits")]
 
 
