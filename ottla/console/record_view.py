@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.client.record_json import to_line
+from ottla.client.values import to_line
 from ottla.protocol.records.record import Record
 
 FORMS = ("auto", "json", "text", "hex")

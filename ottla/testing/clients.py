@@ -17,8 +17,8 @@ from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
 from ottla.client.producer import ClusterProducer
-from ottla.client.record_json import Incoming, from_line
 from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
+from ottla.client.values import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.record import NewRecord

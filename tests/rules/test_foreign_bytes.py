@@ -57,7 +57,7 @@ DECODERS = {
     "ottla/local/former_addresses.py": OWN,
     "ottla/local/running.py": OWN,
     "ottla/cli/output.py": OWN,
-    "ottla/client/record_json.py": OWN,
+    "ottla/client/values.py": OWN,
     "ottla/client/admin_listeners.py": JSON_OF_OTHERS,
     "ottla/cli/shims/json_files.py": OWN,
     "ottla/cli/shims/offset_resets.py": OWN,
