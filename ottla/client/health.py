@@ -19,7 +19,7 @@ from ottla.client.cluster_state import describe_cluster, describe_quorum, direct
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import check
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.reassignments import adding_replicas
+from ottla.client.topics import adding_replicas
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponseTopic

@@ -15,7 +15,7 @@ from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs
 from ottla.client.errors import ClusterError, code_of
 from ottla.client.failures import Kind
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
+from ottla.client.topics import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 

@@ -19,8 +19,7 @@ from ottla.client.cluster_state import describe_cluster, describe_log_dirs, desc
 from ottla.client.failures import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import adding_replicas
-from ottla.client.topics import LATEST
+from ottla.client.topics import LATEST, adding_replicas
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of
 from ottla.console.window import Window

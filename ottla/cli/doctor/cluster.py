@@ -26,7 +26,7 @@ from ottla.client.failures import Failure
 from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.reassignments import adding_replicas, list_reassignments
+from ottla.client.topics import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
