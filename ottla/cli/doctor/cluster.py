@@ -14,6 +14,8 @@ from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import (
     FULL_BYTES,
+    MIN_ISR,
+    VOTER_SILENT_MS_MAX,
     FeatureLevels,
     describe_cluster,
     describe_features,
@@ -23,7 +25,6 @@ from ottla.client.cluster_state import (
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import failure
 from ottla.client.failures import Failure
-from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.topics import adding_replicas, list_reassignments
