@@ -17,11 +17,10 @@ from contextlib import asynccontextmanager
 
 from ottla.cli.errors import TIMED_OUT, CommandFailed
 from ottla.client import topics
-from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
+from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, Leaders
 from ottla.client.configs import OWN_PREFIX, describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import check, failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode

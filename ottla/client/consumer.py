@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, code_of, failure
 from ottla.client.fetched import At, Batches, Recreated, Trouble, batches_of, records_between
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
+from ottla.client.cluster import BrokerTooOld, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import ClusterError, check, code_of, failure
 from ottla.client.failures import Kind
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla.client.cluster import Leaders
 from ottla.client.failures import Failure
 from ottla.client.fetched import Batches
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import PlaceBegin

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.client.cluster import ClusterClient
+from ottla.client.cluster import ClusterClient, Leaders
 from ottla.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.mirror.beginnings import PlaceBegin
 from ottla.protocol.errors import KafkaError

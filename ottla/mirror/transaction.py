@@ -14,7 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
+from ottla.client.cluster import (
+    ATTEMPT_MS_MAX,
+    RETRY_BACKOFF_MS,
+    TRANSACTION_KEY_TYPE,
+    ClusterClient,
+    Leaders,
+    NoConnection,
+)
 from ottla.client.errors import ClusterError, check, code_of, failure
 from ottla.client.failures import Failure
 from ottla.client.idempotence import (
@@ -31,7 +38,6 @@ from ottla.client.idempotence import (
     refused_partitions,
     verdict_on,
 )
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.mirror.batches import Outgoing, Stamp
 from ottla.protocol.errors import ErrorCode

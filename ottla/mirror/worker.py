@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.client.cluster import TRANSACTION_KEY_TYPE
+from ottla.client.cluster import TRANSACTION_KEY_TYPE, Leaders
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
 from ottla.client.errors import NO_SUCH_TOPIC, failure
 from ottla.client.failures import Failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
