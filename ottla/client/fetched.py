@@ -1,4 +1,4 @@
-"""What is read of logs: the records that a consumer gives out of the responses to its Fetches, those of one replica, and the ends of epochs."""
+"""Reading of logs: the records that a consumer gives out of the responses to its Fetches, those of one replica, and the ends of epochs."""
 
 from __future__ import annotations
 
