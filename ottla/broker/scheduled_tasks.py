@@ -180,7 +180,7 @@ class ScheduledTask:
 
 
 def _removal_interval_ms(configs: BrokerConfigs) -> int:
-    """The room of a deleted topic comes back soon after its time, as in Kafka, not after the next run of retention."""
+    """Return how often deleted files are removed: the room of a topic comes back soon after its time, not with the next run of retention."""
     return int(min(configs["log.segment.delete.delay.ms"], configs["log.retention.check.interval.ms"]))
 
 

@@ -284,7 +284,7 @@ async def _records_at(cluster: ClusterClient, name: str, offsets: Mapping[int, i
 
 
 async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[tuple[str, int, list[Record]]]:
-    """Yield what the consumer fetches; a time without records that should come is a failure that names its cluster."""
+    """Yield what the consumer fetches. If records that should come do not come in time, the failure names their cluster."""
     try:
         async for consumed in consumer.fetch():
             if consumer.recreated:  # its offsets are those of other records now
@@ -299,7 +299,7 @@ async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[
 
 @asynccontextmanager
 async def limited(cluster: ClusterClient) -> AsyncIterator[None]:
-    """The time limit of one step at one of the two clusters, which the failure names."""
+    """Limit the time of one step at one of the two clusters, which the failure names."""
     try:
         async with cluster.limit():
             yield

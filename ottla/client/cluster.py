@@ -126,7 +126,7 @@ class ClusterClient:
     async def metadata(
         self, topics: Sequence[str] | None, node: int | None = None, *, create: bool = False
     ) -> MetadataResponse:
-        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers, and the cluster's id.
+        """Return the metadata of the named topics, of all for None. The addresses of brokers and the cluster's id are refreshed by it.
 
         `create`: topics that do not exist are created if the broker has auto.create.topics.enable.
         """

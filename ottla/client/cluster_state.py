@@ -214,7 +214,7 @@ async def update_features(
 
 
 async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
-    """Brokers, and the controller; fenced brokers, too, where the brokers are of 4.0 or later (KIP-1073)."""
+    """Return the brokers and the controller; fenced brokers, too, where the brokers are of 4.0 or later (KIP-1073)."""
     cluster.doing = "describing the cluster"
     try:
         response: DescribeClusterResponse = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))

@@ -47,7 +47,7 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 class ProducerIdentity(NamedTuple):
-    """The producer id and epoch of InitProducerId, in the order of requests."""
+    """The producer id and epoch that InitProducerId has given, in the order in which requests have them."""
 
     producer_id: int = -1
     producer_epoch: int = -1

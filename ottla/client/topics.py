@@ -59,7 +59,7 @@ async def create_topic(
     *,
     validate_only: bool = False,
 ) -> CreatableTopicResult:
-    """The created topic's result; the failure has the broker's reason. `validate_only`: it is only checked whether it could be."""
+    """Return the created topic's result; the failure has the broker's reason. `validate_only`: it is only checked whether it could be."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,

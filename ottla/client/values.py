@@ -35,7 +35,7 @@ def number_in(text: str, low: int, high: int) -> int | None:
 
 
 def time_ms(option: str, text: str) -> int:
-    """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
+    """Return the epoch milliseconds of a time in ISO 8601 (UTC if it has no zone), or of @ and the number itself."""
     if text.startswith("@") and (epoch_ms := number_in(text[1:], 0, INT64_MAX)) is not None:
         return epoch_ms
     try:
@@ -49,7 +49,7 @@ def time_ms(option: str, text: str) -> int:
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """Return ISO 8601 in UTC, None for a time that is not set."""
+    """Return a time as ISO 8601 in UTC, None for one that is not set."""
     if timestamp_ms < 0:
         return None
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")

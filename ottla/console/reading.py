@@ -1,6 +1,6 @@
 """Reading records for a page: a screen of them at once, and scans that go through a topic in windows until they are stopped.
 
-Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and of what is for the page SCREEN_BYTES_MAX,
+Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and for the page SCREEN_BYTES_MAX,
 or one record that is larger.
 
 A window is a range of offsets of each partition. Its records are filtered as they come, so that memory holds the matches and one

@@ -98,7 +98,7 @@ STATIC = Mount("/static", StaticFiles(directory=FOLDER / "static"))
 
 @asynccontextmanager
 async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
-    """The pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
+    """Yield the pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
     names = [each.name for each in clusters]
     async with AsyncExitStack() as stack:
         apps = [await stack.enter_async_context(_pages(each, names)) for each in clusters]
@@ -112,7 +112,7 @@ async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator[Starlette]:
-    """The pages of a cluster, with a sampler that runs while they are served."""
+    """Yield the pages of a cluster, with a sampler that runs while they are served."""
     async with ConsoleAccess(options) as clients:
         sampler = Sampler(clients.sampler, options.interval_s, options.admin)
         site = Site(options, clients, sampler, names)

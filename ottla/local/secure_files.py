@@ -48,7 +48,7 @@ class SecureFiles:
     passwords: Mapping[str, str]
 
     def with_user(self, name: str, password: str) -> SecureFiles:
-        """The same with one more user, for whom no files are written."""
+        """Return the files with one more user, for whom none are written."""
         return replace(self, passwords={**self.passwords, name: password})
 
     @property

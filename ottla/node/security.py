@@ -80,7 +80,7 @@ class NodeUsers:
 
 
 def token_keys(config: NodeConfig) -> tuple[str, ...]:
-    """The keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
+    """Return the keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
     key, other = config[KEY], config[OTHER_KEY]
     return () if not key else (key, other) if other else (key,)
 

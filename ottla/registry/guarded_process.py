@@ -188,9 +188,9 @@ def _name_of(code: int) -> str:
 
 
 def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
-    """Answer questions from standard input, by their parts, until it ends. None writes the answers so far at once.
+    """Answer questions from standard input until it ends. `answers_to` gets the parts of one; a None of it sends the answers so far at once.
 
-    The module's command line has the limits.
+    The limits of time and memory are the arguments of the process.
     """
     answer_s, memory_bytes_max = float(sys.argv[1]), int(sys.argv[2])
     _limit(memory_bytes_max)

@@ -154,7 +154,7 @@ class IcebergTable:
 
     @contextmanager
     def _transaction(self, state: TableState) -> Iterator[Transaction]:
-        """A transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
+        """Yield a transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")

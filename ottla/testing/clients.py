@@ -213,11 +213,11 @@ class Clients:
     # -- Client libraries --------------------------------------------------------------------------------------------
 
     def producer(self, **settings: Any) -> confluent_kafka.Producer:
-        """A producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
+        """Return a producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
         return _confluent_kafka().Producer(self.client_settings | _dotted(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
-        """A consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
+        """Return a consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
         own = {"group.id": f"test-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"}
         consumer = _confluent_kafka().Consumer(self.client_settings | own | _dotted(settings))
         if topics:

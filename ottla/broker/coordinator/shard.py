@@ -77,11 +77,11 @@ class RecordCodec:
     types: ClassVar[RecordTypes]
 
     def version_of(self, value: Any) -> int:
-        """The version in which the value is written."""
+        """Return the version in which the value is written."""
         return 0
 
     def current(self, key: Any, value: Any) -> CoordinatorRecord:
-        """The record as the shard replays it, where an older format has another one."""
+        """Return the record as the shard replays it, where an older format has another one."""
         return key, value
 
     def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:

@@ -61,7 +61,7 @@ class CommittedOffsets:
         return self._open.get(group_id, {}).keys()
 
     def of_topics(self, group_id: str, names: Set[str]) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """The group's offsets of these topics, committed and pending."""
+        """Yield the group's offsets of these topics, committed and pending."""
         topics = self.of_group(group_id)
         for topic in names & topics.keys():
             for partition, offset in topics[topic].items():

@@ -230,12 +230,12 @@ class Group(Protocol):
         ...
 
     def tombstones(self) -> Iterable[CoordinatorRecord]:
-        """The tombstones of the group itself: those of its offsets come first."""
+        """Return the tombstones of the group itself: those of its offsets come first."""
         ...
 
     def offset_expiration(self) -> OffsetExpiration: ...
 
 
 def commit_time(offset: CommittedOffset) -> int:
-    """The condition of groups whose offsets expire some time after their commit."""
+    """Return the condition of groups whose offsets expire some time after their commit."""
     return offset.commit_timestamp_ms

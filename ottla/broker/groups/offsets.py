@@ -150,7 +150,7 @@ def fetch(
 
 
 def _readable_offsets(shard: GroupMetadataManager, request: OffsetFetchRequestGroup) -> Topics:
-    """A group that is not found has no offsets; so it is with one of a kind that has none, as in Kafka."""
+    """Return the group's offsets. As in Kafka, a group that is not found has none, nor has one of a kind that commits none."""
     group = shard.groups.get(request.group_id)
     if group is None:
         return {}

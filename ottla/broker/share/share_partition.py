@@ -314,7 +314,7 @@ class SharePartition:
         return RecordState.ARCHIVING if state == RecordState.ARCHIVED and self.settings.dead_letters else state
 
     def take_dead(self) -> list[Run]:
-        """The ARCHIVING records whose dead letters are to be written now; `archive` them afterwards."""
+        """Return the ARCHIVING records whose dead letters are to be written now; `archive` them afterwards."""
         dead, self._dead = [run for run in self._dead if run.size], []
         return dead
 

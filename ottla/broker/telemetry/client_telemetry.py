@@ -153,7 +153,7 @@ class Telemetry:
         return frozenset() if self._always_advertised or self.instances.has_subscriptions else TELEMETRY_APIS
 
     def metrics(self) -> Iterator[Family]:
-        """The counts of Kafka's ClientMetricsManager, and the metrics that clients have pushed."""
+        """Yield the counts of Kafka's ClientMetricsManager, and the metrics that clients have pushed."""
         instances, series = self.instances, self.series
         yield gauge(f"{METRICS}_instance_count", "Client instances that asked for subscriptions", len(instances))
         yield counter(f"{METRICS}_throttle", "Requests before the next push interval", instances.throttled)

@@ -116,7 +116,7 @@ def _show(problems: list[Problem], verbose: bool, output: str) -> None:
 
 
 async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
-    """A broker that goes away meanwhile is a reason to wait, too."""
+    """Return the effects of a stop. A broker that goes away meanwhile is a reason to wait, too."""
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:

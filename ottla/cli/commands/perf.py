@@ -193,7 +193,7 @@ class _Counted(Measured):
 
 @asynccontextmanager
 async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
-    """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    """Yield the topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
             await cluster.topic(name)

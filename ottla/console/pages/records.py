@@ -263,7 +263,7 @@ def _event(name: str, text: str) -> str:
 
 
 async def download(request: Request) -> RecordStream:
-    """All records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
+    """Return all records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
     site: Site = request.app.state.site
     query = query_of(request)
     as_csv = request.query_params.get("format") == "csv"

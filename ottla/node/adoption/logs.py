@@ -81,7 +81,7 @@ class FoundLogs:
         return sum(log.segments.size for log in self.logs.open)
 
     def of_topic(self, name: str) -> list[Log]:
-        """The partitions of a topic that are here."""
+        """Return the partitions of a topic that are here."""
         return sorted((log for log in self.logs.open if log.topic == name), key=lambda log: log.partition)
 
 

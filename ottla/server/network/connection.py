@@ -42,7 +42,7 @@ PIECES_MAX = 1 << 16
 
 
 class Connection(FrameProtocol):
-    """Made by a `Listener` for each client."""
+    """The connection of one client, which a `Listener` makes."""
 
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",

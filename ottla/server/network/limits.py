@@ -176,7 +176,7 @@ class ConnectionLimits:
 
 
 def read_overrides(text: str) -> dict[str, int]:
-    """host:limit pairs; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
+    """Return the limits by host of a list of host:limit; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(limit) for host, _, limit in pairs}
 

@@ -82,7 +82,7 @@ class NodeTls:
         self._look_later()
 
     def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
-        """The properties of TLS; `config` is another than the present one."""
+        """Return the properties of TLS; `config` is another than the present one."""
         config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
@@ -206,7 +206,7 @@ class NodeTls:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
 
     def _reject(self, side: Side, why: str) -> bool:
-        """The change is tried again later. Return whether the log has to say why: it is news, or has not been said for a while."""
+        """Reject the change, which is tried again later. Return whether to log the reason: it is new, or was not logged for a while."""
         now_ms = self._world.clock.mono_ms()
         is_due = why != side.rejection or now_ms >= side.repeat_ms
         side.rejection, side.retry_ms = why, now_ms + RETRY_MS

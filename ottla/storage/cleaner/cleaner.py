@@ -127,7 +127,7 @@ class Cleaner:
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, PassProgress | None, tuple[Log, CleaningPlan] | None]:
-        """The log with the greatest dirty ratio among those that are due."""
+        """Yield the log with the greatest dirty ratio among those that are due."""
         best: tuple[Log, CleaningPlan] | None = None
         looked_at = 0
         for log in self._logs.open:

@@ -112,7 +112,7 @@ class SegmentFile:
         return self.path + kind + self.suffix
 
     def names(self) -> list[str]:
-        """The names that the segment's files have, if they exist."""
+        """Return the names that the segment's files have, if they exist."""
         return [self.named(suffix) for suffix in SUFFIXES]
 
     def rename(self, path: str, suffix: str) -> None:

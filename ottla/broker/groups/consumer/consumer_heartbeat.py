@@ -89,7 +89,7 @@ def _beat_first(beat: ConsumerBeat) -> Decision:
 
 
 def _beat(beat: ConsumerBeat, group: ConsumerGroup, records: list[CoordinatorRecord]) -> Decision:
-    """A heartbeat of a member; `records` make the group, if it is not there yet."""
+    """Decide a heartbeat of a member; `records` make the group, if it is not there yet."""
     request = beat.request
     if request.member_epoch == JOINING_EPOCH:
         check_size(group, request.member_id, beat.shard.config.consumer_group_max_size)
@@ -236,7 +236,7 @@ def subscribe(
     records: list[CoordinatorRecord],
     respond: Callable[[Step], Outcome[T]],
 ) -> Outcome[T]:
-    """The member's new subscription, by a heartbeat or a JoinGroup; `group` is not the shard's yet if `records` make it.
+    """Take the member's new subscription, from a heartbeat or a JoinGroup; `group` is not the shard's yet if `records` make it.
 
     `owned` are the member's partitions, None if the request does not have them.
     """
@@ -343,7 +343,7 @@ def reconciled(
 
 
 def _without_left_topics(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
-    """The member stays in its epoch; it is in need of a newer target."""
+    """Take the topics that the member has left out of its assignment. It stays in its epoch, because it needs a newer target."""
     left = {topic: partitions for topic, partitions in current.assigned.items() if not target.is_subscribed(topic)}
     if not left:
         return current

@@ -36,7 +36,7 @@ NO_TOPICS = ResolvedRegex(frozenset(), 0, 0)
 
 
 def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRecord]:
-    """The records of a member's other expression, "" for none.
+    """Return the records for the new expression of a member, "" if it has none.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION for one that is not valid. Those of other members were checked before.

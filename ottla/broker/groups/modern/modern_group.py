@@ -40,7 +40,7 @@ class MemberState(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
-        """The state in a record of a newer version."""
+        """Return the state in a record of a newer version."""
         return cls.UNKNOWN
 
 
@@ -349,7 +349,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        """Return the topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
         return None
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterable[CoordinatorRecord]:
