@@ -50,7 +50,8 @@ def reconciled(
 ) -> CurrentAssignment:
     """Return the member's next assignment, `current` itself if nothing changes.
 
-    `owned` is what the member says it has, None if its heartbeat does not say. `is_free_active` and `is_free_copy` say whether a task may be given to this member: as an active one, or as standby or warm-up.
+    `owned` is what the member says it has, None if its heartbeat does not say. `is_free_active` and `is_free_copy` say whether a task
+    may be given to this member: as an active one, or as standby or warm-up.
     """
     epoch = current.epoch
     if current.state is STABLE and epoch == target_epoch:
