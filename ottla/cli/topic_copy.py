@@ -33,7 +33,7 @@ from ottla.protocol.records.record import NewRecord, Record
 #: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TIMESTAMP_TYPE = "message.timestamp.type"
-#: A marker that gets one of these was not written, and may be sent again; after others it may have been.
+#: With one of these errors the marker was not written, so that it may be sent again. After another error it may have been written.
 NOT_WRITTEN = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -44,7 +44,7 @@ NOT_WRITTEN = (
 FILLED_AT_ONCE = 20_000
 #: The record that fills a gap. It has an empty key, because compacted topics refuse records without a key.
 FILLER = NewRecord(b"", None, 0)
-#: Between two looks at the target's end, where another producer would show.
+#: The time between two looks at the target's end, which would show another producer.
 CHECK_EVERY_MS = 10_000
 
 Took = Callable[[int], None]

@@ -268,7 +268,7 @@ async def find_problems(cluster: ClusterClient) -> list[Problem]:
 
 
 MIN_ISR = "min.insync.replicas"
-#: A voter fetches at least every second or two (controller.quorum.fetch.timeout.ms); one that has not for so long does not count.
+#: A voter fetches at least every second or two (controller.quorum.fetch.timeout.ms); one that has not fetched for this long does not count.
 VOTER_SILENT_MS_MAX = 10_000
 
 

@@ -26,7 +26,7 @@ READ_COMMITTED = 1
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES_MAX = 1024 * 1024
-#: Between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
+#: The time between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
 BACKOFF_MS_MAX = 1_000
 #: A leader that is cut off from the others answers Fetches as before, without news: another broker names its successor.
 LEADERS_AGE_MS_MAX = 3_000

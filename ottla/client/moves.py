@@ -118,7 +118,7 @@ async def throttled_topics(cluster: ClusterClient) -> list[str]:
     return sorted(found)
 
 
-#: Between two looks at moves that go on.
+#: The time between two looks at moves that go on.
 WATCH_S = 1.0
 MOVES_AT_ONCE = 500
 
@@ -267,7 +267,7 @@ async def _fetched(
     return {place: sum(sizes.get((place, node), 0) for node in row.adding_replicas) for place, row in ongoing.items()}
 
 
-#: A slower one never ends: the brokers take whole fetches of up to a megabyte.
+#: The lowest throttle, in bytes a second. With a lower one moves never end: the brokers take whole fetches of up to a megabyte.
 THROTTLE_MIN = 1_000
 
 

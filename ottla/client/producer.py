@@ -67,7 +67,7 @@ class ClusterProducer:
         self.cluster = cluster
         self.topic = topic
         self.acknowledged = 0
-        #: How many the topic has, after `start`.
+        #: The number of the topic's partitions, after `start`.
         self.partitions = 0
         self._on_acknowledged = on_acknowledged
         self._transactional_id = transactional_id

@@ -18,7 +18,7 @@ NAMES_SHOWN = 5
 LOW_PART = 0.1
 #: A voter fetches each second or two.
 VOTER_SILENT_MS_MAX = 10_000
-#: Leaders of one broker above the even share by so much are a warning, if there are enough to share.
+#: A broker that leads more than this many times its even share is a warning, if there are enough leaders to share.
 UNEVEN_PART, UNEVEN_LEADERS_MIN = 1.5, 12
 
 ERROR, WARNING = "error", "warning"

@@ -28,12 +28,12 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
-#: A screen is given up after so many bytes or seconds: it shows what it has.
+#: A screen ends after this many bytes or seconds: it shows what it has.
 SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
 #: A batch that has more when it is decompressed is not read. Producers' batches of 1 MB are rarely a tenth of it.
 BATCH_BYTES_MAX = 64 * 1024 * 1024
-#: One fetch of a screen has so much of each partition: more would be decoded for nothing.
+#: The bytes of each partition in one fetch of a screen: more would be decoded for nothing.
 SCREEN_FETCH_BYTES = 128 * 1024
 #: How many offsets of a partition the first window of a scan has, so that its matches are on the screen soon, and later ones at most.
 FIRST_WINDOW_OFFSETS = 500

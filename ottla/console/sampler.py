@@ -32,7 +32,7 @@ TOPICS_A_SAMPLE = 25
 SLOWER = 3
 #: A sample that takes longer is given up: the next one begins.
 SAMPLE_TIMEOUT_S = 20.0
-#: Between the end of a sample and one that a page has asked for.
+#: The time between the end of a sample and the next one, if a page has asked for that.
 SOONEST_S = 0.5
 #: Groups and topics whose numbers are kept; the page says when there are more.
 GROUPS_MAX = 1_000

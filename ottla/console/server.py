@@ -44,8 +44,6 @@ from ottla.web.server import HttpServer
 #: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 256
 STOP_S_MAX = 2
-#: The first page waits so long for the first sample.
-FIRST_SAMPLE_S = 1.5
 
 
 async def health(request: Request) -> Response:

@@ -47,7 +47,7 @@ FOLDER = Path(__file__).parent
 #: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
 FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
-#: So much of what a change has done is logged, and kept for the timeline.
+#: The characters of what a change has done that are logged, and kept for the timeline.
 NOTE_CHARS_MAX = 500
 #: A sample that is older is marked on each page.
 STALE_INTERVALS = 4

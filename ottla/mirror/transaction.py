@@ -47,7 +47,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 
 PRODUCE_VERSION = 9
-#: A transaction is aborted by its coordinator after this time: so long a worker that was killed delays the readers of its partitions,
+#: A transaction is aborted by its coordinator after this time. A worker that was killed delays the readers of its partitions for as long,
 #: unless another takes its lanes before.
 TRANSACTION_MS_MAX = 60_000
 #: Requests of one lane to one broker that are in flight: an idempotent producer may have five (KIP-98).

@@ -22,7 +22,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import partition_of
 from ottla.storage.log_config import LogConfig
 
-#: Between two lines of one start.
+#: The time between two lines in the log of one start.
 EVERY_MS = 5_000
 #: Logs per call: enough that handing work over costs nothing, few enough that the last threads end at about the same time.
 LOGS_PER_CALL = 4

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 0.5
-#: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
+#: A micro-batch is waited for this long when the user ends the stages; a second signal ends them at once.
 BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 

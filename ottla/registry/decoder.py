@@ -33,12 +33,12 @@ VALUE_S_MAX = 5.0
 CHARS_MAX = 64 * 1024 * 1024
 #: Questions that processes are at work on at one time.
 PROCESSES = 2
-#: One question of a process has so many values, or bytes, at most.
+#: The values, and their bytes, that one question to a process has at most.
 VALUES_MAX = 4_000
 BYTES_MAX = 4 * 1024 * 1024
 #: Schemas that a process keeps.
 SCHEMAS_MAX = 1_024
-#: The code of a schema that the registry does not have, and the first one of its own failures.
+#: The error code for a schema that the registry does not have, and the lowest error code of the registry's own failures.
 NO_SUCH_THING, OWN_FAILURE = 40400, 50000
 
 

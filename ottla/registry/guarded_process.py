@@ -22,9 +22,9 @@ from contextlib import asynccontextmanager, suppress
 START_S_MAX = 30.0
 #: What a process may allocate.
 MEMORY_BYTES_MAX = 1 << 30
-#: A process whose owner has died ends itself so much later than the owner would have ended it.
+#: A process whose owner has died ends itself this much later than the owner would have ended it.
 ORPHAN_S = 1.0
-#: Answers are written after this time: the owner of a process that ends does not have those of the last moment, and asks again.
+#: Answers are written at this interval. If the process ends, its owner lacks those of the last interval, and asks again.
 SAID_AFTER_S = 0.005
 LENGTH_BYTES = 4
 _READ_AHEAD_BYTES = 1 << 20

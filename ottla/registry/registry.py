@@ -28,9 +28,9 @@ from ottla.registry.schema_records import Record, Version
 
 logger = logging.getLogger(__name__)
 
-#: A write waits so long for an election before it is rejected.
+#: A write waits this long for an election before it is rejected.
 ELECTION_S_MAX = 5.0
-#: A registration is checked so often while others change what it was compared with.
+#: The number of times that a registration is checked while others change what it was compared with.
 RECHECKS_MAX = 5
 #: This stands in place of the differences, which show an earlier version to a user who may write and not read.
 NOT_READABLE = "an earlier version, which the user may not read"

@@ -34,7 +34,7 @@ ACCEPTS_PER_TURN = 64
 ARRIVING_PART = 8
 #: The pause of accepting when this process has no descriptor or memory left for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
-#: The loop is woken for the rest of a frame when so many bytes of it are there, or all: fewer than the first are not worth a system
+#: The loop is woken for the rest of a frame when this many bytes of it are there, or all: fewer than the first are not worth a system
 #: call, and with more than the second the processor's cache no longer has them when they are used.
 LOW_WATER_BYTES = 4 * 1024
 LOW_WATER_BYTES_MAX = 64 * 1024
@@ -57,7 +57,7 @@ class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
-    #: The size of the send buffer; None leaves it to the distance of the peer.
+    #: The size of the send buffer; None: it depends on how far the peer is.
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = -1
 
@@ -91,7 +91,7 @@ class LowWater:
 
 
 class SocketLowWater(LowWater):
-    """That of a TCP socket. The kernel also wakes at the end of the stream, and when its own buffer is full."""
+    """The `LowWater` of a TCP socket. The kernel also wakes at the end of the stream, and when its own buffer is full."""
 
     __slots__ = ("_bytes", "_sock")
 

@@ -26,7 +26,7 @@ def java_hash_code(text: str) -> int:
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 
-#: Every request of a group asks again: some 10,000 names.
+#: The hashes of some 10,000 names: every request of a group needs that of its name.
 hashes: Kept[str, int] = Kept("partition_hashes", 4 * 1024 * 1024)
 
 

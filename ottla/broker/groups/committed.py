@@ -31,7 +31,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class CommittedOffsets:
-    """Empty dictionaries are never kept, so that a group without offsets is one without an entry."""
+    """The committed offsets of groups. Empty dictionaries are never kept, so that a group without offsets has no entry."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Topics] = {}

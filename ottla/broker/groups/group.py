@@ -167,7 +167,7 @@ def _other_epoch(commit: Commit, is_classic: bool, message: str) -> KafkaError:
 
 
 class GroupType(Enum):
-    """Values are the names on the wire."""
+    """The types of groups. Their values are the names on the wire."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

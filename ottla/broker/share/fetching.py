@@ -37,7 +37,7 @@ class ShareFetching:
     errors: Results
     limits: Limits
     wheel: TimerWheel
-    #: Given the percentage of all partitions that records were acquired of.
+    #: It gets the percentage of all partitions of which records were acquired.
     answered: Callable[[int], None]
     _reply: Reply[Results] | None = None
     _slot: int = -1

@@ -23,7 +23,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 #: From half of the deliveries on, and from the second at the earliest, records of a batch are delivered in smaller and smaller
 #: parts, so that one bad record does not use up the deliveries of its neighbours.
 THROTTLED_DELIVERIES_MIN = 2
-#: Up to this limit the last delivery is not made alone.
+#: With a limit of deliveries up to this one, a record's last delivery may have other records beside it.
 UNISOLATED_LIMIT = 2
 #: States in which no member gets the record again.
 GIVEN_UP = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED})

@@ -39,7 +39,7 @@ PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
-#: What the series of all clients take in the text of a scrape, about.
+#: About as many bytes the series of all clients take in the text of a scrape.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
 #: What one sample takes besides names and values of its labels.
 SAMPLE_BYTES = 64

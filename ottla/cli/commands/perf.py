@@ -61,7 +61,7 @@ class OwnTopic:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnePartition(OwnTopic):
-    """The same for a run with one record at a time."""
+    """The topic of a run with one record at a time, if the run names none."""
 
     partitions: Partitions = 1
 

@@ -85,7 +85,7 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         names = [topic.name or "" for topic in topics if not topic.error_code]
         min_isr = await describe_topics_config(cluster, names, MIN_ISR)
         unclean = await describe_topics_config(cluster, names, UNCLEAN)
-        # A topic that was deleted meanwhile is in no danger: that of the doctor's own record often is one.
+        # A topic that was deleted meanwhile is in no danger. The topic of the doctor's own record often is such a one.
         readable = [topic for topic in topics if topic.name in min_isr]
         numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
         adding = await adding_replicas(cluster, readable)

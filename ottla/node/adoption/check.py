@@ -153,7 +153,7 @@ def _voters(metadata: FoundMetadata, quorum: Mapping[int, RegisteredEndpoint]) -
 
 
 Facts = dict[str, object]
-#: So many names of a list are shown.
+#: The names of a list that are shown.
 NAMES_SHOWN = 5
 
 

@@ -45,7 +45,7 @@ from ottla.server.config.resource_configs import (
 
 
 class ConfigSource(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The source of a configuration's value. The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1

@@ -16,7 +16,7 @@ from ottla.server.extras import missing
 
 
 class Type(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The type of a configuration. The numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2

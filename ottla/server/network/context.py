@@ -25,7 +25,7 @@ Served = TypeVar("Served", contravariant=True)
 
 #: Contexts kept per connection; clients use a dozen pairs of API and version.
 CONTEXTS_MAX = 64
-#: A connection that writes to several topics in turn repeats no request. After so many requests of its API that were left to
+#: A connection that writes to several topics in turn repeats no request. After this many requests of its API that were left to
 #: the handler a fast path is dropped, and one is made for the next request: that costs as much as three requests.
 MISSES_MAX = 32
 

@@ -110,7 +110,7 @@ class GssapiExchange:
 
 
 class GssapiClient:
-    """The client's side."""
+    """The client's side of a login by GSSAPI (RFC 4752)."""
 
     def __init__(self, context: Initiating) -> None:
         self._context = context

@@ -186,7 +186,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # The states of the files that are tried now: one that is replaced meanwhile is another change.
+            # The states of the files that are tried now. A file that is replaced meanwhile is another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)

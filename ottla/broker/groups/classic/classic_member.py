@@ -18,7 +18,7 @@ from ottla.server.network.context import Reply
 
 
 class ClassicGroupState(Enum):
-    """Values are the names on the wire."""
+    """The states of a classic group. Their values are the names on the wire."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

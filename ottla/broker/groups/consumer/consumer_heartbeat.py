@@ -212,7 +212,7 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         if is_full(request) or has_changed or is_unreported:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         if member.owned is None and not has_changed and is_unreported:
-            # Once is enough of a new coordinator: a member that has it already does not report it again.
+            # A new coordinator sends it once: a member that has it already does not report it again.
             member.owned = given
         return Outcome(response=response)
 

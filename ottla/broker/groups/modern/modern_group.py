@@ -31,7 +31,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class MemberState(Enum):
-    """Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups. Values are the numbers in a consumer's record."""
+    """The states of a member, with their numbers in a consumer's record. Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups."""
 
     STABLE = 0
     UNREVOKED = 1
