@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
@@ -16,7 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure
 from ottla.console.access import ConsoleAccess
 from ottla.console.guard import Guard
 from ottla.console.options import ConsoleOptions
@@ -37,9 +36,9 @@ from ottla.console.pages import (
 from ottla.console.roles import roles_of
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
-from ottla.server.listening import listening_sockets
+from ottla.server.address import Address
 from ottla.web.rules import App
-from ottla.web.server import HttpServer
+from ottla.web.server import HttpServer, listen
 
 #: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 256
@@ -127,38 +126,29 @@ async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator
                 await sampling
 
 
-def listen(options: ConsoleOptions) -> list[socket.socket]:
-    """Bind the console's addresses.
-
-    Raises:
-        Failure: the port is in use, or no address is of this machine.
-    """
-    try:
-        return listening_sockets(options.host.strip("[]"), options.port)
-    except OSError as fault:
-        cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
-        raise Failure(cause, "take another one: --port 0 for a free one") from None
-
-
 def http_server(app: App, options: ConsoleOptions) -> HttpServer:
     """Return the server of the console's pages.
 
     Raises:
         Failure: its certificate cannot be used.
     """
-    try:
-        return HttpServer(app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX)
-    except OSError as fault:
-        raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
+    return HttpServer(
+        app,
+        CONNECTIONS_MAX,
+        certificate=options.tls_cert,
+        key=options.tls_key,
+        stop_s=STOP_S_MAX,
+        tls_options="--tls-cert and --tls-key",
+    )
 
 
 async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]) -> None:
     """Serve the pages of these clusters until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
     options = clusters[0]
     with ExitStack() as stack:
-        sockets = [stack.enter_context(sock) for sock in listen(options)]
-        host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
-        url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
+        listening = listen(options.host, options.port, "take another one: --port 0 for a free one")
+        sockets = [stack.enter_context(sock) for sock in listening]
+        url = f"{options.scheme}://{Address(options.host.strip('[]'), sockets[0].getsockname()[1])}/"
         async with application(*clusters) as app:
             server = http_server(app, options)
             loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.server.address import PORT_MAX
+from ottla.server.address import PORT_MAX, Address
 from ottla.server.admin import read_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
@@ -147,7 +147,7 @@ def _own_voter(config: NodeConfig, where: Mapping[str, str]) -> str:
             config, "listeners", where, f"brokers cannot know the free port that {endpoint.name} gets", "give it a port"
         )
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return f"{config.node_id}@{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+    return f"{config.node_id}@{Address(host, endpoint.port)}"
 
 
 # -- What cannot be derived ------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Spoiled:
         }
         passed_ms = sum(in_range(unit, count, -DAY_MS, DAY_MS * 100) * ms for unit, (count, ms) in units.items())
         if passed_ms < 0:
-            raise InvalidFault("time does not go back", "skew_clock sets a node's wall clock back")
+            raise InvalidFault("time does not go back", "skew_clock can set a node's wall clock back")
         advanced_ms = self.advanced_ms + round(passed_ms)
         in_range("the days in all", advanced_ms / DAY_MS, 0, PASSED_DAYS_MAX)
         self._spoil((), advanced_ms=advanced_ms)
