@@ -46,7 +46,7 @@ STOP_S_MAX = 2
 
 
 async def health(request: Request) -> Response:
-    """The console is up, whatever the cluster is."""
+    """Answer that the console is up, whatever the cluster is."""
     return PlainTextResponse("ok\n")
 
 

@@ -91,7 +91,7 @@ class Spoiled:
         self._spoil(node_ids, disk_full=full)
 
     def slow_disk(self, ms: int, *node_ids: int) -> None:
-        """Let each flush of these nodes, or of all, take so much longer. Kafka acknowledges before the flush, unless flush.messages is set."""
+        """Let each flush of these nodes, or of all, take this much longer. Kafka acknowledges before the flush, unless flush.messages is set."""
         self._spoil(node_ids, slow_disk_ms=round(in_range("ms", ms, 0, FAULT_SECONDS_MAX * SECOND_MS)))
 
     def fail_next(

@@ -62,7 +62,7 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """All records are replayed and this broker leads: rebuild timers, decide what cannot wait."""
+        """Take over: all records are replayed and this broker leads. Rebuild timers, decide what cannot wait."""
         ...
 
     def on_unloaded(self) -> Unasked:

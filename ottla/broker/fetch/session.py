@@ -64,7 +64,7 @@ class FetchPartition:
             watchers.add(self)
 
     def changed(self) -> WaitingRequest | None:
-        """Called by the replica when a one-shot watch fires; returns the delayed fetch to wake, or None."""
+        """Return the delayed fetch to wake, or None. The replica calls this when a one-shot watch fires."""
         self.watched = None
         session = self.session
         if session is None:

@@ -353,7 +353,7 @@ class Partition:
             self.note_followers()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
+        """Take the controller's rejection of the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
         if self.isr.rejected(error):
             self.advance_high_watermark()
             self.note_followers()

@@ -304,7 +304,7 @@ class Connection(FrameProtocol):
             self.transport.resume_reading()
 
     def mute(self, wait_ms: int, clock: Clock) -> None:
-        """Read nothing for so long, after what has been answered (KIP-219)."""
+        """Read nothing for this long, after what has been answered (KIP-219)."""
         until_ns = clock.mono_ns() + wait_ms * 1_000_000
         if self.closed or until_ns <= self._muted_until_ns:
             return

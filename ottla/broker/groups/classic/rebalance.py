@@ -211,7 +211,7 @@ def fail_syncs(shard: GroupMetadataManager, group: ClassicGroup, error: ErrorCod
 
 
 def _syncs_due(shard: GroupMetadataManager, group: ClassicGroup, generation: int) -> Unasked:
-    """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
+    """Remove the members that joined but have not synced within the rebalance timeout: they hold their partitions idle."""
     if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
         return Outcome()
     if not group.pending_sync_members:
