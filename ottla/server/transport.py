@@ -116,7 +116,7 @@ class Woken(asyncio.BufferedProtocol):
     __slots__ = ()
 
     def woken_by(self, low_water: LowWater) -> None:
-        """Called once, when there is a socket."""
+        """Take the socket, once there is one."""
         raise NotImplementedError
 
 

@@ -248,7 +248,7 @@ class Cluster(Spoiled, Cuttable, Clients):
         self._wait(node_id)
 
     def restart(self, node_id: int) -> float:
-        """Stop in order if it runs, and start; the seconds that the start took."""
+        """Stop in order if it runs, and start; return the seconds that the start took."""
         if self.is_running(node_id):
             self.stop(node_id)
         return self.start(node_id)

@@ -59,7 +59,7 @@ LEFT: dict[str, int] = {}
 
 #: First sentences of docstrings that begin so have no subject: what is it that is "of a member", or "without a value"?
 NO_SUBJECT = re.compile(
-    r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing)\b|None:|True if\b|-?\d+:|`)"
+    r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing|Called)\b|None:|True if\b|-?\d+:|`)"
 )
 #: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
 NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")

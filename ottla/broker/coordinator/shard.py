@@ -50,7 +50,7 @@ class Shard(Protocol):
         ...
 
     def replay_failed(self, key: Any) -> None:
-        """Called while loading if the newest record of the key cannot be decoded or applied.
+        """Note while loading that the newest record of the key cannot be decoded or applied.
 
         Requests for the key's group or transactional id are rejected until a later record of that key can be applied;
         everything else in the partition is served. A guess at the record's content could lose an offset or an epoch.

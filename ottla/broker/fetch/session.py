@@ -166,7 +166,7 @@ class FetchSession:
         self.cached_size = len(self.partitions)
 
     def move_to_end(self, partition: FetchPartition) -> None:
-        """Called when the partition has returned data."""
+        """Move a partition that has returned data behind the others."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None

@@ -105,7 +105,7 @@ class FetchSessionCache:
                 isolated(session.waiting.expire)
 
     def open(self, session: FetchSession, now_ms: int) -> bool:
-        """Keep the session under an id of its own; False if no slot can be had."""
+        """Keep the session under an id of its own; return False if there is no slot for it."""
         if not self._make_room(session, now_ms):
             return False
         session.id = self._new_id()

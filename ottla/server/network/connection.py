@@ -112,7 +112,7 @@ class Connection(FrameProtocol):
         return Pause(self)
 
     def pause_ended(self) -> None:
-        """Called by `Pause.end` only."""
+        """Go on after a pause. `Pause.end` alone calls this."""
         self._pauses -= 1
         if not self._pauses:
             self._go_on(Reason.WORK)
@@ -200,7 +200,7 @@ class Connection(FrameProtocol):
         self._go_on(Reason.WRITING)
 
     def expire(self) -> None:
-        """Called by the timer wheel: the connection is idle, or its close takes too long."""
+        """End a connection that is idle, or whose close takes too long, as the timer wheel says."""
         if self.closed:
             self.transport.abort()
         else:

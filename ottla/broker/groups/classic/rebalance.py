@@ -236,7 +236,7 @@ def restart_session(shard: GroupMetadataManager, group: ClassicGroup, member: Cl
 
 
 def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: str) -> Unasked:
-    """Called when no heartbeat came within the session timeout."""
+    """Remove a member of which no heartbeat came within the session timeout."""
     if group.state is DEAD:
         return Outcome()
     if member_id in group.pending_members:
