@@ -17,7 +17,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.topic_tables.page import Figure
-from ottla.server.table_work import BYTES, DELTA, FILES, ICEBERG, TableSettings
+from ottla.server.config.tables.topic_tables import BYTES, DELTA, FILES, ICEBERG
+from ottla.server.table_work import TableSettings
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offers import NOT_BEGUN, PARQUET, Offer, TablePosition
 from ottla.tables.opening import OpenTables, open_tables

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import fastavro
 
 from ottla.registry.client import AVRO, JSON_SCHEMA, Schema
-from ottla.server.table_work import BYTES, JSON, REGISTRY
+from ottla.server.config.tables.topic_tables import BY_REGISTRY, BYTES, JSON
 
 SCHEMA_ID = 1
 JSON_BYTES = 1000
@@ -138,7 +138,7 @@ KINDS = (
     Kind("bytes, 1 KB", BYTES, json_order, None, 150_000, mb_per_s_min=80, cpu_per_gb_max=12.5),
     Kind(
         "Avro of 140 B by the registry",
-        REGISTRY,
+        BY_REGISTRY,
         avro_order,
         Schema(json.dumps(ORDER), AVRO),
         600_000,
@@ -156,7 +156,7 @@ KINDS = (
     ),
     Kind(
         "Avro with a map and a union of types",
-        REGISTRY,
+        BY_REGISTRY,
         avro_loose,
         Schema(json.dumps(LOOSE), AVRO),
         100_000,

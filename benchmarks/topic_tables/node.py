@@ -15,8 +15,7 @@ from benchmarks.steady.table import delays
 from benchmarks.topic_tables.page import Figure
 from benchmarks.turns import run_load
 from benchmarks.usage import cpu_seconds, tree_cpu_seconds
-from ottla.server.config.tables.topic_tables import FORMAT, INTERVAL
-from ottla.server.table_work import ICEBERG
+from ottla.server.config.tables.topic_tables import FORMAT, ICEBERG, INTERVAL
 from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.table_location import TableLocation
 

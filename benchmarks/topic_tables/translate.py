@@ -20,7 +20,7 @@ from uuid import uuid4
 from benchmarks.topic_tables.kinds import KINDS, Kind, OneSchema
 from benchmarks.topic_tables.page import Figure
 from ottla.protocol.records.builder import build_batch
-from ottla.server.table_work import BYTES, REGISTRY
+from ottla.server.config.tables.topic_tables import BY_REGISTRY, BYTES
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import Mappings, OsFiles
 from ottla.storage.log.partition_dir import LogSpec
@@ -102,7 +102,7 @@ def shape_of(kind: Kind) -> BytesShape | RegistryShape:
     if kind.form == BYTES:
         return BytesShape("value")
     assert kind.schema is not None
-    return RegistryShape("value", OneSchema(kind.schema), "orders-value", has_ids=kind.form == REGISTRY)
+    return RegistryShape("value", OneSchema(kind.schema), "orders-value", has_ids=kind.form == BY_REGISTRY)
 
 
 if __name__ == "__main__":

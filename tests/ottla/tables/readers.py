@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.server.table_work import BYTES, DELTA, FILES, ICEBERG, JSON, PARQUET, TableSettings
+from ottla.server.config.tables.topic_tables import BYTES, DELTA, FILES, ICEBERG, JSON, PARQUET
+from ottla.server.table_work import TableSettings
 from ottla.tables.maintenance import MaintenancePolicy
 from tests.ottla.tables.topics import TopicTables
 from tools import duck

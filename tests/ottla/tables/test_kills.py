@@ -29,7 +29,8 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "msgspec")
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from ottla.server.table_work import DELTA, ICEBERG, TableSettings
+from ottla.server.config.tables.topic_tables import DELTA, ICEBERG
+from ottla.server.table_work import TableSettings
 from ottla.tables.exporting import export
 from ottla.tables.file_catalog import FileCatalog
 from ottla.tables.maintenance import MaintenancePolicy
