@@ -27,6 +27,7 @@ from ottla.tables import catalog_rest
 from ottla.tables.catalog_server import CatalogSettings, http_server
 from ottla.tables.store import StoreFailure
 from ottla.tables.table_location import TableLocation
+from tests.ottla.tables import readers
 from tests.ottla.tables.lakes import Lake
 from tests.ottla.web.servers import HOST, catalog_application, in_thread
 from tools import duck
@@ -90,7 +91,9 @@ def test_duckdb_attaches_the_catalog_and_reads(url: str) -> None:
 
 
 def test_polars_reads_by_pyiceberg(url: str) -> None:
-    polars = pytest.importorskip("polars")
+    skip_because(readers.missing("iceberg", "polars"))
+    import polars
+
     table = RestCatalog("lake", uri=url).load_table("ottla.orders")
     assert sorted(polars.scan_iceberg(table).collect()["value"]) == ["a", "b", "c"]
 
