@@ -115,13 +115,12 @@ def writers_of(data: str, settings: TableSettings) -> Iterator[Writers]:
         made.end()
 
 
-@pytest.fixture(params=["folder", "S3"])
+@pytest.fixture(params=["folder", pytest.param("S3", marks=pytest.mark.chaos)])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A location and the options of its store: a folder, or an S3 server that is no Python."""
     if request.param == "folder":
         yield str(tmp_path), {}
         return
-    skip_because(None if LONG else "`make chaos` has it")
     skip_because(versitygw.missing())
     with versitygw.running(tmp_path, BUCKET) as options:
         yield f"s3://{BUCKET}/kafka", options
@@ -144,7 +143,9 @@ def rows_of(settings: TableSettings) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("format_", READERS)
+@pytest.mark.parametrize(
+    "format_", ["iceberg", *(pytest.param(name, marks=pytest.mark.chaos) for name in READERS if name != "iceberg")]
+)
 def test_each_record_is_a_row_once_after_kills_with_a_writer_that_goes_on_late(
     cluster: Cluster, lake: tuple[str, dict[str, str]], format_: str
 ) -> None:
