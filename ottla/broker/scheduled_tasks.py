@@ -263,7 +263,7 @@ class ScheduledTasks:
         self._on_each_disk("recovery points", partial(self._write, self._logs.checkpoints.write_recovery_points))
 
     def _on_each_disk(self, name: str, run: Callable[[LogDir], Coroutine[object, Never, None]]) -> None:
-        """Run the task for each log directory beside the others, so that a disk that hangs stops its own only.
+        """Run the task for each log directory beside the others, so that a disk that hangs stops its own task only.
 
         While the one before runs no other starts.
         """

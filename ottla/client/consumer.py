@@ -322,7 +322,7 @@ class BatchConsumer:
         raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
     def _take(self, place: TopicPartition, part: PartitionData) -> tuple[list[BatchView], KafkaError | None]:
-        """Move the position behind what can be read, and return it, and why no more can be."""
+        """Return the batches that can be read, and why no more can be; move the position behind them."""
         epoch = self._epochs_seen.get(place, -1)
         read = batches_of(part, self.positions[place], epoch, None if self.ends is None else self.ends[place])
         self.positions[place], self._epochs_seen[place] = read.next_offset, read.epoch

@@ -63,7 +63,7 @@ class Recreated(NamedTuple):
 
 
 def recreated_texts(rows: list[Recreated]) -> list[str]:
-    """Return a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    """Return a sentence for each topic, and clear the list: what goes on where, what was not read, and which partitions are gone."""
     by_topic: dict[str, list[Recreated]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)

@@ -90,7 +90,7 @@ class Sampler:
             self._wanted.clear()
 
     async def newer(self, limit_s: float) -> None:
-        """Wait for the snapshot of a sample that begins from now on, at most for a time; the next one begins soon."""
+        """Wait, for a limited time, for the snapshot of a sample that begins after this call; the next sample begins soon."""
         number = self._begun + 1
         self._wanted.set()
         with suppress(TimeoutError):

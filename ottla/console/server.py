@@ -33,7 +33,7 @@ from ottla.console.pages import (
     topics,
     transactions,
 )
-from ottla.console.roles import roles_of
+from ottla.console.roles import role_for
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 from ottla.server.address import Address
@@ -46,7 +46,7 @@ STOP_S_MAX = 2
 
 
 async def health(request: Request) -> Response:
-    """The console is up, whatever the cluster is."""
+    """Answer that the console is up, whatever the cluster is."""
     return PlainTextResponse("ok\n")
 
 
@@ -62,8 +62,8 @@ async def failed(request: Request, fault: Exception) -> Response:
 
 
 def permitted(route: Route) -> Route:
-    """Return the route for those whose role is in its row of PERMISSIONS."""
-    roles = roles_of(route.path, route.methods or ())
+    """Return the route for those who have the role that it asks for."""
+    roles = {method: role_for(method, route.path) for method in route.methods or ()}
 
     async def endpoint(request: Request) -> Any:
         site: Site = request.app.state.site
@@ -90,6 +90,12 @@ ROUTES: tuple[Route, ...] = (
     *reassignments.ROUTES,
     Route("/healthz", health),
 )
+#: The pages of the menu, in its order.
+MENU = (
+    ("/", "Overview"), ("/topics", "Topics"), ("/groups", "Groups"), ("/schemas", "Schemas"), ("/tables", "Tables"),
+    ("/transactions", "Transactions"), ("/reassignments", "Reassignments"), ("/access", "Access"), ("/quotas", "Quotas"),
+    ("/timeline", "Timeline"),
+)  # fmt: skip
 STATIC = Mount("/static", StaticFiles(directory=FOLDER / "static"))
 
 
@@ -112,7 +118,7 @@ async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator
     """Yield the pages of a cluster, with a sampler that runs while they are served."""
     async with ConsoleAccess(options) as clients:
         sampler = Sampler(clients.sampler, options.interval_s, options.admin)
-        site = Site(options, clients, sampler, names)
+        site = Site(options, clients, sampler, MENU, names)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
         app = Starlette(routes=[*map(permitted, ROUTES), STATIC], exception_handlers={404: not_found, Failure: failed})
         app.state.site = site

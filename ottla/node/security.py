@@ -138,7 +138,7 @@ def logins_of(
 
 
 class NodeSecurity:
-    """Made before anything is opened: a key store that cannot be used ends the start. Raises ConfigError."""
+    """The security of a node, made before anything is opened: a key store that cannot be used ends the start. Raises ConfigError."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self.of_listeners: dict[str, ServerTls] = {}

@@ -35,7 +35,7 @@ EVENTS_WAIT_SECONDS_MAX = 5
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once.
+    """Yield an event that Ctrl-C or SIGTERM sets, for a look between two steps; a second signal ends the process at once.
 
     A Spark session has to be there before: it sets a handler of its own, by which Ctrl-C cuts micro-batches short.
     """

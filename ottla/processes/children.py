@@ -164,7 +164,7 @@ def fork(
 
 
 def live(run: Callable[[], int]) -> NoReturn:
-    """The whole life of a process that was just forked: it ends with the exit code of `run`, and never returns to its parent's code."""
+    """Live the whole life of a process that was just forked: it ends with the exit code of `run`, and never returns to its parent's code."""
     code = 1
     try:
         os.setpgid(0, 0)  # see `spawn`

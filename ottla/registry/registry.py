@@ -217,7 +217,7 @@ class SchemaRegistry:
         return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
 
     def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
-        """Return the question whether a new version is compatible, and its defaults valid; None if it is none, or need not be."""
+        """Return the question whether a version is compatible and its defaults are valid; None if it is not new, or needs no check."""
         found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
         if found is not None or self.state.mode(subject) in decisions.IMPORTING:
             return None

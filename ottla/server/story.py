@@ -107,7 +107,7 @@ class _Entry:
         self.bytes = 0
 
     def set(self, cause: Cause, facts: tuple[object, ...]) -> int:
-        """Take over the newest cause and facts; returns by how many bytes the entry has grown."""
+        """Take over the newest cause and facts; return by how many bytes the entry has grown."""
         what, asker = cause
         self.what, self.client_id, self.host = _what(what), _text(asker.client_id), _text(asker.host)
         self.facts = tuple(map(_fact, facts))

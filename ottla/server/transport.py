@@ -70,7 +70,7 @@ FORGETS_TO_PAUSE = "asyncio.selector_events" if sys.version_info < (3, 14) else 
 
 
 def write_pieces(transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Hand all pieces to the transport in one call, and pauses its protocol if the peer does not take them."""
+    """Hand all pieces to the transport in one call, and pause its protocol if the peer does not take them."""
     if type(transport).__module__ == FORGETS_TO_PAUSE:
         transport.write(b"".join(pieces))
     else:
@@ -116,7 +116,7 @@ class Woken(asyncio.BufferedProtocol):
     __slots__ = ()
 
     def woken_by(self, low_water: LowWater) -> None:
-        """Called once, when there is a socket."""
+        """Take the socket, once there is one."""
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ class Server(Protocol):
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
     def hold(self, delay_s: float) -> None:
-        """Accept nothing more for so long: a limit of new connections per second has been reached."""
+        """Accept nothing more for this long: a limit of new connections per second has been reached."""
 
 
 class Network(Protocol):
@@ -255,7 +255,7 @@ def descriptors() -> int:
 
 
 def descriptors_reserved(limit: int) -> int:
-    """Return how many of so many descriptors are not for connections of clients."""
+    """Return how many of `limit` descriptors are kept from connections of clients."""
     return min(DESCRIPTORS_RESERVED, limit // 2)
 
 

@@ -38,7 +38,7 @@ SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"
 MERGED = "ottla.merged"
-#: So many old versions of the metadata stay, whatever their age.
+#: The old versions of the metadata that stay, whatever their age.
 METADATA_MAX = 10
 PROPERTIES = {
     RETRIES: "0",

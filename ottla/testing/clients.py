@@ -251,7 +251,7 @@ def _confluent_kafka() -> Any:
         import confluent_kafka
     except ModuleNotFoundError:
         raise ClientMissing(
-            "the package confluent-kafka is not installed, of which are the producers and consumers of tests",
+            "the package confluent-kafka is not installed, whose producers and consumers tests use",
             f"{install('testing')} installs it (`write` and `records` need no client library)",
         ) from None
     return confluent_kafka

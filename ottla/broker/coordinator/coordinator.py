@@ -73,7 +73,7 @@ class Coordinator(Generic[ShardT]):
         self.runtime.on_elected(partition, leader_epoch)
 
     def unload(self, partition: int) -> None:
-        """Called when this broker stops leading the partition, or the partition is deleted."""
+        """Unload the partition, because this broker stops leading it, or it is deleted."""
         self.runtime.on_resigned(partition)
 
     def close(self) -> None:

@@ -213,7 +213,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def tenure(self, partition: int) -> Callable[[], bool]:
-        """Return a function that is True as long as the shard is the one of now: this broker coordinates it, in the leader epoch of now."""
+        """Return a function that is True as long as the shard is the present one: this broker coordinates it, in the leader epoch of now."""
         context = self._contexts.get(partition)
         return lambda: context is not None and self._contexts.get(partition) is context
 

@@ -215,7 +215,7 @@ class SessionReader:
         return self.batching.wants(records)
 
     def read(self, rows: list[Row]) -> bool:
-        """Give the rows their records; True if there are min.bytes, or a row without records that cannot wait for some.
+        """Give the rows their records; return True if there are min.bytes, or a row without records that cannot wait for some.
 
         Batches are sent whole, so a limit is seldom met to the byte. For the minimum a row that has more than it may send counts its
         limit, as in Kafka, which cuts the last batch: otherwise a minimum as large as the limits is never reached.

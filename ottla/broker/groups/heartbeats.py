@@ -269,7 +269,7 @@ def keep_alive(
 
 
 def _end(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str, epoch: int | None, why: str) -> Unasked:
-    """A member's time is over: that of its session, or that to release something in an `epoch`."""
+    """Remove a member whose time is over: that of its session, or that to release something in an `epoch`."""
     member = group.members.get(member_id)
     if shard.groups.get(group.group_id) is not group or member is None or epoch not in (None, member.current.epoch):
         return Outcome()
@@ -282,7 +282,7 @@ def fence(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMemb
     )
 
     def rejected(error: KafkaError) -> Unasked:
-        """The member stays because the append failed, so its session starts again."""
+        """Start the session again of a member that stays, because the append failed."""
         keep_alive(shard, group, member)
         return Outcome()
 

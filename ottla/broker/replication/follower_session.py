@@ -180,7 +180,7 @@ class FollowerSession:
         return followed.partition
 
     def resume(self, now_ms: int) -> int:
-        """End the delays that are over; when the next one will be, or NOT_DELAYED."""
+        """End the delays that are over; return the time at which the next one ends, or NOT_DELAYED."""
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
             followed = self.followed[key]

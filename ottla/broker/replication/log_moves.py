@@ -149,7 +149,7 @@ class LogMoves:
             self._world.spawn(self._run(move), f"move {partition}")
 
     def cancel(self, partition: Partition) -> None:
-        """End the move of this partition, if there is one, and deletes the copy."""
+        """End the move of this partition, if there is one, and delete the copy."""
         if (move := self._moves.get((partition.topic_id, partition.index))) is not None:
             self._end(move)
         if (future := self._logs.open.future(partition.topic_id, partition.index)) is not None:

@@ -223,7 +223,7 @@ class InFlightRecords:
         self.end = max(self.end, self.start)
 
     def drop_finished(self) -> bool:
-        """Move the start offset over all records at the front that have reached their last state; whether it has moved."""
+        """Move the start offset over all records at the front that have reached their last state; return whether it has moved."""
         index = next((i for i, run in enumerate(self.runs) if run.state not in TERMINAL), len(self.runs))
         if not index:
             return False

@@ -272,7 +272,7 @@ class LedSharePartition:
         self.waiting.pop(fetch, None)
 
     def changed(self) -> DelayedOperation:
-        """Called by the replica when its high watermark, its log start or its role has changed; once for each watch."""
+        """Take note of a change of the replica's high watermark, log start or role. The replica calls this once for each watch."""
         self._is_watching = False
         return self
 

@@ -299,7 +299,7 @@ class SharePartition:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def release(self, member_id: str) -> Update | None:
-        """The member is gone: everything that it holds is released."""
+        """Release everything that a member holds, because it is gone."""
         held = [run for run in self.in_flight.runs if _is_held(run) and run.member == member_id]
         return self._begin([(run, self._released(run)) for run in held])
 

@@ -331,7 +331,7 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
 
 
 def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Unasked:
-    """All markers are written."""
+    """Complete the transaction, because all markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
         # Another marker sender has completed the transaction: after two failovers, two senders may write the markers.

@@ -17,7 +17,7 @@ from ottla.columns.batches import ColumnsError
 
 #: The most digits of a decimal in Spark, Iceberg and Delta.
 DIGITS_MAX = 38
-#: So many types, nested ones included, may a column have: names can stand for each other's sums of sums.
+#: The types that a column may have, nested ones included: names can stand for each other's sums of sums.
 TYPES_MAX = 10_000
 Convert = Callable[[Any], Any]
 

@@ -202,7 +202,7 @@ def shown(value: object) -> str:
 
 
 def require(package: str, what: str, name: str, value: object) -> None:
-    """Refuse the property that asks for it. Raises ConfigError: the package is not there."""
+    """Refuse a property that needs a package. Raises ConfigError: the package is not there."""
     if reason := missing(package, what):
         remedy = f"install {package} of your distribution, or pip install {package} with a compiler"
         raise ConfigError(name, str(value), reason, remedy)

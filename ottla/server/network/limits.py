@@ -35,7 +35,7 @@ class ConnectionRate:
     _filled_ns: int = -1
 
     def opened(self, now_ns: int) -> int:
-        """One more connection has been accepted; how many ms to accept no other."""
+        """Count a connection that has been accepted; return for how many ms to accept no other."""
         if self.per_second == INT_MAX:
             return 0
         if self._filled_ns < 0:

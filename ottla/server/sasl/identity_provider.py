@@ -176,7 +176,7 @@ class JwtBearer(EndpointTokens):
         try:
             private = load_pem_private_key(key, self._passphrase.encode() if self._passphrase else None)
             if not isinstance(private, RSAPrivateKey | EllipticCurvePrivateKey):
-                raise ValueError("another kind of key")
+                raise ValueError("the key is of another kind")
             return jwt.encode(payload, private, header["alg"], headers=header)
         except (ValueError, TypeError, jwt.PyJWTError):
             what = f"{self._values[PRIVATE_KEY]} has no private key for {header['alg']} in PEM"

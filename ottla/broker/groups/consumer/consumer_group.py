@@ -256,7 +256,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return holder
 
     def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
-        """Return whether a classic member with these protocols can be with the other classic ones, who share one with it."""
+        """Return whether a classic member with these protocols has one that all other classic members support, too."""
         if protocol_type != "consumer" or not protocols:
             return False
         common = set(protocols)

@@ -71,7 +71,7 @@ def heartbeat(
 
 
 def _beat_first(beat: ConsumerBeat) -> Decision:
-    """Make a group, of nothing or of a classic one."""
+    """Make a consumer group: a new one, or one in place of a classic group."""
     shard, request = beat.shard, beat.request
     if request.member_epoch != JOINING_EPOCH:
         shard.group(ConsumerGroup, request.group_id, "Consumer group")
@@ -128,7 +128,7 @@ def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatR
 
 
 def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) -> Decision:
-    """A member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
+    """Decide that a member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
     group = shard.group(ConsumerGroup, request.group_id)
     if request.instance_id is None:
         member = group.member(request.member_id)
@@ -157,7 +157,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
 def _replace(
     beat: ConsumerBeat, group: ConsumerGroup, former: ConsumerGroupMember, records: list[CoordinatorRecord]
 ) -> Decision:
-    """The new process of a static member takes over the assignment of the former one at epoch 0."""
+    """Let the new process of a static member take over the assignment of the former one at epoch 0."""
     shard, _, request, client = beat
     group_id, member_id = group.group_id, request.member_id
     before, after = former.metadata, updated(former.metadata, request, client)

@@ -157,7 +157,7 @@ def instead_of_removal(
 
 
 def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
-    """Return whether only classic members stay, with so many that join, and may become a classic group."""
+    """Return whether only classic members stay once some have left and `joining` more have joined, and may become a classic group."""
     staying = len(group.members) - len(leaving)
     classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
     if not (staying or joining) or classic < staying:

@@ -93,7 +93,7 @@ def refresh_if_due(shard: GroupMetadataManager, group: ConsumerGroup, now_ms: in
 
 
 def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
-    """The resolution has ended; `found` is empty if it failed, and a later heartbeat starts it again."""
+    """Take the outcome of a resolution; `found` is empty if it failed, and a later heartbeat starts it again."""
     if shard.groups.get(group.group_id) is not group:
         return Outcome()
     regexes = dict(group.regexes)

@@ -349,11 +349,11 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        """Return the topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        """Return the topics whose hash the group has once these members have left; None if the hash stays as it is."""
         return None
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterable[CoordinatorRecord]:
-        """Return the tombstones of what was these members' alone, besides their own."""
+        """Return the tombstones of records that the group needed for these members alone, besides the members' own records."""
         return ()
 
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:

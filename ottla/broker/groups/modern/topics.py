@@ -46,7 +46,7 @@ def count_names(counts: Counter[str], keys: Iterable[str], by: int) -> None:
 
 
 def narrows(counts: Counter[str], leaving: Counter[str]) -> bool:
-    """Return whether nothing is left of a name or regular expression when so many members leave."""
+    """Return whether a name or regular expression has no member left after `leaving`, the number of members that leave it."""
     return any(key in counts and counts[key] <= number for key, number in leaving.items())
 
 

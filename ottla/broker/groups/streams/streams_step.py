@@ -222,7 +222,7 @@ def response_to(
 
 
 def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: TasksTuple) -> bool:
-    """The member has nothing else, so it is not one that has yet to close tasks."""
+    """Return whether the member lacks tasks that are assigned, and has no others: then it is not one that has yet to close tasks."""
     lacks = False
     for said, mine in zip((request.active_tasks, request.standby_tasks, request.warmup_tasks), assigned, strict=True):
         owned = None if said is None else task_set(said)
