@@ -8,7 +8,7 @@ from typing import Any
 from ottla.client.cluster import BrokerTooOld, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import ClusterError, check, code_of, failure
 from ottla.client.failures import Kind
-from ottla.client.partitions import NO_LEADER, TopicPartition
+from ottla.client.partitions import NO_LEADER, TopicPartition, by_topic
 from ottla.client.values import INT64_MAX, number_in, time_ms
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -276,10 +276,8 @@ async def list_reassignments(
     cluster: ClusterClient, places: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, OngoingPartitionReassignment]:
     """Return the moves that go on, of all partitions for None."""
-    topics: dict[str, TopicPartitionIndexes] = {}
-    for name, index in places or ():
-        topics.setdefault(name, TopicPartitionIndexes(name, [])).partition_indexes.append(index)
-    request = ListPartitionReassignmentsRequest(cluster.timeout_ms, None if places is None else list(topics.values()))
+    topics = None if places is None else [TopicPartitionIndexes(*row) for row in by_topic(places).items()]
+    request = ListPartitionReassignmentsRequest(cluster.timeout_ms, topics)
     cluster.doing = "listing the moves of partitions"
     response: ListPartitionReassignmentsResponse = await cluster.request(request)
     check("moves of partitions", response.error_code, response.error_message)
@@ -325,10 +323,8 @@ async def elect_leaders(
 
     Return the result of each partition; of all partitions only those whose leader changed, or could not.
     """
-    topics: dict[str, TopicNamePartitions] = {}
-    for name, index in places or ():
-        topics.setdefault(name, TopicNamePartitions(name, [])).partitions.append(index)
-    request = ElectLeadersRequest(election, None if places is None else list(topics.values()), cluster.timeout_ms)
+    topics = None if places is None else [TopicNamePartitions(*row) for row in by_topic(places).items()]
+    request = ElectLeadersRequest(election, topics, cluster.timeout_ms)
     cluster.doing = "electing leaders"
     response: ElectLeadersResponse = await cluster.request(request)
     check("elections", response.error_code)

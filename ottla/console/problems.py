@@ -138,7 +138,7 @@ def _count(found: list[str], what: str) -> str:
 _OF_CODES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it may have been deleted: the page Topics has those that there are",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Brokers has them",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Overview has them",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "names have 1 to 249 letters, digits, dots, underscores and dashes",
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first: the group's page has them",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first",
