@@ -7,8 +7,8 @@ from importlib import import_module
 from types import ModuleType
 
 import pytest
-from cyclopts import App
 
+from ottla.cli.app import App
 from ottla.cli.application import parsed
 from ottla.cli.command_table import COMMANDS
 from tests.rules.blocks import ALL, NOT_RUN, PAGES, PLACEHOLDERS, RUN_BY, blocks_of, commands_of
