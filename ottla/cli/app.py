@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Parameter(NamedTuple):
-    """What a parameter says beside its type: the names of an option in place of its own, a variable of the environment, its help."""
+    """Annotation of a parameter beside its type: the names of an option in place of its own, its help, a variable of the environment."""
 
     name: str | tuple[str, ...] = ()
     help: str = ""
@@ -51,7 +51,7 @@ def option_group(cls: type[T]) -> type[T]:
     return dataclass(frozen=True)(cls)
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """An argument or an option of a verb."""
 
     #: The parameter of the function, and in a group of options the field.
@@ -121,10 +121,10 @@ class App:
         return function
 
 
-def options_of(function: Callable[..., Any]) -> list[Option]:
+def options_of(function: Callable[..., Any]) -> list[CommandOption]:
     """Return the arguments and options of a verb, as its parameters declare them."""
     hints = get_type_hints(function, include_extras=True)
-    found: list[Option] = []
+    found: list[CommandOption] = []
     for name, parameter in signature(function).parameters.items():
         hint, default = hints[name], MISSING if parameter.default is Place.empty else parameter.default
         if is_dataclass(hint):
@@ -134,14 +134,14 @@ def options_of(function: Callable[..., Any]) -> list[Option]:
     return found
 
 
-def _fields_of(parameter: str, group: Any, default: object) -> Iterator[Option]:
+def _fields_of(parameter: str, group: Any, default: object) -> Iterator[CommandOption]:
     hints: Mapping[str, object] = get_type_hints(group, include_extras=True)
     for field in fields(group):
         own = field.default if default is MISSING else getattr(default, field.name)
         yield _option(parameter, field.name, hints[field.name], own, by_place=False)._replace(group=group)
 
 
-def _option(parameter: str, field: str | None, hint: Any, default: object, *, by_place: bool) -> Option:
+def _option(parameter: str, field: str | None, hint: Any, default: object, *, by_place: bool) -> CommandOption:
     said, hint = _unfolded(hint)
     is_list = get_origin(hint) is list
     if is_list:
@@ -153,7 +153,7 @@ def _option(parameter: str, field: str | None, hint: Any, default: object, *, by
     if default is True:
         names = tuple(f"--no-{name.removeprefix('--')}" for name in names)
     kind = str if choices else hint
-    return Option(
+    return CommandOption(
         parameter, field, None, () if by_place else names, kind, choices, is_list, default, said.env_var, said.help
     )
 

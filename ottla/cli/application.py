@@ -144,7 +144,7 @@ def parsed(app: App, arguments: Sequence[str]) -> tuple[Callable[..., Any], Boun
         verb = rest.pop(0)
         if verb not in app.verbs:
             raise CommandFailed(
-                f"{words} has no verb {verb!r}",
+                f"there is no command {app.name + ' ' + verb!r}",
                 did_you_mean(verb, app.verbs) or f"`{words} --help` shows its verbs",
                 USAGE,
             )

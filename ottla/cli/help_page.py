@@ -12,7 +12,7 @@ from dataclasses import MISSING
 from inspect import getdoc
 from typing import Any
 
-from ottla.cli.app import App, Option, options_of
+from ottla.cli.app import App, CommandOption, options_of
 
 INDENT = 2
 #: A name that is wider has its text in the next line, as in argparse.
@@ -77,17 +77,17 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
     return (getdoc(function) or "").split("\n\n")
 
 
-def _in_usage(option: Option) -> str:
+def _in_usage(option: CommandOption) -> str:
     name = f"{option.label}..." if option.is_list else option.label
     return name if option.default is MISSING else f"[{name}]"
 
 
-def _names(option: Option) -> str:
+def _names(option: CommandOption) -> str:
     names = ", ".join(sorted(option.names, key=len))
     return names if option.is_flag else f"{names} {'CHOICE' if option.choices else option.kind.__name__.upper()}"
 
 
-def _text(option: Option) -> str:
+def _text(option: CommandOption) -> str:
     parts = [option.help]
     if option.choices:
         parts.append(f"[choices: {', '.join(option.choices)}]")

@@ -15,7 +15,7 @@ from dataclasses import MISSING
 from inspect import BoundArguments, signature
 from typing import Any
 
-from ottla.cli.app import Option, options_of
+from ottla.cli.app import CommandOption, options_of
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.client.failures import did_you_mean
 
@@ -52,7 +52,7 @@ def bind(function: Callable[..., Any], words: Sequence[str]) -> BoundArguments:
 class _Reader:
     """The values that the words of one command line give to its options."""
 
-    def __init__(self, options: Sequence[Option]) -> None:
+    def __init__(self, options: Sequence[CommandOption]) -> None:
         self._options = options
         self._named = {name: option for option in options for name in option.names}
         self._given: dict[tuple[str, str | None], Any] = {}
@@ -113,7 +113,7 @@ class _Reader:
             value = left.pop()
         self._give(option, name, _value(option, name, value))
 
-    def _give(self, option: Option, name: str, value: object) -> None:
+    def _give(self, option: CommandOption, name: str, value: object) -> None:
         if option.is_list:
             self._given.setdefault(option.key, []).append(value)
         elif option.key in self._given:
@@ -143,7 +143,7 @@ class _Reader:
                 self._given[option.key] = [one] if option.is_list else one
 
 
-def _value(option: Option, name: str, text: str) -> object:
+def _value(option: CommandOption, name: str, text: str) -> object:
     """Return the value of a word."""
     if option.choices:
         if text not in option.choices:

@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import Annotated, Literal
 
-from ottla.cli.app import App, Option, Parameter, options_of
+from ottla.cli.app import App, CommandOption, Parameter, options_of
 from ottla.cli.application import run
 from ottla.cli.command_table import COMMANDS
 from ottla.cli.word_parser import HELP, is_option
@@ -98,16 +98,16 @@ def _possible(before: list[str], beginning: str) -> Iterable[str]:
     from ottla.cli.completed_names import (
         AskedCompletion,
         names_for,
-    )  # what asks a cluster, in place of the command's own words
+    )  # the clients of a cluster, which other words need not
 
     return names_for(AskedCompletion(command, verb, option.names if option else (), places, beginning, rest))
 
 
-def _divided(options: Sequence[Option], words: Sequence[str]) -> tuple[Option | None, list[str]]:
+def _divided(options: Sequence[CommandOption], words: Sequence[str]) -> tuple[CommandOption | None, list[str]]:
     """Return the option whose value comes next, if there is one, and the words that belong to no option."""
     named = {name: found for found in options for name in found.names}
     places: list[str] = []
-    awaited: Option | None = None
+    awaited: CommandOption | None = None
     for word in words:
         if awaited is not None:
             awaited = None
@@ -118,7 +118,7 @@ def _divided(options: Sequence[Option], words: Sequence[str]) -> tuple[Option | 
     return awaited, places
 
 
-def _at_place(options: Sequence[Option], count: int) -> Option | None:
+def _at_place(options: Sequence[CommandOption], count: int) -> CommandOption | None:
     """Return the argument at this place: the last one if it takes as many words as there are."""
     at = [found for found in options if not found.names]
     if count < len(at):

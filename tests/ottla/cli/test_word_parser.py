@@ -126,7 +126,7 @@ def list_() -> None:
 def test_a_verb_that_does_not_exist_gets_a_hint() -> None:
     with pytest.raises(CommandFailed) as caught:
         parsed(SHOP, ["pain", "x"])
-    assert (caught.value.cause, caught.value.remedy) == ("ottla shop has no verb 'pain'", "did you mean 'paint'?")
+    assert (caught.value.cause, caught.value.remedy) == ("there is no command 'shop pain'", "did you mean 'paint'?")
     with pytest.raises(CommandFailed) as caught:
         parsed(SHOP, ["paint"])
     assert caught.value.remedy == "`ottla shop paint --help` shows the usage"
