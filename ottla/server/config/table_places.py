@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.server.config.key import ConfigError, Values
-from ottla.server.config.tables.topic_tables import ALLOWED, CATALOG, FORMAT, KEY, LOCATION, NONE, REGISTRY, VALUE
-from ottla.server.table_work import FILES, TYPED
+from ottla.server.config.tables.topic_tables import (
+    ALLOWED,
+    CATALOG,
+    FILES,
+    FORMAT,
+    KEY,
+    LOCATION,
+    NONE,
+    REGISTRY,
+    TYPED,
+    VALUE,
+)
 
 #: Any place.
 ANYWHERE = "*"
