@@ -71,8 +71,13 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         values = dict(_properties(data.decode()))
         if values.get("version") == ZOOKEEPER_VERSION:
             raise ZooKeeperDirectory(path, values.get("broker.id"))
-        if values.get("version") != VERSION:
-            raise ValueError(f"version is {values.get('version')}, not {VERSION}")
+        if (version := values.get("version", "")) != VERSION:
+            if version.isdecimal() and int(version) > int(VERSION):
+                raise InconsistentLogDirectory(
+                    f"{path} has version {version}, and this release knows {VERSION}: start the newer one that wrote it. "
+                    "Do not format the directory: it has the records"
+                )
+            raise ValueError(f"version is {version or 'missing'}, not {VERSION}")
         directory_id = uuid_from_str(values["directory.id"]) if "directory.id" in values else None
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (ValueError, KeyError) as error:

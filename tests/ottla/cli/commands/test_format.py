@@ -66,7 +66,7 @@ def test_a_directory_of_a_newer_version_is_not_touched(tmp_path: Path, capsys: p
     newer = f"version=2\ncluster.id={CLUSTER}\nnode.id=1\n"
     (tmp_path / "data" / "meta.properties").write_text(newer)
     assert main(["format", node(tmp_path), "--standalone"]) == USAGE
-    assert "version" in capsys.readouterr().err
+    assert "start the newer one that wrote it. Do not format the directory" in capsys.readouterr().err
     assert (tmp_path / "data" / "meta.properties").read_text() == newer
 
 
