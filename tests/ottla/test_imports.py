@@ -46,7 +46,7 @@ OF_A_COMMAND = SLOW | {"rich", "uvloop", "cryptography", "prometheus_client", "y
             OF_A_COMMAND,
         ),
         ("from ottla.__main__ import main; main(['complete', '--', 'topic', 'li'])", 98, OF_A_COMMAND),
-        ("from ottla.processes.start import imported; imported()", 530, SLOW | {"rich", "cryptography"}),
+        ("from ottla.processes.start import imported; imported()", 531, SLOW | {"rich", "cryptography"}),
         ("import pytest; before = set(sys.modules); import ottla.testing.plugin", 9, SLOW | {"asyncio", "rich"}),
     ],
     ids=["version", "topic-list", "completion", "start", "plugin"],

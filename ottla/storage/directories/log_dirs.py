@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.slotted import frozen, mutable
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure, ZooKeeperDirectory
 from ottla.storage.files import FileLock, Files
 
@@ -25,14 +26,14 @@ ZOOKEEPER_VERSION = "0"
 RESERVED_IDS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: bytes | None  # directories from before KIP-858 have none
 
 
-@dataclass(slots=True)
+@mutable
 class LogDir:
     """One directory: in use, or offline since `failure`."""
 
