@@ -9,7 +9,7 @@ a dataclass. There is no `__post_init__`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -41,32 +41,33 @@ def _slotted(cls: type[T], methods: Mapping[str, Any], *, is_frozen: bool = Fals
     annotations: Mapping[str, str] = namespace.get("__annotations__", {})
     own = [name for name, text in annotations.items() if not text.startswith("ClassVar")]
     inherited: dict[str, object] = getattr(cls, "__fields__", {})
-    fields = inherited | {name: namespace.pop(name, MISSING) for name in own}
-    compared = [name for name, default in fields.items() if not isinstance(default, Field) or default.compare]
+    declared = inherited | {name: namespace.pop(name, MISSING) for name in own}
+    compared = [name for name, default in declared.items() if not isinstance(default, Field) or default.compare]
     for unwanted in ("__dict__", "__weakref__", *own):
         namespace.pop(unwanted, None)
 
     def first(self: object, *args: object, **kwargs: object) -> None:
-        setattr(made, "__init__", _compile_init(made, fields, is_frozen))  # noqa: B010  mypy refuses the assignment
+        made.__init__ = _compile_init(made, declared, is_frozen)
         made.__init__(self, *args, **kwargs)
 
     namespace |= {
         "__init__": first,
-        "__fields__": fields,
-        "__match_args__": tuple(fields),
+        "__fields__": declared,
+        "__match_args__": tuple(declared),
         "__key__": attrgetter(*compared) if compared else type,
         "__slots__": tuple(name for name in own if name not in inherited),
     }
     kind: Any = type(cls)
-    made: type[T] = kind(cls.__name__, cls.__bases__, {**methods, **namespace})
+    made: Any = kind(cls.__name__, cls.__bases__, {**methods, **namespace})
     made.__qualname__ = cls.__qualname__
-    return made
+    finished: type[T] = made
+    return finished
 
 
-def _compile_init(cls: type[object], fields: Mapping[str, object], is_frozen: bool) -> Callable[..., None]:
+def _compile_init(cls: type[object], all_declared: Mapping[str, object], is_frozen: bool) -> Callable[..., None]:
     scope: dict[str, object] = {"set": object.__setattr__, "MISSING": MISSING}
     parameters, lines = [], []
-    for name, declared in fields.items():
+    for name, declared in all_declared.items():
         default: object = declared
         factory: object = MISSING
         if isinstance(declared, Field):
@@ -94,13 +95,14 @@ def _compile_init(cls: type[object], fields: Mapping[str, object], is_frozen: bo
 
 
 class _DataclassFields:
-    """What the functions of `dataclasses` look at, made when one of them asks for it."""
+    """The fields as the functions of `dataclasses` want them, made when one of these asks."""
 
     def __get__(self, one: object, cls: Any) -> dict[str, Field[Any]]:
         given = {name: default for name, default in cls.__fields__.items() if default is not MISSING}
         plain = type(cls.__name__, (), given | {"__annotations__": dict.fromkeys(cls.__fields__, "Any")})
-        made: dict[str, Field[Any]] = dataclass(init=False, repr=False, eq=False)(plain).__dataclass_fields__  # type: ignore[attr-defined]
-        cls.__dataclass_fields__ = made
+        made = cls.__dataclass_fields__ = {
+            each.name: each for each in fields(dataclass(init=False, repr=False, eq=False)(plain))
+        }
         return made
 
 

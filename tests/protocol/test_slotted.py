@@ -70,20 +70,20 @@ def test_the_text_is_that_of_a_dataclass() -> None:
 def test_fields_of_a_value_cannot_be_set_and_there_are_no_others() -> None:
     place = Place("a")
     with pytest.raises(FrozenInstanceError):
-        place.offset = 3  # type: ignore[misc]
+        place.offset = 3
     with pytest.raises(FrozenInstanceError):
         del place.offset
     assert not hasattr(place, "__dict__") and not hasattr(Named("a"), "__dict__")
     with pytest.raises(AttributeError):
-        Counts().more = 1  # type: ignore[attr-defined]
+        Counts().more = 1
 
 
 def test_a_wrong_call_of_the_constructor_is_rejected_each_time() -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match=r"Place.__init__\(\) missing 1 required positional argument: 'name'"):
-            Place()  # type: ignore[call-arg]
+            Place()
         with pytest.raises(TypeError, match="unexpected keyword argument"):
-            Place("a", colour=1)  # type: ignore[call-arg]
+            Place("a", colour=1)
 
 
 def test_a_factory_is_called_for_each_state() -> None:
