@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ottla.pipeline import broker_table, progress, read_topic, session, topics
 from ottla.pipeline import config as configuration
-from ottla.pipeline import progress, session, topics
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.explain import explained
@@ -79,6 +79,8 @@ def run(config: Config, stages: Sequence[Stage]) -> None:
 def run_once(
     spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery], stop: threading.Event
 ) -> None:
+    if broker_table.is_read(config):
+        broker_table.await_all(config, read_topic.ends(config, config.kafka.events), stop)
     for stage in stages:
         if not stage.is_ready(config):
             print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)

@@ -102,6 +102,7 @@ DECODERS = {
     "pipeline/gold.py": OWN,
     "pipeline/progress.py": OWN,
     "pipeline/report.py": OWN,
+    "pipeline/broker_table.py": OWN,
     "pipeline/tables.py": OWN,
     "pipeline/topics.py": OWN,
     "pipeline/truth.py": OWN,
