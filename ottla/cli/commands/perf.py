@@ -55,7 +55,7 @@ class OwnTopic:
 
 @option_group
 class OnePartition(OwnTopic):
-    """The same for a run with one record at a time."""
+    """The topic of a run with one record at a time, if the run names none."""
 
     partitions: Partitions = 1
 
@@ -187,7 +187,7 @@ class _Counted(Measured):
 
 @asynccontextmanager
 async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
-    """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    """Yield the topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
             await cluster.topic(name)
