@@ -18,6 +18,8 @@ TYPED = (JSON, REGISTRY)
 FORMS = (BYTES, STRING, *TYPED)
 #: No catalog: the metadata's files alone.
 FILES = "files"
+#: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
+REJECTED_SUFFIX = "__dlq"
 
 
 class TableSpan(NamedTuple):
