@@ -8,19 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ICEBERG, DELTA, PARQUET = "iceberg", "delta", "parquet"
-FORMATS = (ICEBERG, DELTA, PARQUET)
-BYTES, STRING = "bytes", "string"
-#: Columns by a JSON Schema, and by the schema whose id each value names.
-JSON, REGISTRY = "json", "registry"
-TYPED = (JSON, REGISTRY)
-#: What keys and values may become.
-FORMS = (BYTES, STRING, *TYPED)
-#: No catalog: the metadata's files alone.
-FILES = "files"
-#: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
-REJECTED_SUFFIX = "__dlq"
-
 
 class TableSpan(NamedTuple):
     """The committed records of a leader's log of a partition: [start, end) in a folder, and the starts of its leader epochs."""

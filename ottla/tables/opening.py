@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ottla.registry.client import RegistryClient
-from ottla.server.table_work import (
+from ottla.server.config.tables.topic_tables import (
+    BY_REGISTRY,
     BYTES,
     DELTA,
     FILES,
@@ -19,12 +20,11 @@ from ottla.server.table_work import (
     ICEBERG,
     JSON,
     PARQUET,
-    REGISTRY,
     REJECTED_SUFFIX,
-    STRING,
+    TEXT,
     TYPED,
-    TableSettings,
 )
+from ottla.server.table_work import TableSettings
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
@@ -43,7 +43,7 @@ from ottla.tables.table_location import (
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-SHAPES: dict[str, type[BytesShape | StringShape]] = {BYTES: BytesShape, STRING: StringShape}
+SHAPES: dict[str, type[BytesShape | StringShape]] = {BYTES: BytesShape, TEXT: StringShape}
 
 
 class OpenTables(NamedTuple):
@@ -97,7 +97,7 @@ def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
     if not settings.registry:
         raise TableRefused(f"a {name} that is {kind} needs the address of a schema registry")
     client = RegistryClient.of(settings.registry, settings.registry_config)
-    return RegistryShape(name, client, f"{owner.topic}-{name}", is_flat=is_flat, has_ids=kind == REGISTRY)
+    return RegistryShape(name, client, f"{owner.topic}-{name}", is_flat=is_flat, has_ids=kind == BY_REGISTRY)
 
 
 def _table(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ottla.server.table_work import PARQUET
+from ottla.server.config.tables.topic_tables import PARQUET
 from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.offers import FOLDER, REJECTED_FOLDER, Offer, offer_of, offer_of_rejected
 from ottla.tables.store import Store, StoredObject

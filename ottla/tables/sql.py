@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 
-from ottla.server.table_work import DELTA, ICEBERG
+from ottla.server.config.tables.topic_tables import DELTA, ICEBERG
 from ottla.tables.file_catalog import FileCatalog
 from ottla.tables.store import StoreFailure
 from ottla.tables.table import NAMESPACE, TableRefused

@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
-from ottla.server.table_work import DELTA, ICEBERG, PARQUET, TableSettings
+from ottla.server.config.tables.topic_tables import DELTA, ICEBERG, PARQUET
+from ottla.server.table_work import TableSettings
 from ottla.tables import decisions, offers, parquet
 from ottla.tables.decisions import owner_of
 from ottla.tables.maintenance import MaintenancePolicy

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ottla.server.table_work import DELTA, FORMATS, ICEBERG, PARQUET, REJECTED_SUFFIX
+from ottla.server.config.tables.topic_tables import DELTA, FORMATS, ICEBERG, PARQUET, REJECTED_SUFFIX
 from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.decisions import newest_of
 from ottla.tables.directory_store import DirectoryStore

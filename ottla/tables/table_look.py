@@ -13,7 +13,7 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ottla.server.table_work import DELTA, ICEBERG, REJECTED_SUFFIX
+from ottla.server.config.tables.topic_tables import DELTA, ICEBERG, REJECTED_SUFFIX
 from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.offers import FOLDER, NO_ROWS, PARQUET, REJECTED_FOLDER, Offer, offer_of
 from ottla.tables.store import StoreFailure

@@ -16,7 +16,8 @@ from ottla.cli.errors import need_extra
 from ottla.cli.output import confirm, note, print_rows
 from ottla.cli.table_options import store_options
 from ottla.client.failures import Failure, Kind
-from ottla.server.table_work import BYTES, FILES, TableSettings
+from ottla.server.config.tables.topic_tables import BYTES, FILES
+from ottla.server.table_work import TableSettings
 
 if TYPE_CHECKING:
     from ottla.tables.opening import OpenTables

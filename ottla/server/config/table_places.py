@@ -10,8 +10,19 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ottla.server.config.key import ConfigError, Values
-from ottla.server.config.tables.topic_tables import ALLOWED, CATALOG, FORMAT, KEY, LOCATION, NONE, REGISTRY, VALUE
-from ottla.server.table_work import FILES, REJECTED_SUFFIX, TYPED
+from ottla.server.config.tables.topic_tables import (
+    ALLOWED,
+    CATALOG,
+    FILES,
+    FORMAT,
+    KEY,
+    LOCATION,
+    NONE,
+    REGISTRY,
+    REJECTED_SUFFIX,
+    TYPED,
+    VALUE,
+)
 
 #: Any place.
 ANYWHERE = "*"

@@ -88,7 +88,7 @@ async def test_the_hold_follows_what_the_report_says() -> None:
     await harness.work()
     assert (harness.offset(0), harness.offset(1)) == (7, 5)
     (job,) = harness.jobs
-    assert job.commits and job.choice.location == "/lake" and job.choice.options == {"secret": "hush"}
+    assert job.commits and job.settings.location == "/lake" and job.settings.options == {"secret": "hush"}
     assert [(span.folder, span.start, span.end, span.epochs) for span in job.spans] == [
         ("/data/orders-0", 0, 7, ((3, 0),)),
         ("/data/orders-1", 0, 5, ((3, 0),)),

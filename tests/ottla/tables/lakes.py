@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.columns.rows import HEADERS, TIMESTAMP
-from ottla.server.table_work import FILES, TableSettings
+from ottla.server.config.tables.topic_tables import FILES
+from ottla.server.table_work import TableSettings
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.table import Owner

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
 from ottla.server.config.validators import at_least, names, no_password, one_of
-from ottla.server.table_work import BYTES, FILES, FORMATS, FORMS
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
 KEY, VALUE = "ottla.table.key", "ottla.table.value"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
 REGISTRY, REGISTRY_CONFIG = "ottla.table.registry", "ottla.table.registry.config"
-#: The value of ottla.table.format without a table.
-NONE = "none"
+#: The values of ottla.table.format, NONE without a table.
+NONE, ICEBERG, DELTA, PARQUET = "none", "iceberg", "delta", "parquet"
+FORMATS = (ICEBERG, DELTA, PARQUET)
+BYTES, TEXT = "bytes", "string"
+#: Columns by a JSON Schema, and by the schema whose id each value names.
+JSON, BY_REGISTRY = "json", "registry"
+TYPED = (JSON, BY_REGISTRY)
+#: What keys and values may become.
+FORMS = (BYTES, TEXT, *TYPED)
+#: The value of ottla.table.catalog without a catalog: the metadata's files alone.
+FILES = "files"
+#: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
+REJECTED_SUFFIX = "__dlq"
 #: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
 STORE_OPTION = "ottla.table.store."
 _IN_STORE_OPTIONS = f"give it as {STORE_OPTION}NAME in the brokers' files, such as {STORE_OPTION}secret_access_key"

@@ -70,9 +70,10 @@ async def test_an_open_transaction_is_shown_and_aborted(open_console: Open, cli:
     page = await eventually(client, "/transactions", f"{name}-0")
     assert "console &lt;i&gt;txn" in page and "Ongoing" in page
     link = {"id": transactional}
-    fields = {"csrf": await csrf_of(client, "/transactions?id=console%20%3Ci%3Etxn"), "confirm": transactional}
+    its_page = "/transactions?id=console%20%3Ci%3Etxn"
+    fields = {"csrf": await csrf_of(client, its_page), "confirm": transactional}
     assert (await client.post("/transactions/abort", params=link, data=fields)).status_code == 303
-    await eventually(client, "/transactions", "Ongoing", there=False)
+    await eventually(client, its_page, "Abort the transaction of", there=False)
 
 
 async def test_a_group_that_is_not_there_says_so(open_console: Open) -> None:
