@@ -23,7 +23,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests.effort import LONG, examples
+from tests.effort import LEFT_OUT, LONG, examples
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,6 +54,8 @@ class SharedFixtures(LoadFileScheduling):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin("tests.left_behind")
+    for mark, reason in LEFT_OUT.items():
+        config.addinivalue_line("markers", f"{mark}: {reason or 'run here'}")
     gc.disable()  # nothing of what is collected is garbage: to look for some takes a quarter of the collection's time
 
 
@@ -68,6 +70,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedF
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, reason in LEFT_OUT.items():
+            if reason is not None and item.get_closest_marker(mark) is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
     root = Path(__file__).parent
     files: defaultdict[str, list[Path]] = defaultdict(list)
     for path in dict.fromkeys(item.path for item in items):

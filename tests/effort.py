@@ -6,10 +6,11 @@ import os
 
 LONG = bool(os.environ.get("OTTLA_CHAOS"))
 SHORT = bool(os.environ.get("OTTLA_UNIT"))
-#: Accidents that others in `make test` are much like: `make chaos` has them, also with ARGS=--short.
+#: Why `make test` leaves a test out, by its mark. "chaos": accidents that others in `make test` are much like. "compat": what other programs
+#: and packages do, which changes with their releases: `make test` compares with what was written down of them.
 NOT_HERE = None if LONG or os.environ.get("OTTLA_ACCIDENTS") else "`make chaos` and `make chaos ARGS=--short` have it"
-#: What only says that facts, which were written down from Apache Kafka, are still its own: they change with its release alone.
 ORACLE_ONLY = None if LONG or os.environ.get("OTTLA_COMPAT") else "`make compat` has it"
+LEFT_OUT = {"chaos": NOT_HERE, "compat": ORACLE_ONLY}
 #: Of the seeds and examples of `make test`.
 SHORT_SHARE = 0.2
 

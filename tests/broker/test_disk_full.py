@@ -176,6 +176,7 @@ def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
         stop_node(node)
 
 
+@pytest.mark.chaos
 def test_a_node_that_was_killed_on_a_full_disk_asks_for_room_and_starts_with_a_little(small_disk: Path) -> None:
     """It writes leader epochs and its vote before it serves. Afterwards it can make room by itself."""
     node = start_node(small_disk / "data")

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.chaos import cluster_cycles
-from tests.effort import NOT_HERE
-from tests.needs import skip_because
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_two_or_all_nodes_killed_at_once_five_times_lose_double_and_reorder_nothing_and_replicas_end_up_equal() -> None:
-    skip_because(NOT_HERE)
     verdict = cluster_cycles.run(cycles=5, seed=5, kinds=cluster_cycles.TOGETHER)
     assert verdict.problems == []
     assert set(verdict.kills) == set(cluster_cycles.TOGETHER)

@@ -68,6 +68,7 @@ def make_room_for_topics(cluster: Cluster) -> None:
                 made[name].result(30)
 
 
+@pytest.mark.chaos
 def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_with_room(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", DISK_BYTES) as disk,

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.chaos import exactly_once
-from tests.effort import NOT_HERE
-from tests.needs import skip_because
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_librdkafka_application_copies_every_record_once_though_its_only_node_is_killed_four_times() -> None:
-    skip_because(NOT_HERE)
     verdict = exactly_once.run(kills=4, count=6_000, seed=1)
     assert verdict.problems == []
     assert verdict.kills.total() == 4, f"the load was too small: {verdict}"

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.chaos import kill_cycles
-from tests.effort import NOT_HERE
-from tests.needs import skip_because
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_node_killed_ten_times_under_idempotent_load_loses_and_doubles_nothing() -> None:
-    skip_because(NOT_HERE)
     verdict = kill_cycles.run(cycles=10, seed=1)
     assert verdict.problems == []
     assert verdict.acknowledged > 1000, "the load was too small to show anything"

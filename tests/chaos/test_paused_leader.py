@@ -67,6 +67,7 @@ def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongl
         assert replicas_differ(cluster) == []
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_controller_that_slept_longer_than_its_session_decides_nothing_and_its_metadata_is_that_of_the_others() -> (
     None

@@ -14,6 +14,7 @@ def test_power_losses_of_one_node_at_a_time_lose_nothing_that_two_replicas_had()
     assert verdict.acknowledged > 500
 
 
+@pytest.mark.chaos
 def test_a_power_loss_of_all_nodes_at_once_loses_nothing_that_was_flushed_before_it_was_acknowledged() -> None:
     verdict = power_loss.run("all", failures=2, seed=1)
     assert verdict.problems == []

@@ -12,14 +12,13 @@ from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos import snapshots
-from tests.effort import LONG, NOT_HERE
-from tests.needs import skip_because
+from tests.effort import LONG
 from tests.ottla.conftest import run_here
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(3_600 if LONG else 600)
 def test_forks_of_a_cluster_under_load_have_whole_transactions_and_all_that_was_acknowledged() -> None:
-    skip_because(NOT_HERE)
     taken, nodes, count = (12, 3, 200_000) if LONG else (1, 1, 30_000)
     verdict = snapshots.run(snapshots=taken, count=count, seed=1, nodes=nodes)
     assert verdict.problems == []

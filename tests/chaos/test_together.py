@@ -4,14 +4,12 @@ import pytest
 
 from tests.chaos import together
 from tests.chaos.disks import needs_image_disks
-from tests.effort import NOT_HERE
-from tests.needs import skip_because
 
 pytestmark = [pytest.mark.timeout(600), needs_image_disks]
 
 
+@pytest.mark.chaos
 def test_producers_transactions_groups_and_compacted_keys_survive_cuts_full_disks_and_power_losses() -> None:
-    skip_because(NOT_HERE)
     verdict = together.run(
         4, seed=1, flush=True, names=("cut off", "full disk", "power loss of all", "power loss of one")
     )

@@ -50,6 +50,7 @@ def test_records_are_accepted_released_rejected_renewed_and_timed_out(node: Node
     ]
 
 
+@pytest.mark.compat
 def test_the_console_share_consumer_reads_releases_and_rejects(node: Node) -> None:
     node.create("lines", 2)
     with node.wire() as wire:

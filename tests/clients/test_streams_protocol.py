@@ -15,6 +15,7 @@ from tests.needs import needs_apache_kafka
 from tools.apache_kafka import ToolSession
 
 
+@pytest.mark.compat
 @needs_apache_kafka
 @pytest.mark.timeout(600)
 def test_words_are_counted_once_though_an_application_is_killed(tmp_path: Path) -> None:

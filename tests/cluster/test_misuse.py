@@ -176,6 +176,7 @@ def successor_port(stray: Stray) -> int:
 # -- Another cluster -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 def test_a_voter_with_another_clusters_id_stops_and_says_which_one_it_has(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
     cluster.stop(3)
@@ -306,6 +307,7 @@ def test_a_node_restored_from_an_old_copy_catches_up_before_it_counts(cluster: C
     judge(cluster, writer)
 
 
+@pytest.mark.chaos
 def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_log(own_cluster: Cluster) -> None:
     """The broker epoch decides: eligible leaders are those that had everything when the ISR got too small (KIP-966)."""
     cluster = own_cluster

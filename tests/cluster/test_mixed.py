@@ -42,6 +42,7 @@ def apache_kafka(cluster: Cluster, node_id: int) -> Iterator[subprocess.Popen[by
         process.wait()
 
 
+@pytest.mark.compat
 @needs_apache_kafka
 @pytest.mark.timeout(240)
 def test_a_killed_node_goes_on_as_apache_kafka_and_nodes_of_both_kinds_are_killed_and_nothing_is_lost() -> None:

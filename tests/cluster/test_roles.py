@@ -247,6 +247,7 @@ def test_a_quorum_formatted_with_its_first_controllers_serves_and_loses_one(tmp_
         assert read(roles, "without-one", 10) == list(range(10))
 
 
+@pytest.mark.chaos
 def test_a_controller_that_stands_alone_is_joined_by_others_and_leaves_them(tmp_path: Path) -> None:
     with separate_roles(tmp_path, brokers=1, dynamic=True) as roles:
         one, *others = roles.controllers.values()
@@ -276,6 +277,7 @@ def test_a_controller_that_stands_alone_is_joined_by_others_and_leaves_them(tmp_
         assert read(roles, "without-it", 10) == list(range(10))
 
 
+@pytest.mark.chaos
 def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(tmp_path: Path) -> None:
     with separate_roles(tmp_path, brokers=1) as roles:
         roles.start(*roles.all)
@@ -301,6 +303,7 @@ def test_a_quorum_of_configured_voters_becomes_a_dynamic_one_and_loses_a_voter(t
         assert read(roles, "afterwards", 10) == list(range(10))
 
 
+@pytest.mark.chaos
 def test_what_a_slow_controller_has_taken_is_not_asked_again_when_heartbeats_are_late(tmp_path: Path) -> None:
     # A heartbeat is given up after half a session, and the session must not end before the controller goes on.
     with separate_roles(tmp_path, controllers=1, brokers=1, broker_session_timeout_ms="18000") as roles:

@@ -53,6 +53,7 @@ def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next
     eventually(lambda: read_committed(cluster, topic) == [b"decided"], "the record", LIMIT_SECONDS)
 
 
+@pytest.mark.chaos
 def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(cluster: Cluster, topic: str) -> None:
     """34: with the epoch that it was given, a producer is no zombie; a Go client's transactional copy died of it."""
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
@@ -70,6 +71,7 @@ def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(c
     eventually(lambda: read_committed(cluster, topic) == [b"first", b"second"], "both records", LIMIT_SECONDS)
 
 
+@pytest.mark.chaos
 def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_time(
     cluster: Cluster, topic: str
 ) -> None:

@@ -273,6 +273,7 @@ def test_below_min_isr_acks_all_is_refused_and_acks_one_is_taken(cluster: Cluste
     assert outcomes["1"] is None
 
 
+@pytest.mark.chaos
 def test_a_leader_that_sleeps_is_fenced_and_acknowledges_nothing_when_it_wakes(cluster: Cluster) -> None:
     create(cluster, "asleep")
     writer = Writer(cluster, "asleep")

@@ -12,7 +12,7 @@ from tests.fuzz import engine
 from tests.fuzz.judge import ROOT
 
 #: Of all targets together, by their shares.
-EXECUTIONS = 2_500
+EXECUTIONS = 1_500
 #: The same inputs each time: a test fails by a change of the code, not by chance. `make fuzz` draws.
 SEED = 1
 #: Instrumenting the codecs of all APIs would take longer than the run: each time it starts from other versions.

@@ -167,6 +167,7 @@ def test_each_requirement_has_a_lower_bound_that_can_be_installed_alone() -> Non
         lowest("rich<14")
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(400)
 def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
     built: dict[str, Path], project: Path, tmp_path: Path

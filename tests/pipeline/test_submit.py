@@ -64,6 +64,7 @@ def test_the_whole_program_is_found_by_its_file_too(tmp_path: Path) -> None:
     assert 'bootstrap_servers = "kafka:9092"' in done.stdout, done.stderr
 
 
+@pytest.mark.compat
 def test_the_last_line_says_what_went_wrong_and_few_stand_before_it(node: Node, tmp_path: Path) -> None:
     config = node.config(tmp_path / "out", "kafka.partitions=1")
     topics.ensure(config)

@@ -24,6 +24,7 @@ def block(first: str) -> PageBlock:
     return found
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(300)  # a start of Spark is part of it
 def test_the_page_leads_to_typed_rows(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Its programs run in this process, whose session of Spark `getOrCreate` returns."""

@@ -12,15 +12,12 @@ import pytest
 from ottla.protocol.compile import decode, decoder, encode
 from ottla.protocol.json_form import to_json
 from ottla.protocol.schema import info_of
-from tests.effort import ORACLE_ONLY
+from tests.needs import skip_because
 from tests.protocol.catalog import DATA, every_version, golden
 from tests.protocol.from_json import from_json
 from tests.protocol.tools import make_golden
 
 CASES = {cls: list(cases) for cls, cases in groupby(golden(), lambda case: case.cls)}
-
-#: Why Kafka is not asked here whether it still writes the golden messages.
-WHY_NOT = ORACLE_ONLY or make_golden.missing()
 
 
 @pytest.mark.parametrize("cls", CASES, ids=lambda cls: cls.__name__)
@@ -65,8 +62,9 @@ def test_end_of_the_buffer_is_not_the_end_of_the_message() -> None:
         assert obj == decode(case.cls, case.data, case.version)
 
 
-@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+@pytest.mark.compat
 def test_kafka_still_writes_what_was_checked_in() -> None:
+    skip_because(make_golden.missing())
     names = {case.cls.__name__ for case in golden()}
     lines = make_golden.messages().splitlines()
     assert sorted(line.split("\t")[3:] for line in lines) == sorted([case.data.hex(), case.json] for case in golden())

@@ -72,6 +72,7 @@ def complaints(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("killed", [False, True])
 def test_the_dump_tool_finds_nothing_wrong_with_our_files(tools: ToolSession, tmp_path: Path, killed: bool) -> None:
     directory = tmp_path / "topic-0"
@@ -108,6 +109,7 @@ def opened(log_dir: Path, config: LogConfig) -> Logs:
     return logs
 
 
+@pytest.mark.compat
 def test_a_directory_goes_from_apache_kafka_to_us_and_back(
     tools: ToolSession, of_apache_kafka: Path, tmp_path: Path
 ) -> None:

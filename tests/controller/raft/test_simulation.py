@@ -20,7 +20,7 @@ from tests.controller.raft.simulation import run
 from tests.effort import seeds
 from tests.histories import Violation, assert_noticed, parts
 
-SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(100, long=300)))
+SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(50, long=300)))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
 
 

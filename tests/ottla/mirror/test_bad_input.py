@@ -178,6 +178,7 @@ def test_a_target_that_is_away_gets_the_records_afterwards(mirror: Mirror) -> No
         assert len(values) == len(set(values)) == 11
 
 
+@pytest.mark.chaos
 def test_a_target_whose_disk_is_full_says_so_and_gets_each_record_once_when_there_is_room(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=4)
     with cluster() as east:

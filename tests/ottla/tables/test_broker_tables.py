@@ -112,6 +112,7 @@ def test_a_node_with_a_table_has_no_library_of_tables_in_its_memory(cluster: Clu
     assert not [name for name in ("pyarrow", "numpy", "deltalake", "obstore", "pyiceberg") if has_mapped(node, name)]
 
 
+@pytest.mark.chaos
 def test_the_process_of_tables_may_be_killed_anywhere(cluster: Cluster) -> None:
     cluster.topic("killed", partitions=2, configs={"ottla.table.format": "delta", **FAST})
     for turn in range(3):
@@ -131,6 +132,7 @@ def test_a_node_that_is_killed_goes_on_where_the_table_is(cluster: Cluster) -> N
     assert found == {(record.partition, record.offset): record.value for record in cluster.records("restarted", 303)}
 
 
+@pytest.mark.chaos
 def test_three_brokers_commit_each_record_once_although_leaders_are_killed() -> None:
     with Cluster(3) as cluster:
         cluster.topic("spread", partitions=3, configs={"ottla.table.format": "delta", **FAST})

@@ -102,7 +102,9 @@ def writers_of(data: str, lake: Path, format_: str) -> Iterator[Writers]:
         made.end()
 
 
-@pytest.mark.parametrize("format_", READERS)
+@pytest.mark.parametrize(
+    "format_", ["iceberg", *(pytest.param(name, marks=pytest.mark.chaos) for name in READERS if name != "iceberg")]
+)
 def test_each_record_is_a_row_once_after_kills_with_a_writer_that_goes_on_late(
     cluster: Cluster, tmp_path: Path, format_: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_rows_stay_what_they_are_and_their_files_become_few(tmp_path: Path, form
     assert_whole(topic)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("format_", ["iceberg", "delta"])
 def test_tables_in_s3_are_maintained_too(lossy_s3: S3Server, tmp_path: Path, format_: str) -> None:
     topic = filled(f"s3://{BUCKET}/{tmp_path.name}", format_, lossy_s3.options)

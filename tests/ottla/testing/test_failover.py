@@ -11,6 +11,7 @@ import pytest
 from tests.ottla.conftest import ROOT
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_the_demonstration_kills_the_leader_and_loses_nothing() -> None:
     command = [sys.executable, "-m", "tools.failover", "--seconds", "1"]

@@ -269,6 +269,7 @@ def test_alice(kafka_secure, orders, alice, kafka_fast):
         assert cluster.leaders("attached") == {0: 1}
 
 
+@pytest.mark.compat
 def test_on_windows_tests_with_nodes_are_skipped_with_one_sentence(project: Path) -> None:
     (project / "conftest.py").write_text(
         "import sys, types\n"
@@ -282,6 +283,7 @@ def test_on_windows_tests_with_nodes_are_skipped_with_one_sentence(project: Path
     assert "1 passed, 1 skipped" in said and "on Windows run the tests in WSL" in said, said
 
 
+@pytest.mark.compat
 def test_nodes_and_properties_come_from_the_ini_file_the_command_line_and_factories(project: Path) -> None:
     (project / "pytest.ini").write_text(
         "[pytest]\nkafka_nodes = 2\nkafka_properties =\n    num.partitions=3\n    log.retention.hours=5\n"
@@ -311,11 +313,13 @@ def test_own(kafka_own):
     assert "2 passed" in said, said
 
 
+@pytest.mark.compat
 def test_a_property_that_cannot_be_is_named(project: Path) -> None:
     (project / "test_it.py").write_text("def test_it(kafka_proc):\n    pass\n")
     assert "NAME=VALUE" in run(project, "--kafka-property", "num.partitions")
 
 
+@pytest.mark.compat
 def test_a_killed_worker_leaves_no_node_running(project: Path) -> None:
     (project / "test_it.py").write_text(
         "import time\ndef test_it(kafka_cluster):\n    kafka_cluster.pause(2)\n    time.sleep(120)\n"

@@ -9,6 +9,8 @@ import random
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.authorization.operations import (
@@ -96,6 +98,7 @@ def _is_allowed(
     return authorizer.allows(context, operation, kind, name)
 
 
+@pytest.mark.compat
 @needs_apache_kafka
 def test_forty_thousand_decisions_are_kafkas() -> None:
     rng = random.Random(12)
