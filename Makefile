@@ -34,7 +34,15 @@ $(VENV)/site: pyproject.toml | $(VENV)/dev
 
 $(VENV)/tables: pyproject.toml | $(VENV)/core
 	$(install_extra)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'moto[server]>=5.2' 'duckdb>=1.2,<2'  # an S3 server for their tests, and what the extra sql brings
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'moto[server]>=5.2' $(DUCKDB)  # an S3 server for their tests, and the extra sql
+	@touch $@
+
+# Extensions are of one release of DuckDB; those of others are in no package.
+DUCKDB := 'duckdb==1.4.4' 'duckdb-ext-iceberg==1.4.4.*' 'duckdb-ext-avro==1.4.4.*' 'duckdb-ext-httpfs==1.4.4.*'
+
+# Engines of 300 MB that only `make compat ARGS=readers` asks.
+$(VENV)/readers: $(VENV)/tables
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile 'polars>=1.30,<3' 'pandas>=2.2,<3' 'duckdb-ext-delta==1.4.4.*'
 	@touch $@
 
 # Three nodes; ARGS="--nodes 1" for one.
@@ -89,7 +97,7 @@ bench: $(VENV)/dev
 	$(PY) -m benchmarks $(ARGS)
 
 compat: export OTTLA_COMPAT := 1
-compat: $(VENV)/dev
+compat: $(VENV)/dev $(if $(filter readers,$(ARGS)),$(VENV)/readers $(VENV)/pipeline)
 	$(if $(ARGS),,$(PYTEST) -m compat --ignore tests/rules tests)
 	$(PY) -m tests.compat $(ARGS)
 

@@ -1,7 +1,8 @@
 """`make bench`: every load on both servers in turns, and tables for benchmarks/performance-log.md. Needs the machine to itself.
 
 First the stock consumers with their default settings, then one node, three nodes, and Spark's source beside the connector; `--nodes`
-leaves one of the tables. `make bench ARGS=steady` is another run: what happens to a load beside accidents (benchmarks/steady).
+leaves one of the tables. `make bench ARGS=steady` is another run: what happens to a load beside accidents (benchmarks/steady); and
+`ARGS=tables` a third: what topics that are tables cost (benchmarks/topic_tables).
 What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of docs/PERFORMANCE.md.
 The other benchmarks are modules of their own
 (benchmarks/performance-log.md, "What measures what").
@@ -178,5 +179,9 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["steady"]:
         steady.main(sys.argv[2:])
+    elif sys.argv[1:2] == ["tables"]:
+        from benchmarks.topic_tables import driver as tables  # it needs the extra of this name
+
+        tables.main(sys.argv[2:])
     else:
         main()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle, islice
 from typing import Any
 
 from benchmarks import raw
@@ -51,14 +53,17 @@ def produce(o: Options) -> dict[str, float]:
         "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 400_000, "partitioner": "random",
         "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False), **security(o),
     })  # fmt: skip
-    body, failed = text(size) if "compression" in o else os.urandom(size), 0
+    bodies, failed = (
+        varied(o["varied"]) if "varied" in o else [text(size) if "compression" in o else os.urandom(size)],
+        0,
+    )
 
     def delivered(error: object, _message: object) -> None:
         nonlocal failed
         failed += error is not None
 
     client = ClientTime()
-    for _ in range(count):
+    for body in islice(cycle(bodies), count):
         while True:
             try:
                 producer.produce(o["topic"], body, on_delivery=delivered)
@@ -74,6 +79,14 @@ def produce(o: Options) -> dict[str, float]:
         "bytes": count * size,
         "client": cores,
     }
+
+
+def varied(count: int) -> list[bytes]:
+    """Different values of 1,000 bytes, of which a table of columns can't make a dictionary."""
+    from benchmarks.topic_tables.kinds import json_order
+
+    chance = random.Random(count)
+    return [json_order(chance) for _ in range(count)]
 
 
 def text(size: int) -> bytes:

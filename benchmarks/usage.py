@@ -13,6 +13,12 @@ from pathlib import Path
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+def machine() -> str:
+    """The name of the processor."""
+    lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "an unknown processor")
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """User plus system seconds of these processes (their threads included, their children not)."""
     ticks = 0

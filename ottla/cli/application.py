@@ -254,7 +254,7 @@ def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
 
 @contextmanager
 def _interrupt_held_back() -> Iterator[None]:
-    """An interrupt that comes inside is raised at the end."""
+    """Hold an interrupt back that comes inside, and raise it at the end."""
     is_ours = threading.current_thread() is threading.main_thread()
     if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 #: Options of many commands that take a value: they may stand before the command too, as in `ottla -b HOST:PORT topic list`.
 BEFORE_COMMAND = ("--bootstrap", "-b", "--config", "--context", "--timeout", "--output", "-o")
 
-#: Words that are no command, and where what they mean is.
+#: Words that are no command, and the commands that do what is meant by them.
 MEANT = {
     "version": "`ottla --version`",
     "reassign": "`ottla move plan TOPIC --among 1,2,3`, then `ottla move run`",

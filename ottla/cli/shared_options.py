@@ -53,7 +53,7 @@ class HttpsOptions:
     key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None
 
     def check(self) -> None:
-        """Raise if there is one of both files.
+        """Raise if only one of the two files is named.
 
         Raises:
             CommandFailed: with what is missing.

@@ -28,34 +28,6 @@ def evolved(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema | str:
         return str(fault)
 
 
-def aligned(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the array as a table's column of this type, which `evolved` has made: wider, and with nulls for what it lacks."""
-    if array.type == kind:
-        return array
-    if pa.types.is_struct(kind):
-        given = {field.name: each for field, each in zip(array.type, array.flatten(), strict=True)}
-        arrays = [
-            aligned(given[field.name], field.type) if field.name in given else pa.nulls(len(array), field.type)
-            for field in kind
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind):
-        array = pa.concat_arrays([array])
-        return pa.ListArray.from_arrays(_offsets(array), aligned(array.values, kind.value_type), type=kind)
-    if pa.types.is_map(kind):
-        array = pa.concat_arrays([array])
-        return pa.MapArray.from_arrays(_offsets(array), array.keys, aligned(array.items, kind.item_type), type=kind)
-    return array.cast(kind)
-
-
-def _offsets(array: pa.Array) -> pa.Array:
-    """Return the offsets of lists, null where a list is."""
-    is_null = [*array.is_null().to_pylist(), False]
-    return pa.array(
-        [None if null else at for null, at in zip(is_null, array.offsets.to_pylist(), strict=True)], pa.int32()
-    )
-
-
 def _merged(old: Sequence[pa.Field], new: Iterable[pa.Field], path: str) -> list[pa.Field]:
     found = {field.name: field for field in old}
     by_case = {field.name.lower(): field.name for field in old}

@@ -115,7 +115,7 @@ class ControllerMetrics:
         yield Family(f"{CONTROLLER}_brokerregistrationstate", GAUGE, doc, states)
 
     def _for_exporters(self, image: MetadataImage) -> Iterator[Family]:
-        """The names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
+        """Yield the names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
         brokers = image.cluster.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         yield gauge("kafka_brokers", "Brokers that take part", len(image.cluster.brokers) - fenced)
@@ -182,7 +182,7 @@ class ControllerWorkMetrics:
         return clock.wall_ms() - (clock.mono_ms() - controller.last_append_ms)
 
     def _since_contact(self) -> Family:
-        """The active controller alone has sessions."""
+        """Return the time since each broker's last heartbeat. The active controller alone has sessions."""
         since: dict[int, int] = {}
         if self.controller.is_active:
             since = self.controller.heartbeats.since_contact_ms(self.controller.clock.mono_ms())

@@ -13,15 +13,15 @@ if __name__ == "__main__":
     # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
-from ottla.pipeline import source
+from ottla.pipeline import broker_table, source
 from ottla.pipeline.config import Config
-from ottla.pipeline.stage import Stage, triggered
+from ottla.pipeline.stage import BRONZE, Stage, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-NAME: Final = "bronze"
+NAME: Final = BRONZE
 COLUMNS = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "to_date(timestamp) AS date",
 )  # fmt: skip
@@ -37,18 +37,20 @@ def rows(records: DataFrame) -> DataFrame:
 
 
 def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
-    records = spark.readStream.format(config.source.connector).options(**source.options(config)).load()
+    records = spark.readStream.format(source.connector(config)).options(**source.options(config)).load()
     writer = rows(records).writeStream.format("parquet").partitionBy("date").option("path", config.path("bronze"))
     return [triggered(writer, config, NAME).start()]
 
 
 def batch(spark: SparkSession, config: Config) -> DataFrame:
     """Return the same rows over a range of offsets or times."""
-    return rows(spark.read.format(config.source.connector).options(**source.options(config, batch=True)).load())
+    return rows(spark.read.format(source.connector(config)).options(**source.options(config, batch=True)).load())
 
 
 def read(spark: SparkSession, config: Config) -> DataFrame:
-    """Bronze as a stream of its files; only what the sink's log says was finished is seen."""
+    """Bronze as a stream of its files, or of the brokers' table; only what the sink's log says was finished is seen."""
+    if broker_table.is_read(config):
+        return broker_table.read(spark, config)
     return (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", config.pipeline.files_per_trigger)

@@ -19,7 +19,7 @@ from ottla.pipeline.errors import PipelineError
 
 
 def setting(default: Any, doc: str) -> Any:
-    """A field with its line of documentation."""
+    """Return a field with its line of documentation."""
     return field(default=default, metadata={"doc": doc})
 
 
@@ -44,12 +44,24 @@ class Kafka:
     )
 
 
+#: What events are read with. Of the last one bronze is the brokers' own table, and no stage.
+CONNECTORS = KAFKA, OTTLA, TABLE = "kafka", "ottla", "table"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Options of Spark's Kafka source, by their own names in snake case."""
 
     connector: str = setting(
-        "kafka", "kafka: Spark's own, in Java; ottla: docs/SPARK.md, whose sink writes dead letters once"
+        KAFKA,
+        "kafka: Spark's own, in Java; ottla: docs/SPARK.md, whose sink writes dead letters once; table: silver reads the brokers' table "
+        "(docs/TABLES.md), and there is no bronze stage",
+    )
+    tables: str = setting(
+        "", "folder in which brokers keep topics' tables (ottla.table.location), for table and for the report"
+    )
+    table_interval_ms: int = setting(
+        1_000, "ottla.table.commit.interval.ms of the topic, if it is created here for table"
     )
     subscribe: str = setting("", "topics, comma separated; empty: kafka.events")
     subscribe_pattern: str = setting("", "topics by a Java regular expression; wins over subscribe")
@@ -134,7 +146,7 @@ SECTIONS = ("kafka", "source", "spark", "pipeline")
 
 
 def load(path: str | None, overrides: tuple[str, ...] = (), client_properties: str | None = None) -> Config:
-    """The file, then `section.name=value` one by one. `client_properties`: a file; [kafka.options] wins over it."""
+    """Return the configuration of the file, changed by each `section.name=value`. `client_properties`: a file; [kafka.options] wins over it."""
     config = Config()
     properties = login.read(client_properties) if client_properties else {}
     if bootstrap := properties.pop(login.BOOTSTRAP, ""):
@@ -178,7 +190,7 @@ FILES: dict[str, Any] = {
 
 
 def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The settings and the client properties among the files of --config."""
+    """Return the settings and the client properties among the files of --config."""
     settings = [path for path in given or () if not path.endswith(".properties")]
     properties = [path for path in given or () if path.endswith(".properties")]
     if max(len(settings), len(properties)) > 1:
@@ -189,7 +201,7 @@ def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str 
 
 
 def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
-    """The configuration with one setting replaced; text is accepted for numbers and truths."""
+    """Return the configuration with one setting replaced; text is accepted for numbers and truths."""
     if section not in SECTIONS:
         raise unknown(f"section [{section}]", section, SECTIONS, where)
     part = getattr(config, section)
@@ -267,7 +279,17 @@ def check(config: Config) -> None:
 
 
 def check_source(source: Source) -> None:
-    """The settings that are JSON, in the shapes Spark wants them."""
+    """The connector, and the settings that are JSON, in the shapes Spark wants them."""
+    if source.connector not in CONNECTORS:
+        raise PipelineError(f"source.connector = {source.connector}", remedy=f"it is one of {', '.join(CONNECTORS)}")
+    if source.connector == TABLE and not source.tables:
+        raise PipelineError(
+            "source.tables is empty", remedy="name the folder that brokers have as ottla.table.location"
+        )
+    if source.connector == TABLE and (source.subscribe or source.subscribe_pattern or source.assign):
+        raise PipelineError(
+            "source.subscribe, subscribe_pattern and assign have no table", remedy="name the topic by kafka.events"
+        )
     for name in ("starting_offsets", "ending_offsets"):
         text = getattr(source, name)
         if text and text not in ("earliest", "latest"):

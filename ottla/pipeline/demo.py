@@ -7,16 +7,21 @@ its own: Ctrl-C reaches this program only, which ends the others in order, and w
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from ottla.pipeline import broker_table
+from ottla.pipeline.config import CONNECTORS, KAFKA, TABLE, Config, Source
 
 STOP_SECONDS_MAX = 60
 POLL_SECONDS = 0.2
@@ -30,7 +35,7 @@ SETTINGS = (
     "spark.options.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
     "spark.options.spark.sql.codegen.wholeStage=false",
 )
-QUERIES = ("bronze", "silver", "dead-letters", "windows", "sessions")
+QUERIES = ("silver", "dead-letters", "windows", "sessions")  # bronze was before them, or is the brokers' table
 MIX = ("--bad", "3", "--duplicates", "3", "--late", "5")
 
 
@@ -40,7 +45,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=500)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--base-port", type=int, default=0)
-    parser.add_argument("--source", choices=("kafka", "ottla"), default="kafka", help="source.connector")
+    parser.add_argument("--source", choices=CONNECTORS, default=KAFKA, help="source.connector")
     parser.add_argument("--output", default=f"build/demo/{time.strftime('%Y%m%d-%H%M%S')}")
     args = parser.parse_args()
     from ottla.pipeline import session
@@ -53,10 +58,13 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends the others in order
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     Path(args.output).mkdir(parents=True, exist_ok=True)
-    nodes = ("-m", "ottla", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json")
+    nodes = ("-m", "ottla", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json", "--dir")
     try:
-        with running(nodes, stop=signal.SIGINT, stdout=subprocess.PIPE) as cluster:
-            return play(cluster, args)
+        with (
+            tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder,
+            running((*nodes, folder), stop=signal.SIGINT, stdout=subprocess.PIPE) as cluster,
+        ):
+            return play(cluster, args, folder)
     except KeyboardInterrupt:
         print("make demo: ended by Ctrl-C; what there is so far is in", args.output, file=sys.stderr)
         return 130
@@ -91,9 +99,13 @@ def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
     return str(found["bootstrap"])
 
 
-def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
-    common = ["--bootstrap", bootstrap_of(cluster), "--output", args.output]
-    common += [part for setting in (*SETTINGS, f"source.connector={args.source}") for part in ("--set", setting)]
+def play(cluster: subprocess.Popen[str], args: argparse.Namespace, folder: str) -> int:
+    """Play it on a cluster whose files are in this folder."""
+    bootstrap = bootstrap_of(cluster)
+    create_events(bootstrap)
+    common = ["--bootstrap", bootstrap, "--output", args.output]
+    settings = (*SETTINGS, f"source.connector={args.source}", f"source.tables={folder}/tables")
+    common += [part for setting in settings for part in ("--set", setting)]
     with running(("-m", "ottla.pipeline", "run", "all", *common)) as stages:
         needed = {"the cluster": cluster, "`ottla-pipeline run all`": stages}
         # A few events first, so that all queries run before the minute begins: Spark starts slowly.
@@ -107,6 +119,19 @@ def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
     wrong = call({}, "verify", *common)
     print("report:", flush=True)
     return call({}, "report", *common) or wrong
+
+
+def create_events(bootstrap: str) -> None:
+    """Create the topic of events as a table, too, where the packages for that are: the report then compares both ways into bronze."""
+    if importlib.util.find_spec("obstore") is None:
+        return
+    config = Config(source=Source(connector=TABLE))
+    configs = [part for name, value in broker_table.configs(config).items() for part in ("--set", f"{name}={value}")]
+    partitions = ("--partitions", str(config.kafka.partitions))
+    with running(
+        ("-m", "ottla", "topic", "create", config.kafka.events, *partitions, *configs, "-b", bootstrap)
+    ) as made:
+        made.wait()
 
 
 def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: Any) -> int:

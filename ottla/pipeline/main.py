@@ -78,7 +78,9 @@ def parser() -> argparse.ArgumentParser:
     stages.add_argument("stage", choices=("bronze", "silver", "gold", "all"))
     stages.add_argument("--once", action="store_true", help="process what is there, then end")
     stages.add_argument("--master", metavar="URL", help="spark.master: an existing cluster")
-    stages.add_argument("--source", choices=("kafka", "ottla"), help="source.connector: what bronze reads with")
+    stages.add_argument(
+        "--source", choices=configuration.CONNECTORS, help="source.connector: what events are read with"
+    )
     history = command("backfill", backfill, "Run all stages as one batch over a range of offsets or times.")
     history.add_argument(
         "--from", metavar="PLACE", dest="start", default="earliest", help="earliest, JSON offsets, epoch ms or ISO time"
@@ -87,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
         "--to", metavar="PLACE", dest="end", default="latest", help="latest, JSON offsets, epoch ms or ISO time"
     )
     history.add_argument("--master", metavar="URL", help="spark.master: an existing cluster")
-    history.add_argument("--source", choices=("kafka", "ottla"), help="source.connector")
+    history.add_argument("--source", choices=configuration.CONNECTORS, help="source.connector")
     events = command("generate", generate, "Send clickstream-like events and write down what was sent.")
     events.add_argument("--rate", type=int, default=1000, metavar="N", help="events a second (default 1000)")
     events.add_argument("--seconds", type=float, default=10, metavar="S", help="for so long (default 10)")
@@ -103,14 +105,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(config: Config, args: argparse.Namespace) -> int:
-    from ottla.pipeline import bronze, gold, session, silver
+    from ottla.pipeline import broker_table, bronze, gold, session, silver
     from ottla.pipeline import run as stages
 
     if args.once:
         config = configuration.changed(config, "pipeline", "trigger", "once", "--once")
     try:
         every = (bronze.STAGE, silver.STAGE, gold.STAGE)
-        stages.run(config, [stage for stage in every if args.stage in (stage.name, "all")])
+        wanted = [stage for stage in every if args.stage in (stage.name, "all")]
+        if broker_table.is_read(config):
+            wanted = [stage for stage in wanted if stage is not bronze.STAGE]
+        if not wanted:
+            raise PipelineError("with source.connector = table brokers write bronze", remedy="run silver, gold or all")
+        stages.run(config, wanted)
     finally:
         session.stop()
     return 0

@@ -58,6 +58,20 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         consumer.close()
 
 
+def ends(config: Config, topic: str) -> dict[int, int]:
+    """Return the next offset of each partition."""
+    consumer = Consumer({**topics.client_settings(config), **SETTINGS})
+    try:
+        found = consumer.list_topics(topic, timeout=ANSWER_SECONDS_MAX).topics[topic]
+        return {
+            partition: low_and_high(consumer, TopicPartition(topic, partition))[1] for partition in found.partitions
+        }
+    except KafkaException as error:
+        raise topics.unreachable(config, error.args[0].str()) from None
+    finally:
+        consumer.close()
+
+
 def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
     """Return the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
     found = []

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ottla.pipeline import read_topic, tables
+from ottla.pipeline import broker_table, freshness, read_topic, tables
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
@@ -85,7 +85,12 @@ class Found:
         self.windows = tables.rows(tables.gold(config, "windows"))
         self.sessions = tables.rows(tables.gold(config, "sessions"))
         self.reasons = Counter(dict(read_topic.dead_letters(config)).values())
-        self.bronze = count(tables.sink(config, "bronze", ["offset"]))
+        is_table = broker_table.is_read(config)
+        self.bronze = len(broker_table.places(config)) if is_table else count(tables.sink(config, "bronze", ["offset"]))
+        self.freshness = {
+            "bronze, by Spark": freshness.of_stage(config),
+            "the brokers' table": freshness.of_table(config),
+        }
         self.silver = count(tables.sink(config, "silver", ["event_id"]))
         self.progress = progress(config)
 
@@ -173,6 +178,20 @@ def draw_batches(axes: Any, found: Found) -> None:
         axes.legend(frameon=False, ncols=len(by_query))
 
 
+def draw_freshness(axes: Any, found: Found) -> None:
+    for colour, (way, points) in zip(COLOURS, found.freshness.items(), strict=False):
+        if points:
+            times = [datetime.fromtimestamp(point.seen_s, UTC) for point in points]
+            axes.plot(times, [point.age_s for point in points], ".", color=colour, label=way)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("seconds")
+    clock(axes)
+    if any(found.freshness.values()):
+        axes.legend(frameon=False, ncols=len(found.freshness))
+    else:
+        nothing(axes)
+
+
 Draw = Callable[[Any, Found], None]
 CHARTS: tuple[tuple[str, str, Draw], ...] = (
     ("views", "Page views by window", draw_windows),
@@ -180,6 +199,7 @@ CHARTS: tuple[tuple[str, str, Draw], ...] = (
     ("dead-letters", "Dead letters by reason", draw_reasons),
     ("lag", "Offsets that bronze was behind when a batch began", draw_lag),
     ("batches", "Time of a micro-batch", draw_batches),
+    ("freshness", "Age of the oldest record of a file when bronze has it", draw_freshness),
 )
 
 

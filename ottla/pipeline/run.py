@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ottla.pipeline import broker_table, progress, read_topic, session, topics
 from ottla.pipeline import config as configuration
-from ottla.pipeline import progress, session, topics
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.explain import explained
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 0.5
-#: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
+#: A micro-batch is waited for this long when the user ends the stages; a second signal ends them at once.
 BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once.
+    """Yield an event that Ctrl-C or SIGTERM sets, for a look between two steps; a second signal ends the process at once.
 
     A Spark session has to be there before: it sets a handler of its own, by which Ctrl-C cuts micro-batches short.
     """
@@ -79,6 +79,8 @@ def run(config: Config, stages: Sequence[Stage]) -> None:
 def run_once(
     spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery], stop: threading.Event
 ) -> None:
+    if broker_table.is_read(config):
+        broker_table.await_all(config, read_topic.ends(config, config.kafka.events), stop)
     for stage in stages:
         if not stage.is_ready(config):
             print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.pipeline import delta
-from ottla.pipeline.config import Config
+from ottla.pipeline.config import OTTLA, Config
 from ottla.pipeline.connector_modules import needed_files
 from ottla.pipeline.errors import PipelineError
 from ottla.server.installation import install
@@ -66,7 +66,7 @@ def jars_folder(config: Config) -> Path | None:
 
 
 def jar_settings(config: Config) -> dict[str, str]:
-    """The setting `spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
+    """Return the setting `spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
     import pyspark
 
     version = pyspark.__version__
@@ -112,7 +112,7 @@ def start(config: Config) -> SparkSession:
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")  # else it logs to a file, see log4j2.properties
     send_package(spark)
-    if config.source.connector == "ottla":
+    if config.source.connector == OTTLA:
         from ottla.spark import register
 
         register(spark)

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from ottla.pipeline import bronze
 from ottla.pipeline.config import Config
 from ottla.pipeline.events import SHIPPED_SCHEMAS, Event, Limits, RejectedEvent, judge, load_schemas
-from ottla.pipeline.source import client_options
+from ottla.pipeline.source import client_options, connector
 from ottla.pipeline.stage import Stage, triggered
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
         .dropDuplicatesWithinWatermark(["event_id"])
     )
     silver = deduplicated.writeStream.format("parquet").partitionBy("date").option("path", config.path("silver"))
-    letters = dead(judged(bronze.read(spark, config), config), config).writeStream.format(config.source.connector)
+    letters = dead(judged(bronze.read(spark, config), config), config).writeStream.format(connector(config))
     return [
         triggered(silver, config, NAME).start(),
         triggered(letters.options(**client_options(config)), config, DEAD_LETTERS).start(),

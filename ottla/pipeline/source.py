@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.pipeline.config import Config, Source
+from ottla.pipeline.config import KAFKA, OTTLA, TABLE, Config, Source
 from ottla.pipeline.errors import PipelineError
 
 #: Spark rejects these, and says so only after the JVM is up.
@@ -34,6 +34,11 @@ OPTIONS = (
 )
 
 
+def connector(config: Config) -> str:
+    """Return the format by which records are read from the topic, and dead letters written."""
+    return KAFKA if config.source.connector == TABLE else config.source.connector
+
+
 def options(config: Config, *, batch: bool = False) -> dict[str, str]:
     source = config.source
     found = {
@@ -51,7 +56,7 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
         )
     if not batch and (source.ending_offsets or source.ending_timestamp or source.ending_offsets_by_timestamp):
         raise PipelineError("a stream has no end", remedy='use `ottla-pipeline backfill`, or trigger = "once"')
-    if source.connector == "ottla" and config.pipeline.trigger == "once":
+    if source.connector == OTTLA and config.pipeline.trigger == "once":
         found.pop("maxOffsetsPerTrigger", None)  # this source would end after the first micro-batch: docs/SPARK.md
     if not batch and not source.starting_timestamp and not source.starting_offsets_by_timestamp:
         found.pop("startingOffsetsByTimestampStrategy", None)
@@ -59,7 +64,7 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
 
 
 def client_options(config: Config) -> dict[str, str]:
-    """The options `kafka.*`, for source and sink alike."""
+    """Return the options `kafka.*`, for source and sink alike."""
     for name in config.kafka.options:
         if name.removeprefix("kafka.") in FORBIDDEN:
             raise PipelineError(

@@ -9,11 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.pipeline import broker_table
 from ottla.pipeline.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+
+BRONZE = "bronze"
 
 
 class Stage(NamedTuple):
@@ -22,15 +26,17 @@ class Stage(NamedTuple):
     reads: str = ""  # the stage whose files it reads; empty: Kafka
 
     def is_ready(self, config: Config) -> bool:
-        """Spark's file sink has finished a batch that the stage can read."""
+        """Spark's file sink has finished a batch that the stage can read, or the brokers' table has rows."""
         if not self.reads:
             return True
+        if self.reads == BRONZE and broker_table.is_read(config):
+            return bool(broker_table.files(config))
         log = Path(config.path(self.reads, "_spark_metadata"))
         return log.is_dir() and any(not file.name.startswith(".") for file in log.iterdir())
 
 
 def triggered(writer: DataStreamWriter, config: Config, name: str) -> DataStreamWriter:
-    """A streaming query with its name, its checkpoint and its trigger."""
+    """Return a streaming query with its name, its checkpoint and its trigger."""
     named = writer.queryName(name).option("checkpointLocation", config.checkpoint(name))
     if config.pipeline.trigger == "once":
         return named.trigger(availableNow=True)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from ottla.pipeline import login
+from ottla.pipeline import broker_table, login
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 from ottla.server.address import Address, NoAddress, parse_addresses
@@ -34,11 +34,16 @@ def client_settings(config: Config) -> dict[str, Any]:
 
 def wanted(config: Config) -> dict[str, dict[str, str]]:
     kafka = config.kafka
-    return {kafka.events: {}, kafka.dead_letters: {}, kafka.pages: COMPACTED, kafka.sessions: COMPACTED}
+    return {
+        kafka.events: broker_table.configs(config),
+        kafka.dead_letters: {},
+        kafka.pages: COMPACTED,
+        kafka.sessions: COMPACTED,
+    }
 
 
 def ensure(config: Config) -> None:
-    """Create the topics that are missing, and rejects a source that is not there."""
+    """Create the topics that are missing, and reject a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
@@ -63,8 +68,22 @@ def ensure(config: Config) -> None:
                     f"cannot create topic {name}: {error.args[0].str()}",
                     remedy="create it yourself, or correct [kafka]",
                 ) from None
+    if broker_table.is_read(config) and config.kafka.events in found.topics:
+        check_table(config, admin)
     there = {name: len(topic.partitions) for name, topic in found.topics.items()}
     check_source(config, {**dict.fromkeys(wanted(config), config.kafka.partitions), **there})
+
+
+def check_table(config: Config, admin: AdminClient) -> None:
+    """Raise PipelineError if the topic of events is there, and is no table that the pipeline can read."""
+    topic = ConfigResource(ResourceType.TOPIC, config.kafka.events)
+    entries = admin.describe_configs([topic])[topic].result(ANSWER_SECONDS_MAX)
+    given = entries.get(broker_table.FORMAT)
+    if given is None or given.value != broker_table.PARQUET:
+        raise PipelineError(
+            f"{config.kafka.events} is no table of Parquet",
+            remedy=f"ottla config set topic {config.kafka.events} {broker_table.FORMAT}={broker_table.PARQUET}",
+        )
 
 
 def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:

@@ -6,8 +6,8 @@ import json
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
-from ottla.pipeline import read_topic, tables, truth
-from ottla.pipeline.config import Config
+from ottla.pipeline import broker_table, read_topic, tables, truth
+from ottla.pipeline.config import OTTLA, Config
 from ottla.pipeline.spans import Span
 
 Position = tuple[str, int, int]
@@ -32,9 +32,7 @@ def verify(config: Config, truth_path: str) -> list[Check]:
         gap_ms=config.pipeline.session_gap_seconds * 1000,
         seen=set(silver),
     )
-    bronze = [
-        tuple(row.values()) for row in tables.rows(tables.sink(config, "bronze", ["topic", "partition", "offset"]))
-    ]
+    bronze = places_of_bronze(config)
     letters = read_topic.dead_letters(config)
     dead, again = dict(letters), len(letters) - len(dict(letters))
     return [
@@ -42,10 +40,18 @@ def verify(config: Config, truth_path: str) -> list[Check]:
         *check_silver(silver, expected),
         *check_dead(dead, expected),
         # The JVM sink sends letters again after a crash, and the connector's does not.
-        *([Check("dead letters that are there twice", 0, again, not again)] * (config.source.connector == "ottla")),
+        *([Check("dead letters that are there twice", 0, again, not again)] * (config.source.connector == OTTLA)),
         *check_sum(bronze, silver, dead, expected),
         *check_gold(config, expected),
     ]
+
+
+def places_of_bronze(config: Config) -> list[Any]:
+    """Return the topic, partition and offset of each row of bronze."""
+    if broker_table.is_read(config):
+        return broker_table.places(config)
+    rows = tables.rows(tables.sink(config, "bronze", ["topic", "partition", "offset"]))
+    return [tuple(row.values()) for row in rows]
 
 
 def check_bronze(rows: list[Any], expected: truth.Expected) -> list[Check]:
@@ -147,7 +153,7 @@ def check_gold(config: Config, expected: truth.Expected) -> list[Check]:
 
 
 def check_topic(config: Config, topic: str, table: dict[str, int], keys: tuple[str, str], value: str) -> Check:
-    """The newest message of each key in the compacted topic says what the table says."""
+    """Check that the newest message of each key in the compacted topic says what the table says."""
     latest: dict[str, int | None] = {}
     for each in read_topic.records(config, topic):
         key = json.loads(each.key or b"{}")

@@ -19,19 +19,23 @@ from ottla.spark.client.offsets import READ_COMMITTED
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import ConnectorOptions
 from ottla.spark.ranges import Offsets, Range
+from ottla.storage.checkpoint import LOG_START, REPLICATION, read_offsets
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import OsFiles
 
 METADATA = "partition.metadata"
-HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 
 
 def partitions_in(directory: str) -> Offsets:
     """Return the high watermark of each partition in a log directory. Raises ConnectorError if it is none."""
-    return _checkpoint(Path(directory), HIGH_WATERMARKS)
+    if not (Path(directory) / REPLICATION).exists():
+        raise ConnectorError(f"{directory} has no {REPLICATION}", "segments:// takes one of the log.dirs of a broker")
+    return _checkpoint(Path(directory), REPLICATION)
 
 
 def starts_in(directory: str) -> Offsets:
     """Return the log start offset of each partition: that of the checkpoint, or of the first segment."""
-    given = _checkpoint(Path(directory), LOG_STARTS)
+    given = _checkpoint(Path(directory), LOG_START)
     found = {}
     for place in partitions_in(directory):
         found[place] = max(given.get(place, 0), SegmentFiles(_folder_of(Path(directory), place)).first or 0)
@@ -39,13 +43,10 @@ def starts_in(directory: str) -> Offsets:
 
 
 def _checkpoint(directory: Path, name: str) -> Offsets:
-    file = directory / name
-    if not file.exists():
-        if name == LOG_STARTS:
-            return {}
-        raise ConnectorError(f"{directory} has no {name}", "segments:// takes one of the log.dirs of a broker")
-    rows = (line.split() for line in file.read_text().splitlines()[2:])
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    try:
+        return read_offsets(OsFiles(), str(directory / name))
+    except CorruptFile as fault:
+        raise ConnectorError(str(fault), "read another replica") from None
 
 
 def _folder_of(directory: Path, place: tuple[str, int]) -> Path:

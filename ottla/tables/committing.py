@@ -13,9 +13,9 @@ from ottla.tables import offers
 from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.store import Store
-from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused
+from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused, TableState
 
-#: So many files are one commit: what was offered during an outage is taken in several.
+#: The files of one commit: what was offered during an outage is taken in several.
 FILES_MAX = 1_000
 #: How often one call looks again before it leaves the rest to the next interval.
 TURNS_MAX = 5
@@ -64,18 +64,21 @@ class TableFollower:
         self._store = store
         self._is_lazy = is_lazy
 
-    def follow(self, log: DecisionLog, last: TableDecision) -> None:
-        """Bring the table to this decision.
+    def load(self) -> TableState | None:
+        """Return the state of the table, None if it is not there. Raises as `follow`."""
+        return self._table.load()
+
+    def follow(self, log: DecisionLog, last: TableDecision, state: TableState | None) -> TableState | None:
+        """Bring the table to this decision from the state that was loaded, on which commits are conditional; return the state then.
 
         Raises:
             TableRefused: it is ahead, another's, or was dropped.
             CommitUnknown, CommitConflict, StoreFailure: what it has now is found by the next call.
         """
-        state = self._table.load()
         if state is None:
             first = self._first_with_files(log, last) if self._is_lazy else 1
             if first is None:
-                return
+                return None
             if not self._is_lazy and last.sequence > 1:
                 raise TableRefused(
                     f"the table was dropped after {last.sequence} commits: `ottla table rebuild` makes it again from the log"
@@ -94,6 +97,7 @@ class TableFollower:
             state = self._table.load()
             if state is None or state.sequence < number:
                 raise CommitUnknown(f"the table does not show commit {number}")
+        return state
 
     def _read(self, log: DecisionLog, number: int) -> TableCommit:
         """Return a decision as a commit. What is gone was swept if another committer was faster, or else was deleted by hand."""
@@ -138,15 +142,18 @@ class Committer:
             CommitUnknown, CommitConflict: TURNS_MAX times in sequence; the next call may do better.
         """
         rows = rejected = 0
+        states: dict[TableFollower, TableState | None] = {}  # loading one may cost as much as a commit
         for turn in range(TURNS_MAX):
             last = self._log.last()
             try:
                 if last is not None:
                     for follower in self._followers:
-                        follower.follow(self._log, last)
+                        state = states[follower] if follower in states else follower.load()
+                        states[follower] = follower.follow(self._log, last, state)
             except (CommitConflict, CommitUnknown):
                 if turn == TURNS_MAX - 1:
                     raise
+                states.clear()
                 continue
             decision = self._decide(last, partitions)
             if decision is None:

@@ -42,18 +42,31 @@ class DecisionLog:
     def __init__(self, store: Store, owner: Owner) -> None:
         self._store = store
         self._owner = owner
+        #: The number of the newest decision that was listed, 0 for none.
+        self._known = 0
 
     def last(self) -> TableDecision | None:
         """Return the last decision, or None. Raises TableRefused if they are another topic's, or of a newer version of Ottla; StoreFailure."""
-        newest = newest_of(self._store.list(FOLDER))
+        newest = self._newest()
         while newest is not None:
             try:
                 return self.get(newest[0])
             except TableRefused:
-                before, newest = newest, newest_of(self._store.list(FOLDER))
+                before, newest = newest, self._newest()
                 if newest is not None and newest[0] == before[0]:
                     raise  # and not swept since it was listed
         return None
+
+    def _newest(self) -> tuple[int, StoredObject] | None:
+        """Return the newest decision in a listing that goes on from the one that was known: a day has 1,440 of them.
+
+        A sweep leaves the last one. Where there is none from there on, the log was deleted, and is listed from its start.
+        """
+        found = newest_of(self._store.list(FOLDER, _name_of(self._known - 1))) if self._known else None
+        if found is None:
+            found = newest_of(self._store.list(FOLDER))
+        self._known = 0 if found is None else found[0]
+        return found
 
     def get(self, sequence: int) -> TableDecision:
         """Return a decision. Raises as `last`, also if it is not there any more: tables have all of them before they are swept."""

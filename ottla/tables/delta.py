@@ -27,6 +27,9 @@ OWNER = "ottla.owner"
 SWEPT = "ottla.swept"
 #: It would let the entries of the last decision expire.
 EXPIRY = "delta.setTransactionRetentionDuration"
+#: The commits between two checkpoints, from which readers and we go on: delta-rs has 100 by default, and an open then reads up to
+#: 99 commits one by one, four times the work of the commit itself.
+PROPERTIES = {"delta.checkpointInterval": "20"}
 
 
 class DeltaFiles:
@@ -65,7 +68,7 @@ class DeltaFiles:
                 self._schema,
                 mode="ignore",
                 storage_options=self._options,
-                configuration={OWNER: self._owner_text},
+                configuration={OWNER: self._owner_text, **PROPERTIES},
                 raise_if_key_not_exists=False,
                 commit_properties=first,
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
@@ -71,13 +72,24 @@ class DirectoryStore:
 
     def list(self, folder: str, after: str = "") -> Iterator[StoredObject]:
         with _failing(folder):
-            for path in sorted(self._path(folder).rglob("*")):
-                name = path.relative_to(self.folder).as_posix()
-                if name > after and UNFINISHED not in path.name:
-                    with suppress(FileNotFoundError):  # it is being replaced, or swept
-                        status = path.stat()
-                        if path.is_file():
-                            yield StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000)
+            yield from self._listed(f"{folder}/".lstrip("/"), after)
+
+    def _listed(self, prefix: str, after: str) -> Iterator[StoredObject]:
+        """Yield what lies below a folder, whose name ends with a slash, in the order of whole names. What comes before is not looked at."""
+        try:
+            with os.scandir(self.folder / prefix) as scanned:
+                entries = [(f"{prefix}{each.name}{'/' if each.is_dir() else ''}", each) for each in scanned]
+        except FileNotFoundError:
+            return
+        for name, entry in sorted(entries, key=itemgetter(0)):
+            if name.endswith("/"):
+                if name > after or after.startswith(name):
+                    yield from self._listed(name, after)
+            elif name > after and UNFINISHED not in name:
+                with suppress(FileNotFoundError):  # it is being replaced, or swept
+                    status = entry.stat()
+                    if entry.is_file():
+                        yield StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def folders(self, folder: str) -> Sequence[str]:
         with _failing(folder):

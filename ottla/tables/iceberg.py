@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -25,6 +26,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergFiles
 from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -38,7 +40,7 @@ SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"
 MERGED = "ottla.merged"
-#: So many old versions of the metadata stay, whatever their age.
+#: The old versions of the metadata that stay, whatever their age.
 METADATA_MAX = 10
 PROPERTIES = {
     RETRIES: "0",
@@ -49,6 +51,18 @@ PROPERTIES = {
 }
 #: What the library and its catalogs raise where an answer was lost.
 NO_ANSWER = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
+
+
+class _OneTransaction(Transaction):
+    """A transaction that makes its metadata once for each change: the library copies it deeply whenever it is looked at, 50 times in a commit."""
+
+    _made: tuple[Any, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        if self._made is None or self._made[0] is not self._updates:
+            self._made = self._updates, super().table_metadata
+        return self._made[1]
 
 
 class IcebergTable:
@@ -154,11 +168,11 @@ class IcebergTable:
 
     @contextmanager
     def _transaction(self, state: TableState) -> Iterator[Transaction]:
-        """A transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
+        """Yield a transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")
-        with self._answering(), table.transaction() as transaction:
+        with self._answering(), _OneTransaction(table) as transaction:
             snapshot = table.metadata.current_snapshot_id
             transaction._requirements += (AssertRefSnapshotId(ref="main", snapshot_id=snapshot),)
             yield transaction

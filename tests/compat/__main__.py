@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -40,7 +41,9 @@ from tests.compat import (
 )
 from tests.compat.ecosystem import suite as ecosystem
 from tests.compat.ecosystem.results import Result, write_results
+from tests.compat.lakehouse import jars as lakehouse
 from tests.compat.librdkafka import Case, Outcome, Server
+from tests.compat.logins import Failed
 from tests.compat.mixed.nodes import NotSo
 from tests.compat.mixed.steps import NEEDS, STEPS
 from tests.compat.node import running_cluster, running_node
@@ -200,7 +203,7 @@ def _steps(logs: Path, names: list[str], suite: str, steps: Mapping[str, Callabl
         begin, result, why = time.monotonic(), "PASS", ""
         try:
             steps[name](logs / f"{suite}-{name}")
-        except (AssertionError, NotSo, OSError, KafkaException) as error:
+        except (AssertionError, Failed, NotSo, OSError, KafkaException) as error:
             result, why = "FAIL", f"{type(error).__name__}: {error}"
         found.append(report(Outcome(f"{suite}-{name}", result, time.monotonic() - begin, why)))
     return found
@@ -333,6 +336,24 @@ def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return found
 
 
+def run_readers(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Every engine reads the same rows of topics' tables; the names: python, spark."""
+    return _lakehouse(logs, names, nodes, "readers", "matrix")
+
+
+def run_iceberg_rest(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Topics' tables in Apache Iceberg's own REST catalog; the names are those of steps."""
+    return _lakehouse(logs, names, nodes, "iceberg-rest", "rest_catalog")
+
+
+def _lakehouse(logs: Path, names: list[str], nodes: int, suite: str, module: str) -> list[Outcome]:
+    reason = lakehouse.missing()
+    if nodes > 1 or reason:
+        print(f"{suite} is left out: {reason or 'it needs one node at most'}")
+        return []
+    return _steps(logs, names, suite, import_module(f"tests.compat.lakehouse.{module}").STEPS)
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, properties in librdkafka.SCENARIOS.items():
         chosen = [case for case in cases if case.scenario == scenario]
@@ -418,6 +439,8 @@ SUITES = {
     "ecosystem": run_ecosystem,
     "registry": run_registry,
     "spark": run_spark,
+    "readers": run_readers,
+    "iceberg-rest": run_iceberg_rest,
     "faults": run_faults,
     "kafka-python": run_kafka_python,
 }

@@ -45,6 +45,8 @@ class Node:
     """The cluster's address and clients, and names that no test has used."""
 
     bootstrap: str
+    #: Where its topics' tables lie.
+    tables: str = ""
     names: Iterator[int] = field(default_factory=itertools.count)
 
     def name(self) -> str:
@@ -126,7 +128,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         line = process.stdout.readline()
         assert line, f"ottla dev ended with {process.wait()}"
         try:
-            yield Node(json.loads(line)["bootstrap"])
+            yield Node(json.loads(line)["bootstrap"], str(folder / "tables"))
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(STOP_SECONDS_MAX) == 0

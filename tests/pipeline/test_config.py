@@ -14,6 +14,7 @@ needs_packages("fastavro")
 from ottla.pipeline.backfill import epoch_ms, ranged
 from ottla.pipeline.config import Config, documented, load
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.main import main
 from ottla.pipeline.source import options
 
 
@@ -88,6 +89,21 @@ def test_a_pattern_wins_over_a_list_and_partitions_over_both() -> None:
     assert options(load(None, both))["subscribePattern"] == "a.*"
     found = options(load(None, (*both, 'source.assign={"a":[0]}')))
     assert found["assign"] == '{"a":[0]}' and "subscribe" not in found and "subscribePattern" not in found
+
+
+def test_the_brokers_table_is_one_topics_in_a_folder_and_has_no_bronze_stage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(PipelineError, match=r"ottla\.table\.location"):
+        load(None, ("source.connector=table",))
+    given = ("source.tables=/lake", "source.connector=table")
+    with pytest.raises(PipelineError, match=r"kafka\.events"):
+        load(None, (*given, "source.subscribe=a,b"))
+    with pytest.raises(PipelineError, match="kafka, ottla, table"):
+        load(None, ("source.connector=csv",))
+    with pytest.raises(SystemExit):
+        main(["run", "bronze", *(word for each in given for word in ("--set", each))])
+    assert "run silver, gold or all" in capsys.readouterr().err
 
 
 def test_a_backfill_is_given_offsets_or_times() -> None:

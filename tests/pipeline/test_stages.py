@@ -18,7 +18,19 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
-from ottla.pipeline import backfill, bronze, generate, gold, read_topic, session, silver, tables, topics, verify
+from ottla.pipeline import (
+    backfill,
+    bronze,
+    freshness,
+    generate,
+    gold,
+    read_topic,
+    session,
+    silver,
+    tables,
+    topics,
+    verify,
+)
 from ottla.pipeline import run as stages
 from ottla.pipeline.config import Config, changed, load
 from ottla.pipeline.errors import PipelineError
@@ -109,6 +121,32 @@ def test_every_stage_holds_exactly_what_was_acknowledged(spark: Any, node: Node,
     wrong = [check for check in verify.verify(config, path) if not check.holds]
     assert not wrong
     assert_backfill_agrees(config)
+
+
+def test_the_brokers_table_in_place_of_bronze_gives_the_same_counts(spark: Any, node: Node, tmp_path: Path) -> None:
+    needs_packages("obstore")  # the node's
+    settings = (f"source.tables={node.tables}", "source.table_interval_ms=200", f"pipeline.output={tmp_path / 'table'}")
+    config = node.config(tmp_path, *settings, "source.connector=table")
+    path = str(tmp_path / "truth.jsonl")
+    topics.ensure(config)
+    mix = generate.Mix(bad=6, duplicates=6, late=10)
+    generate.run(config, rate=400, seconds=1, mix=mix, truth_path=path, seed=3, show=lambda found: None)
+    stages.run(config, [silver.STAGE, gold.STAGE])
+    checks = verify.verify(config, path)
+    assert len(checks) > 10 and not [check for check in checks if not check.holds]
+    by_spark = changed(set_of(config, connector="kafka"), "pipeline", "output", str(tmp_path / "spark"), "test")
+    stages.run(by_spark, [bronze.STAGE])
+    places = verify.places_of_bronze(config)
+    assert len(places) == 400 and sorted(places) == sorted(verify.places_of_bronze(by_spark))
+    assert freshness.of_table(config) and freshness.of_stage(by_spark)
+    assert all(0 <= point.age_s < 300 for point in freshness.of_table(config))
+
+
+def test_a_topic_that_is_no_table_is_not_read_as_one(node: Node, tmp_path: Path) -> None:
+    config = node.config(tmp_path, f"source.tables={node.tables}", "source.connector=table")
+    node.topic(name=config.kafka.events)
+    with pytest.raises(PipelineError, match=r"is no table of Parquet.*ottla config set topic"):
+        topics.ensure(config)
 
 
 def assert_backfill_agrees(config: Config) -> None:

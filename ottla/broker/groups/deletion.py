@@ -61,7 +61,7 @@ class GroupDeletion:
         return then(gather([self._begin(group_id) for group_id in group_ids], lambda found: found), begun)
 
     def _begin(self, group_id: str) -> Answer[States]:
-        """An error need not be kept, because the second decision finds it again."""
+        """Begin to delete the group. An error need not be kept, because the second decision finds it again."""
         self.groups.stories.begin(group_id, because("DeleteGroups"))
         return self.groups.runtime.write(
             self.groups.partition_for(group_id), begin, lambda error: frozenset(), group_id

@@ -88,7 +88,7 @@ def letters_of(runs: Iterable[Run]) -> Iterator[Letter]:
 
 
 def why_unusable(topic: QueueTopic) -> str | None:
-    """Kafka's rules for the topic, in Kafka's order; None: dead letters can be written, perhaps once the topic is created."""
+    """Return which of Kafka's rules the topic breaks, in Kafka's order; None: dead letters can be written, perhaps once it is created."""
     if not topic.name:
         return "the group names no dead-letter topic any more"
     if topic.name.startswith(INTERNAL_PREFIX):
@@ -116,7 +116,7 @@ def headers(source: DeadLetterSource, letter: Letter) -> RecordHeaders:
 def batch_of(
     source: DeadLetterSource, letters: Sequence[Letter], copies: Mapping[int, Record], max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """One batch of at most `max_bytes`, and how many of the letters it has; at least one, whatever its size."""
+    """Return one batch of at most `max_bytes`, and how many of the letters it has; at least one, whatever its size."""
     rows: list[NewRecord] = []
     size = HEADER_BYTES
     for letter in letters[:RECORDS_A_BATCH_MAX]:
@@ -134,7 +134,7 @@ def batch_of(
 
 
 def copies_from(data: bytes, offsets: Sequence[int], max_bytes: int) -> tuple[dict[int, Record], int]:
-    """The records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
+    """Return the records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
 
     A batch that is damaged, or that takes more than `max_bytes` in memory, gives no record.
     """

@@ -51,7 +51,7 @@ class Acquisition:
     _bases: list[int] = field(default_factory=list)
 
     def last_from(self, first: int, last: int) -> int:
-        """The last offset to take of `first` to `last`."""
+        """Return the last offset to take of `first` to `last`."""
         left = self.limit - self.count
         if last - first + 1 <= left:
             return last
@@ -112,7 +112,7 @@ class Fetched:
                 break
 
     def aborted(self, transactions: Sequence[AbortedTxn]) -> list[Span]:
-        """The batches of aborted transactions (read_committed)."""
+        """Return the batches of aborted transactions (read_committed)."""
         found: list[Span] = []
         position = 0
         for span, end in zip(self.spans, self.ends, strict=True):
@@ -125,7 +125,7 @@ class Fetched:
         return found
 
     def part_of(self, acquired: Sequence[Acquired]) -> memoryview:
-        """The batches from the first to the last that has acquired records."""
+        """Return the batches from the first to the last that has acquired records."""
         begin = end = 0
         for span, following in zip(self.spans, self.ends, strict=True):
             if span.last < acquired[0].first_offset:

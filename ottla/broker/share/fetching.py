@@ -23,7 +23,7 @@ Results = dict[TopicIdPartition, PartitionData]
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    """A failed partition of the response; it has no text, as in Kafka."""
+    """Return a failed partition of the response; it has no text, as in Kafka."""
     return PartitionData(partition_index=index, error_code=error.code)
 
 
@@ -37,7 +37,7 @@ class ShareFetching:
     errors: Results
     limits: Limits
     wheel: TimerWheel
-    #: Given the percentage of all partitions that records were acquired of.
+    #: It gets the percentage of all partitions of which records were acquired.
     answered: Callable[[int], None]
     _reply: Reply[Results] | None = None
     _slot: int = -1
@@ -129,7 +129,7 @@ class ShareFetching:
         return results
 
     def _ready(self, results: Results) -> dict[TopicIdPartition, LedSharePartition]:
-        """The partitions that have something to acquire; `results` gets the errors of others."""
+        """Return the partitions that have something to acquire; `results` gets the errors of others."""
         ready = {}
         for at, led in self.led.items():
             has_more = led.has_more()

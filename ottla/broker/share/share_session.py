@@ -70,7 +70,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def rotated(self) -> list[TopicIdPartition]:
-        """The partitions, beginning with another one in each request: none is always the last."""
+        """Return the partitions, beginning with another one in each request: none is always the last."""
         partitions = list(self.partitions)
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
@@ -129,7 +129,7 @@ class ShareSessions:
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a request that is not its first; raises KafkaError unless the request is the next one, or the last."""
+        """Return the session of a request that is not its first; raises KafkaError unless the request is the next one, or the last."""
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -95,7 +95,7 @@ class Call:
 
 
 def always() -> bool:
-    """The token of calls that the share coordinator fences by itself, because they carry the leader's epoch, or only read."""
+    """Return the token of calls that the share coordinator fences by itself, because they carry the leader's epoch, or only read."""
     return True
 
 

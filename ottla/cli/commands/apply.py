@@ -20,7 +20,7 @@ from ottla.client.access import AclFilter, describe_acls, describe_quotas, descr
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import OWN_PREFIX, describe_configs, takes_own_configs
 from ottla.client.failures import Failure
-from ottla.client.reassignments import adding_replicas, replication_factor
+from ottla.client.topics import adding_replicas, replication_factor
 
 app = App(
     name="apply",

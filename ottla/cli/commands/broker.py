@@ -25,7 +25,7 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, NoConnection
 from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
 from ottla.client.errors import code_of
 from ottla.client.moves import replicas_of_all
-from ottla.client.reassignments import adding_replicas
+from ottla.client.topics import adding_replicas
 from ottla.protocol.replica_sets import original_replicas
 
 app = App(name="broker", version_flags=[], help="Brokers: list, log directories, remove.")

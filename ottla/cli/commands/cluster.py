@@ -16,9 +16,8 @@ from ottla.cli.output import note, print_rows
 from ottla.cli.problem_summary import summary
 from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_state import describe_quorum
+from ottla.client.cluster_state import Problem, StopEffects, describe_quorum, effects_of_stop, find_problems
 from ottla.client.connection import read_client_properties
-from ottla.client.health import Problem, StopEffects, effects_of_stop, find_problems
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
@@ -117,7 +116,7 @@ def _show(problems: list[Problem], verbose: bool, output: str) -> None:
 
 
 async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
-    """A broker that goes away meanwhile is a reason to wait, too."""
+    """Return the effects of a stop. A broker that goes away meanwhile is a reason to wait, too."""
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:

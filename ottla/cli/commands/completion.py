@@ -50,7 +50,7 @@ print_script = partial(run, app)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The entry point of both commands: `complete` has the words of a command line behind a --."""
+    """Run one of both commands: `complete` has the words of a command line behind a --."""
     if list(arguments[:1]) == ["--"]:
         for found in candidates(list(arguments[1:])):
             print(found)

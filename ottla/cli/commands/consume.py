@@ -22,10 +22,10 @@ from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Co
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.partitions import TopicPartition
-from ottla.client.record_json import to_line
+from ottla.client.values import to_line
 from ottla.protocol.records.record import Record
 
-#: Keys and values that could not be decoded are named so often; then they are counted.
+#: The keys and values that could not be decoded and are named one by one. The others are counted.
 FAILURES_SHOWN = 10
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")

@@ -63,8 +63,7 @@ from ottla.client.moves import (
     watch_moves,
 )
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import list_reassignments
-from ottla.client.topics import places_of
+from ottla.client.topics import list_reassignments, places_of
 
 app = App(
     name="move",

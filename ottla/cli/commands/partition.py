@@ -24,8 +24,7 @@ from ottla.cli.shared_options import Internal, PlacesOrAll
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import code_of
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
-from ottla.client.topics import places_of
+from ottla.client.topics import PREFERRED, UNCLEAN, elect_leaders, places_of
 from ottla.protocol.errors import ErrorCode
 
 app = App(name="partition", version_flags=[], help="Partitions: list them, elect their leaders.")

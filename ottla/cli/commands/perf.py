@@ -61,7 +61,7 @@ class OwnTopic:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnePartition(OwnTopic):
-    """The same for a run with one record at a time."""
+    """The topic of a run with one record at a time, if the run names none."""
 
     partitions: Partitions = 1
 
@@ -193,7 +193,7 @@ class _Counted(Measured):
 
 @asynccontextmanager
 async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
-    """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    """Yield the topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
             await cluster.topic(name)

@@ -16,7 +16,7 @@ from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.cli.shared_options import Compression
 from ottla.client.producer import ClusterProducer
-from ottla.client.record_json import Incoming, from_line
+from ottla.client.values import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord

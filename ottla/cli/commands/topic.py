@@ -28,13 +28,11 @@ from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import Internal, Partitions
 from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import topics
-from ottla.client.admin_listeners import story_of_partition
+from ottla.client.admin_listeners import story_of_partition, table_states
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
-from ottla.client.reassignments import adding_replicas, replication_factor
-from ottla.client.table_states import table_states
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -72,12 +70,12 @@ async def list_topics(
     async with connect(connection) as cluster:
         cluster.doing = "listing topics"
         found = (await cluster.metadata(None)).topics
-        adding = await adding_replicas(cluster, found)
+        adding = await topics.adding_replicas(cluster, found)
     rows = [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
-            "replication_factor": replication_factor(topic, adding),
+            "replication_factor": topics.replication_factor(topic, adding),
             "topic_id": uuid_to_str(topic.topic_id),
             "internal": topic.is_internal,
         }
@@ -182,7 +180,7 @@ async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[
         return []
     if all(entry.value == "none" for entry in found):
         return []
-    states = (await table_states(listeners, name)).states
+    states = await table_states(listeners, name)
     return [f"its table waits at node {each.get('node')}: {each['waits']}" for each in states if each.get("waits")]
 
 
@@ -215,7 +213,7 @@ async def diff(one: str, other: str, /, *, output: Output = "table", connection:
     async with connect(connection) as cluster:
         for name in (one, other):
             topic = await cluster.topic(name)
-            factor = replication_factor(topic, await adding_replicas(cluster, [topic]))
+            factor = topics.replication_factor(topic, await topics.adding_replicas(cluster, [topic]))
             shapes.append({"partitions": str(len(topic.partitions)), "replication_factor": str(factor)})
             entries.append(await describe_configs(cluster, "topic", name, None))
     rows: list[Row] = [

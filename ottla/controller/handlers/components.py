@@ -45,6 +45,6 @@ class ControllerComponents:
         return frozenset(name for name in names if self.authorizer.allows(context, operation, TOPIC, name))
 
     def mutation_quota(self, context: RequestContext, *, strict_since: int) -> MutationQuota:
-        """The quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+        """Return the quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
         principal = context.connection.principal
         return self.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
 
-#: The time between two responses counts at most so long: what stands still between them (this node, or all of a machine) elects no
+#: The time between two responses counts as this much at most: what stands still between them (this node, or all of a machine) elects no
 #: leader meanwhile. A node without a leader asks far more often.
 BETWEEN_RESPONSES_MS_MAX = 500
 

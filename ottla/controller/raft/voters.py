@@ -56,7 +56,7 @@ class Voter:
         return self.key.id
 
     def is_replica(self, replica: ReplicaKey) -> bool:
-        """A static voter has no directory id; its node id alone decides."""
+        """Return whether this voter is the replica. A static voter has no directory id, so that its node id alone decides."""
         return self.key.id == replica.id and (not self.key.knows_directory or self.key == replica)
 
 

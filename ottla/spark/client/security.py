@@ -32,7 +32,9 @@ def security_of(properties: Mapping[str, str]) -> BlockingSecurity:
         return BlockingSecurity(tls)
     mechanism = properties.get(MECHANISM, "GSSAPI")
     if mechanism not in SERVED:
-        raise ConnectorError(f"kafka.{MECHANISM} {mechanism} is not served", f"this connector has {', '.join(SERVED)}")
+        raise ConnectorError(
+            f"kafka.{MECHANISM} {mechanism} is not served", f"this connector serves {', '.join(SERVED)}"
+        )
     try:
         options = read_module(properties.get(JAAS, "")).values
     except JaasError as fault:

@@ -14,7 +14,7 @@ from ottla.spark.options import client_properties
 COLUMNS = ("key", "value", "headers", "topic", "partition")
 BATCHES_TOPIC = "ottla-spark-batches"
 ID_PREFIX = "ottla-spark-"
-#: transaction.max.timeout.ms of brokers, by default: so long may pass between the tasks of a micro-batch and its commit.
+#: transaction.max.timeout.ms of brokers, by default: the time that may pass between the tasks of a micro-batch and its commit.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 MEMORY_BYTES = 128 << 20
 #: The number of segments that are checked in one turn of the event loop: each may have to be read for its first timestamp.
 SEGMENTS_PER_TURN = 100
-#: So many processes in a row may end before their pass does; then it may be the log's own fault: more memory than there is.
+#: The processes in a row that may end before their pass does. If more do, the log itself may be the cause: it needs too much memory.
 PASSES_ENDED_MAX = 5
 
 
@@ -127,7 +127,7 @@ class Cleaner:
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, PassProgress | None, tuple[Log, CleaningPlan] | None]:
-        """The log with the greatest dirty ratio among those that are due."""
+        """Yield the log with the greatest dirty ratio among those that are due."""
         best: tuple[Log, CleaningPlan] | None = None
         looked_at = 0
         for log in self._logs.open:

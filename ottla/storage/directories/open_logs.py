@@ -120,7 +120,7 @@ class OpenLogs:
         self.add_to(directory, future)
 
     def replace_by_future(self, future: Log) -> LogDir | None:
-        """The future log becomes the partition's log. Return the directory of the one that it replaces, None if there was none."""
+        """Make the future log the partition's log. Return the directory of the one that it replaces, None if there was none."""
         target, key = self.directory_of(future), (future.topic_id, future.partition)
         del self._futures[key]
         current = self._logs.get(key)
@@ -312,7 +312,7 @@ class Removals:
         self._due_files.setdefault(log.partition_dir.log_dir, {})[path] = due_ms
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Rename those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
+        """Rename those of these directories that are pending, and sync the renames, so that a crash cannot undo them.
 
         Raises:
             StorageFailure: a directory could not be renamed.

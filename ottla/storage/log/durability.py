@@ -205,7 +205,7 @@ class Durability:
     # What checkpoints say
 
     def recovery_point_to_write(self, end_offset: int) -> int:
-        """The recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
+        """Return the recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
         return self._before_gap(min(self.recovery_point, self.truncating_to, end_offset))
 
     def log_start_to_write(self, start_offset: int) -> int:

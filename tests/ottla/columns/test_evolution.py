@@ -10,37 +10,33 @@ needs_packages("pyarrow")
 
 import pyarrow as pa
 
-from ottla.columns.evolution import aligned, evolved
+from ottla.columns.evolution import evolved
 
 INT, L, F, D, S = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
 A, AB = pa.struct([("a", INT)]), pa.struct([("a", L), ("b", S)])
-#: The columns of a table, the fields that come, and the columns then; a value of the fields and that of the columns.
+#: The columns of a table, the fields that come, and the columns then.
 FOLLOWED = {
-    "the same": ([("a", INT)], [("a", INT)], [("a", INT)], {"a": 1}, {"a": 1}),
-    "another order": ([("a", INT), ("b", S)], [("b", S), ("a", INT)], [("a", INT), ("b", S)], {"b": "x", "a": 1}, {"a": 1, "b": "x"}),
-    "added": ([("a", INT)], [("b", S), ("a", INT)], [("a", INT), ("b", S)], {"b": "x", "a": 1}, {"a": 1, "b": "x"}),
-    "int to long": ([("a", INT)], [("a", L)], [("a", L)], {"a": 2**40}, {"a": 2**40}),
-    "long to int": ([("a", L)], [("a", INT)], [("a", L)], {"a": 1}, {"a": 1}),
-    "float to double": ([("a", F)], [("a", D)], [("a", D)], {"a": 0.1}, {"a": 0.1}),
-    "double to float": ([("a", D)], [("a", F)], [("a", D)], {"a": 0.5}, {"a": 0.5}),
-    "dropped": ([("a", INT), ("b", S)], [("a", INT)], [("a", INT), ("b", S)], {"a": 1}, {"a": 1, "b": None}),
-    "inside of a record": ([("r", A)], [("r", AB)], [("r", AB)], {"r": {"a": 1, "b": "x"}}, {"r": {"a": 1, "b": "x"}}),
-    "dropped inside of a record": ([("r", AB)], [("r", A)], [("r", AB)], {"r": {"a": 1}}, {"r": {"a": 1, "b": None}}),
-    "inside of a list": ([("r", pa.list_(AB))], [("r", pa.list_(A))], [("r", pa.list_(AB))], {"r": [{"a": 1}, None]}, {"r": [{"a": 1, "b": None}, None]}),
-    "inside of a map": ([("r", pa.map_(S, L))], [("r", pa.map_(S, INT))], [("r", pa.map_(S, L))], {"r": [("x", 1)]}, {"r": [("x", 1)]}),
+    "the same": ([("a", INT)], [("a", INT)], [("a", INT)]),
+    "another order": ([("a", INT), ("b", S)], [("b", S), ("a", INT)], [("a", INT), ("b", S)]),
+    "added": ([("a", INT)], [("b", S), ("a", INT)], [("a", INT), ("b", S)]),
+    "int to long": ([("a", INT)], [("a", L)], [("a", L)]),
+    "long to int": ([("a", L)], [("a", INT)], [("a", L)]),
+    "float to double": ([("a", F)], [("a", D)], [("a", D)]),
+    "double to float": ([("a", D)], [("a", F)], [("a", D)]),
+    "dropped": ([("a", INT), ("b", S)], [("a", INT)], [("a", INT), ("b", S)]),
+    "inside of a record": ([("r", A)], [("r", AB)], [("r", AB)]),
+    "dropped inside of a record": ([("r", AB)], [("r", A)], [("r", AB)]),
+    "inside of a list": ([("r", pa.list_(AB))], [("r", pa.list_(A))], [("r", pa.list_(AB))]),
+    "inside of a map": ([("r", pa.map_(S, L))], [("r", pa.map_(S, INT))], [("r", pa.map_(S, L))]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_a_table_follows(name: str) -> None:
-    old, new, then, value, expected = FOLLOWED[name]
+    old, new, then = FOLLOWED[name]
     found = evolved(pa.schema(old), [*pa.schema(new)])
     assert found == pa.schema(then), found
     assert evolved(found, [*pa.schema(old)]) == found, "the former schema still goes into the table"
-    rows = pa.array([value, None, value], pa.struct(new)).slice(1)
-    made = aligned(rows, pa.struct(then))
-    made.validate(full=True)
-    assert made.to_pylist() == [None, expected]
 
 
 REFUSED = {
@@ -61,8 +57,3 @@ def test_a_table_does_not_follow_and_says_why(name: str) -> None:
     old, new, said = REFUSED[name]
     found = evolved(pa.schema(old), [*pa.schema(new)])
     assert isinstance(found, str) and found.startswith(said), found
-
-
-def test_a_list_of_nothing_and_a_null_list_stay_what_they_are() -> None:
-    kind, wider = (pa.list_(pa.field("item", each)) for each in (INT, L))
-    assert aligned(pa.array([[1], None, [], [2, None]], kind).slice(1), wider).to_pylist() == [None, [], [2, None]]

@@ -55,9 +55,12 @@ def test_of_several_writers_one_has_written_what_was_absent(store: Store) -> Non
 
 
 def test_names_are_listed_in_their_order_and_after_a_name(store: Store) -> None:
-    for name in ("d/00001/b", "d/00000/z", "d/00001/a", "d/00001/c", "e/x"):
+    for name in ("d/00001/b", "d/00000/z", "d/00001.x", "d/00001/a", "d/00001/c", "e/x"):
         store.put(name, b"12")
-    assert [each.name for each in store.list("d")] == ["d/00000/z", "d/00001/a", "d/00001/b", "d/00001/c"]
+    every = ["d/00000/z", "d/00001.x", "d/00001/a", "d/00001/b", "d/00001/c"]
+    assert [each.name for each in store.list("d")] == every
+    assert [each.name for each in store.list("d", "d/00001.")] == every[1:]
+    assert [each.name for each in store.list("d", "d/00001/a")] == every[3:]
     assert [(each.name, each.size) for each in store.list("d/00001", "d/00001/a~")] == [
         ("d/00001/b", 2),
         ("d/00001/c", 2),

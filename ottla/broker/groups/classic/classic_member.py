@@ -18,7 +18,7 @@ from ottla.server.network.context import Reply
 
 
 class ClassicGroupState(Enum):
-    """Values are the names on the wire."""
+    """The states of a classic group. Their values are the names on the wire."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -115,7 +115,7 @@ class ClassicGroupMember:
         return [] if reply is None else [(reply, response)]
 
     def answers(self, error: ErrorCode) -> list[Response]:
-        """The error as the response to its JoinGroup or SyncGroup that waits."""
+        """Return the error as the response to its JoinGroup or SyncGroup that waits."""
         replies: list[Response] = []
         if self.awaiting_join is not None:
             replies.append((self.awaiting_join, JoinGroupResponse(error_code=error, member_id=self.member_id)))

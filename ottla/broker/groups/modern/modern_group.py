@@ -31,7 +31,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class MemberState(Enum):
-    """Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups. Values are the numbers in a consumer's record."""
+    """The states of a member, with their numbers in a consumer's record. Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -40,7 +40,7 @@ class MemberState(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
-        """The state in a record of a newer version."""
+        """Return the state in a record of a newer version."""
         return cls.UNKNOWN
 
 
@@ -349,11 +349,11 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        """Return the topics whose hash the group has once these members have left; None if the hash stays as it is."""
         return None
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterable[CoordinatorRecord]:
-        """Return the tombstones of what was these members' alone, besides their own."""
+        """Return the tombstones of records that the group needed for these members alone, besides the members' own records."""
         return ()
 
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:

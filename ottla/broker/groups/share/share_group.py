@@ -38,7 +38,7 @@ class StatePartitions:
         )
 
     def ended(self, initialized: Assignment, failed: Assignment, done: Assignment) -> StatePartitions:
-        """The persister has initialized some, of which those that are `done` count, and has failed for others."""
+        """Return the states once the persister has ended: it has initialized some, of which those that are `done` count, and failed for others."""
         return replace(
             self,
             initializing=without(without(self.initializing, initialized), failed),
@@ -46,7 +46,7 @@ class StatePartitions:
         )
 
     def deletion_begun(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The persister is asked to delete the states of these topics from now on."""
+        """Return the states from the moment on at which the persister is asked to delete those of these topics."""
         gone = frozenset(topic_ids)
         following = self.without_topics(gone)
         return replace(following, deleting=following.deleting | gone, names=self.names)
@@ -174,7 +174,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
     # ---- what follows
 
     def deletion_begun(self, topics: TopicsImage) -> Deletion:
-        """The states of its share partitions go first, because the group alone knows of them."""
+        """Begin to delete the states of the group's share partitions, which go first, because the group alone knows of them."""
         state = self.state_partitions
         held = {**dict.fromkeys(state.deleting, frozenset[int]()), **union(state.initialized, state.initializing)}
         for topic_id in held:
@@ -193,7 +193,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         return ModernGroupState.STABLE if self.members else ModernGroupState.EMPTY
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
-        """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
+        """Return the names of all members' topics, as if those in `changed` were subscribed to these instead."""
         gone = Counter(
             name
             for member_id in changed
@@ -203,7 +203,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         return {name for name, number in self.names.items() if number > gone[name]}.union(*changed.values())
 
     def assigned_topics(self) -> dict[bytes, set[int]]:
-        """The partitions that the target gives to any member."""
+        """Return the partitions that the target gives to any member."""
         assigned: dict[bytes, set[int]] = {}
         for target in self.targets.values():
             for topic_id, partitions in target.items():

@@ -251,7 +251,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
             self.shutdown_requested_by = member_id
 
     def _held_since(self, member: StreamsGroupMember, partition: TopicPartition) -> int | None:
-        """A member holds the partitions of its active tasks."""
+        """Return since when the member holds the partition as one of its active tasks, None if it does not."""
         subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
         if subtopology is None:
             return None
@@ -270,7 +270,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         )
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The group's own record is the last but one, as in Kafka: the topology of a group that is gone is skipped."""
+        """Yield the group's tombstones. Its own is the last but one, as in Kafka: the topology of a group that is gone is skipped."""
         for member_id in self.members:
             yield from RECORDS.member_tombstones(self.group_id, member_id)
         yield RECORDS.assignment_epoch(self.group_id), None

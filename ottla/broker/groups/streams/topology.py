@@ -58,7 +58,7 @@ class Topology:
 
 
 def inputs(subtopology: Subtopology) -> Iterator[str]:
-    """The names of all topics that a subtopology reads."""
+    """Yield the names of all topics that a subtopology reads."""
     yield from subtopology.source_topics
     for topic in subtopology.repartition_source_topics:
         yield topic.name
@@ -74,7 +74,7 @@ def copartition_groups(subtopology: Subtopology) -> list[set[str]]:
 
 
 def _at(items: Sequence[T], index: int) -> T:
-    """The item at the index. A negative index is out of range here, unlike in Python."""
+    """Return the item at the index. A negative index is out of range here, unlike in Python."""
     if not 0 <= index < len(items):
         # Kafka fails with an unexpected exception of its own (4.3.1).
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -82,7 +82,7 @@ def _at(items: Sequence[T], index: int) -> T:
 
 
 def recorded(topology: messages.Topology) -> StreamsGroupTopologyValue:
-    """The request's topology as a record. KafkaError if it can be none."""
+    """Return the request's topology as a record. KafkaError if it can be none."""
     ids = {subtopology.subtopology_id for subtopology in topology.subtopologies}
     if topology.epoch < 0 or len(ids) < len(topology.subtopologies):
         # Kafka fails with an unexpected exception of its own (4.3.1).
@@ -114,7 +114,7 @@ class PartitionCounts:
         return max(self.of(name) for name in inputs(subtopology))
 
     def _of_repartition_topics(self) -> dict[str, int]:
-        """Each writer decides as soon as one of its inputs is known, in the order of the topology, round after round.
+        """Return the partitions of repartition topics. Each writer decides once one of its inputs is known, in the topology's order, round by round.
 
         Kafka looks at all subtopologies in each round. Here a round has those with a new input only: 100,000 subtopologies
         in a row would take as many rounds.

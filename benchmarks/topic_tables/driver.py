@@ -1,0 +1,77 @@
+"""`make bench ARGS=tables`: topics that are tables. Needs the machine to itself, takes six minutes, and prints one table with the goals.
+
+Parts: translate (a leader's records become files), commits (after 100 and 1,000 others; 10,000 with --long, which takes half an hour),
+catch-up (a steady load beside a table that catches up), full-speed (a producer without a limit), and freshness (DuckDB at intervals of 1 and
+10 s; also 60 with --long). Standard output and --out have the table, standard error each figure as it comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.topic_tables import commits, freshness, node, translate
+from benchmarks.topic_tables.page import Figure, number, table
+from benchmarks.usage import MachineTime, machine
+from tools import duck
+
+MILESTONES, LONG_MILESTONES = (100, 1_000), (100, 1_000, 10_000)
+INTERVALS, LONG_INTERVALS = (1, 10), (1, 10, 60)
+CATCH_UP_RECORDS = FULL_SPEED_RECORDS = 1_000_000
+
+
+def parts(long: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+    return {
+        "translate": translate.figures,
+        "commits": partial(commits.figures, LONG_MILESTONES if long else MILESTONES),
+        "catch-up": partial(node.beside_catch_up, CATCH_UP_RECORDS),
+        "full-speed": partial(node.full_speed, FULL_SPEED_RECORDS),
+        "freshness": partial(freshness.figures, LONG_INTERVALS if long else INTERVALS),
+    }
+
+
+def page(began: str, clock: MachineTime, figures: list[Figure], left_out: list[str]) -> str:
+    """The table under what has to be known before it is believed."""
+    head = (
+        f"{began}, {machine()}, {os.cpu_count()} cores for servers and clients, Python {sys.version.partition(' [')[0]}. Stolen "
+        f"{clock.stolen_percent():.1f} % of the whole time, load average {os.getloadavg()[2]:.1f} over the last 15 minutes."
+    )
+    return "\n".join(["## Tables", "", head, "", *table(figures), "", *(f"- {line}" for line in left_out), ""])
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks tables", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=parts(False), default=list(parts(False)))
+    parser.add_argument("--long", action="store_true", help="10,000 commits, and an interval of 60 s as well")
+    parser.add_argument("--out", type=Path, default=Path(".bench/tables.md"))
+    args = parser.parse_args(arguments)
+    began, clock = time.strftime("%Y-%m-%d %H:%M"), MachineTime.now()
+    args.out.parent.mkdir(exist_ok=True)
+    figures, left_out = list[Figure](), list[str]()
+    for name, part in parts(args.long).items():
+        if name not in args.only:
+            continue
+        if name == "freshness" and (reason := duck.missing("avro", "iceberg")) is not None:
+            left_out.append(f"{name} is left out: {reason}")
+            continue
+        try:
+            for figure in part():
+                print(
+                    f"  {name} | {figure.what}: {number(figure.value)} {figure.unit}; {figure.note}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                figures.append(figure)
+        except Exception as failure:
+            traceback.print_exc(file=sys.stderr)
+            left_out.append(f"{name} failed: {type(failure).__name__}: {failure}")
+        args.out.write_text(page(began, clock, figures, left_out))  # a run that is ended keeps what it has
+    print(page(began, clock, figures, left_out))
+    if any("failed" in line for line in left_out):
+        sys.exit(1)
