@@ -172,11 +172,11 @@ MUTANTS = (
         OWN + "test_one_that_does_not_read_its_answer_is_closed_and_one_that_reads_gets_all",
     ),
     Mutant(
-        "answers that nobody reads may have any number of bytes together",
+        "answers that no one reads may have any number of bytes together",
         CONNECTIONS,
         "        while unread > UNREAD_BYTES_MAX:\n",
         "        while unread > 100 * UNREAD_BYTES_MAX:\n",
-        OWN + "test_answers_that_nobody_reads_are_bounded_in_bytes_and_the_largest_goes",
+        OWN + "test_answers_that_no_one_reads_are_bounded_in_bytes_and_the_largest_goes",
     ),
     Mutant(
         "a connection whose request is under way makes room",

@@ -151,7 +151,7 @@ async def test_silent_ones_make_room_for_one_that_asks() -> None:
         writer.close()
 
 
-async def test_answers_that_nobody_reads_are_bounded_in_bytes_and_the_largest_goes(
+async def test_answers_that_no_one_reads_are_bounded_in_bytes_and_the_largest_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "UNREAD_BYTES_MAX", LARGE // 4)
