@@ -90,7 +90,7 @@ def hint_of_command(
 def hint_of_option(command: str, words: Sequence[str]) -> str | None:
     """Return which option of a command was meant by one of kcat's; None if there is none of these."""
     options = KCAT_OPTIONS.get(command, {})
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in zip(words, [*words, ""][1:], strict=True):
         if word in KCAT_MODES and options:
             return f"kcat's {word} is {KCAT_MODES[word].format(topic='TOPIC')}"
         if word in options and _BY_VALUE.get(word, bool)(value or "-"):

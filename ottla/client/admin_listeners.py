@@ -14,9 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 from ottla.client.errors import ClusterError
 from ottla.client.failures import Failure, Kind
@@ -89,6 +87,9 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
     Raises:
         ClusterError: it cannot be reached, or answers with an error.
     """
+    from urllib.error import HTTPError, URLError  # half of what `ottla topic list` would import
+    from urllib.request import urlopen
+
     try:
         with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
             text: bytes = answer.read(SCRAPE_BYTES_MAX)

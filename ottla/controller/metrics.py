@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.controller.controller_node import MetadataNode
@@ -12,6 +12,7 @@ from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topics import RECOVERED, RECOVERING, TopicImage
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import MS_PER_UNIT, Controller
+from ottla.protocol.slotted import mutable
 from ottla.server.clock import Clock
 from ottla.server.metrics import GAUGE, Family, Histogram, Sample, counter, gauge, histograms
 
@@ -137,7 +138,7 @@ def _registration_state(broker: BrokerRegistration) -> int:
     return 20 if broker.in_controlled_shutdown else 30
 
 
-@dataclass(slots=True)
+@mutable
 class ControllerWorkMetrics:
     """A source of the controller's work, under the names of Kafka's QuorumControllerMetrics: what it has applied, how long decisions take.
 
@@ -191,7 +192,7 @@ class ControllerWorkMetrics:
         return Family(f"{CONTROLLER}_timesincelastheartbeatreceivedms", GAUGE, doc, samples)
 
 
-@dataclass(slots=True)
+@mutable
 class RaftMetrics:
     """A source of metrics. Rates are computed between scrapes."""
 

@@ -24,10 +24,11 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from ottla.protocol.slotted import mutable
 from ottla.server.story import StoryLogger
 
 
-@dataclass(slots=True)
+@mutable
 class GroupCounts:
     """Offsets are counted one by one, rebalances when they begin (groups of Kafka 4) or have ended (classic ones)."""
 

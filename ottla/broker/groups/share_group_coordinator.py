@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -41,6 +40,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.protocol.slotted import frozen
 from ottla.server.network.context import Answer, Reply, then
 from ottla.server.story import because
 
@@ -55,7 +55,7 @@ T = TypeVar("T")
 HEARTBEAT_ERROR = worded(ShareGroupHeartbeatResponse)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareGroupCoordinator:
     """Share groups of this coordinator: heartbeats, descriptions and offsets."""
 

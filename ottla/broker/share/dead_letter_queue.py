@@ -19,7 +19,7 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
@@ -37,6 +37,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import HEADER_BYTES, iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+from ottla.protocol.slotted import entity
 from ottla.server.clock import TimerWheel, pause
 from ottla.server.config.resource_configs import TOPIC_CONFIGS
 from ottla.server.world import World
@@ -180,7 +181,7 @@ class Queue(NamedTuple):
     max_bytes: int
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class DeadLetterQueue:
     """Dead letters of the share partitions that this broker leads."""
 

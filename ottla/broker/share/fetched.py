@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 from typing import NamedTuple
 
 from ottla.broker.share.in_flight import Run
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
+from ottla.protocol.slotted import entity
 from ottla.storage.log_files import AbortedTxn
 
 
@@ -38,7 +39,7 @@ class Acquired(NamedTuple):
     delivery_count: int
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class Acquisition:
     """The records that one fetch acquires: how many it may still take, and those that it has."""
 

@@ -7,7 +7,6 @@ acquired in the same turn of the event loop, so there are no locks between the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.fetched import Fetched, Limits
@@ -15,6 +14,7 @@ from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.share_session import TopicIdPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import AcquiredRecords, PartitionData
+from ottla.protocol.slotted import entity
 from ottla.server.clock import TimerWheel
 from ottla.server.network.context import Answer, Reply
 from ottla.storage.errors import StorageFailure
@@ -27,7 +27,7 @@ def failed(index: int, error: KafkaError) -> PartitionData:
     return PartitionData(partition_index=index, error_code=error.code)
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareFetching:
     """A delayed ShareFetch, completed by new records, released records, or its timer."""
 

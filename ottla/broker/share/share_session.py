@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import entity
 from ottla.server.client_bounds import shown
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ def check_count(group_id: str, partitions: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareSessions:
     """The share sessions of one broker."""
 

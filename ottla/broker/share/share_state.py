@@ -10,12 +10,12 @@ UNKNOWN_TOPIC_OR_PARTITION.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.slotted import frozen
 from ottla.server.clock import Clock
 from ottla.server.network.context import Reply
 
@@ -142,7 +142,7 @@ def errors_of(outcomes: Mapping[K, object]) -> dict[K, KafkaError]:
     return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoPersister:
     """The `Persister` that keeps nothing."""
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
 from ottla.cli import declared as declarations
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
 from ottla.cli.declared import DeclaredCluster, DeclaredUser, Entity, read_declared
@@ -23,9 +22,8 @@ from ottla.client.failures import Failure
 from ottla.client.topics import adding_replicas, replication_factor
 
 app = App(
-    name="apply",
-    version_flags=[],
-    help="Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas. `ottla apply --example` prints a file.\n\n"
+    "apply",
+    "Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas. `ottla apply --example` prints a file.\n\n"
     f"{(declarations.__doc__ or '').partition(chr(10))[2].strip()}",
 )
 
@@ -41,10 +39,10 @@ async def apply(
     *,
     file: Annotated[
         str | None,
-        Parameter(name=["--file", "-f"], help="The file, - for standard input.", allow_leading_hyphen=True),
+        Parameter(name=("--file", "-f"), help="The file, - for standard input."),
     ] = None,
-    example: Annotated[bool, Parameter(negative="", help="Print a whole file to begin with, and end.")] = False,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only show the plan.")] = False,
+    example: Annotated[bool, Parameter(help="Print a whole file to begin with, and end.")] = False,
+    dry_run: Annotated[bool, Parameter(help="Only show the plan.")] = False,
     yes: Yes = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,

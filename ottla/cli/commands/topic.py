@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -21,7 +20,6 @@ from ottla.cli.application import (
     connect,
     run,
 )
-from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
@@ -37,9 +35,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
 app = App(
-    name="topic",
-    version_flags=[],
-    help="Topics: list, create, describe, copy, delete, diff; add partitions, delete records.",
+    "topic",
+    "Topics: list, create, describe, copy, delete, diff; add partitions, delete records.",
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
@@ -52,14 +49,12 @@ INT64_MAX = 2**63 - 1
 
 main = partial(run, app)
 
-app.command(copy)
+app.elsewhere("copy", "ottla.cli.commands.topic_copy")
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_topics(
-    patterns: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="Names or patterns such as 'ord*'; default: all.")
-    ] = None,
+    patterns: Annotated[list[str] | None, Parameter(help="Names or patterns such as 'ord*'; default: all.")] = None,
     /,
     *,
     internal: Internal = False,
@@ -90,12 +85,12 @@ async def create(
     name: str,
     /,
     *,
-    partitions: Annotated[int, Parameter(name=["--partitions", "-p"], help="-1: the broker's num.partitions.")] = -1,
+    partitions: Annotated[int, Parameter(name=("--partitions", "-p"), help="-1: the broker's num.partitions.")] = -1,
     replication_factor: Annotated[
-        int, Parameter(name=["--replication-factor", "-r"], help="-1: the broker's default.replication.factor.")
+        int, Parameter(name=("--replication-factor", "-r"), help="-1: the broker's default.replication.factor.")
     ] = -1,
-    config: Annotated[list[str] | None, Parameter(name=["--set", "-c"], help="KEY=VALUE.", negative="")] = None,
-    if_not_exists: Annotated[bool, Parameter(negative="", help="Be content with a topic that is there.")] = False,
+    config: Annotated[list[str] | None, Parameter(name=("--set", "-c"), help="KEY=VALUE.")] = None,
+    if_not_exists: Annotated[bool, Parameter(help="Be content with a topic that is there.")] = False,
     dry_run: DryRun = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
@@ -186,7 +181,7 @@ async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[
 
 @app.command
 async def delete(
-    names: Annotated[list[str], Parameter(consume_multiple=True, help="Names or patterns such as 'test-*'.")],
+    names: Annotated[list[str], Parameter(help="Names or patterns such as 'test-*'.")],
     /,
     *,
     dry_run: DryRun = False,
@@ -226,7 +221,7 @@ async def diff(one: str, other: str, /, *, output: Output = "table", connection:
     return FAILED if rows else OK
 
 
-@app.command(name="add-partitions")
+@app.named("add-partitions")
 async def add_partitions(
     name: str,
     /,
@@ -244,7 +239,7 @@ async def add_partitions(
         note(f"topic {name} has {to} partitions")
 
 
-@app.command(name="delete-records")
+@app.named("delete-records")
 async def delete_records(
     name: str,
     /,

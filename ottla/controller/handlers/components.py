@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import mutable
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC
 from ottla.server.network.context import Peer, RequestContext
@@ -18,7 +19,7 @@ from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 
-@dataclass(slots=True)
+@mutable
 class ControllerComponents:
     world: World
     controller: Controller

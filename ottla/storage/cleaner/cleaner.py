@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from ottla.protocol.slotted import frozen
 from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner_pass import Job, PassProgress, SourceSegment
 from ottla.storage.directories.logs import Logs
@@ -161,7 +161,7 @@ def _pass_over(log: Log, error: Exception) -> None:
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleaningPlan:
     """The plan of a pass over the segments below `end`. Those from `first_dirty` on were never cleaned."""
 

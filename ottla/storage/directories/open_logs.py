@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from threading import Lock
 
+from ottla.protocol.slotted import mutable
 from ottla.protocol.work import DiskJob, Turn, Work
 from ottla.storage import checkpoint
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
@@ -256,7 +256,7 @@ REMOVED_AT_ONCE = 64
 RETRY_MS = 300_000
 
 
-@dataclass(slots=True)
+@mutable
 class RemovedLog:
     """A log that is removed from memory, until the rename of its directory is synced."""
 

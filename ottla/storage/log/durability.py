@@ -12,9 +12,10 @@ All below the recovery point is flushed. Three things keep it true beside a flus
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
+from ottla.protocol.slotted import mutable
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.partition_dir import PartitionDir, sync_topic_id
@@ -238,7 +239,7 @@ class Durability:
         return gap_from if gap_from < offset <= gap_to else offset
 
 
-@dataclass(slots=True)
+@mutable
 class FlushJob:
     """One flush. What `run` has found out is in the fields after `entry`."""
 

@@ -7,13 +7,13 @@ rebalance in progress, which lives in memory only.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
 
 from ottla.broker.coordinator.outcome import Response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.protocol.slotted import entity
 from ottla.server.network.context import Reply
 
 
@@ -63,7 +63,7 @@ CAN_REBALANCE = frozenset(state for state, following in TRANSITIONS.items() if P
 Protocols = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ClassicGroupMember:
     member_id: str
     group_instance_id: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -35,6 +35,7 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions
+from ottla.protocol.slotted import entity, frozen
 
 #: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
@@ -53,7 +54,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentAssignment(MemberProgress):
     """The reconciliation state of a member, as in group_records.ConsumerGroupCurrentMemberAssignmentValue."""
 
@@ -72,7 +73,7 @@ class CurrentAssignment(MemberProgress):
         )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ConsumerGroupMember:
     member_id: str
     metadata: group_records.ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)

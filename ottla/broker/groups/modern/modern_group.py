@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from ottla.broker.groups.group import (
 )
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import frozen
 
 
 class MemberState(Enum):
@@ -73,7 +74,7 @@ TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberProgress:
     """How far a member has come; a kind's current assignment adds what the member holds."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -16,9 +16,10 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
+from ottla.protocol.slotted import entity, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatePartitions:
     """Which share partitions have state at share coordinators, or get or lose it just now. Its verbs return the state that follows."""
 
@@ -86,7 +87,7 @@ class Attempt(NamedTuple):
 EMPTY_METADATA = group_records.ShareGroupMemberMetadataValue(rack_id=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentAssignment(MemberProgress):
     """The member has its target at once: there is no state between, as in the other kinds."""
 
@@ -100,7 +101,7 @@ class CurrentAssignment(MemberProgress):
         )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareGroupMember:
     member_id: str
     metadata: group_records.ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)

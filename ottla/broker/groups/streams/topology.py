@@ -17,7 +17,7 @@ metadata of its topics changes, and after a coordinator has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from ottla.protocol.messages import streams_group_heartbeat as messages
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from ottla.protocol.messages.shared_structs import Subtopology, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import Status
+from ottla.protocol.slotted import frozen
 
 T = TypeVar("T")
 
@@ -244,7 +245,7 @@ class ConfiguredSubtopology(NamedTuple):
         return bool(self.subtopology.state_changelog_topics)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfiguredTopology:
     epoch: int
     #: The subtopologies by their ids, in the order of the ids; None if the topics contradict the topology.

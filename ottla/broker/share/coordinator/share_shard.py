@@ -7,7 +7,6 @@ of this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -26,10 +25,11 @@ from ottla.protocol.internal_topics.coordinator_records import (
     ShareUpdateValue,
 )
 from ottla.protocol.messages import shared_structs
+from ottla.protocol.slotted import frozen
 from ottla.server.config.settings import setting
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareCoordinatorConfig:
     updates_per_snapshot: int = setting("share.coordinator.snapshot.update.records.per.snapshot")
     write_timeout_ms: int = setting("share.coordinator.write.timeout.ms")
