@@ -1,4 +1,4 @@
-"""What is wrong with topics' tables, by the states that brokers know (`/tables` of their admin listeners)."""
+"""Troubles of topics' tables, by the states that brokers know (`/tables` of their admin listeners)."""
 
 from __future__ import annotations
 

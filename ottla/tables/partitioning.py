@@ -53,5 +53,8 @@ def listed(parts: list[FilePart]) -> bytes:
 
 
 def parts_of(data: bytes) -> list[FilePart]:
-    """Return the parts that an offer lists. Raises ValueError, TypeError for what is no list of them."""
-    return [FilePart(*map(int, row)) for row in json.loads(data)]
+    """Return the parts that an offer lists. Raises ValueError for what is no list of them."""
+    try:
+        return [FilePart(*map(int, row)) for row in json.loads(data)]
+    except (TypeError, RecursionError) as fault:
+        raise ValueError(repr(fault)) from fault

@@ -214,19 +214,10 @@ class TableDriver:
             table.offered(report, clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
         leads_first = any(each.partition.index == 0 for each in led)
-        job = TableJob(
-            cluster_id=self._metadata.cluster_id,
-            topic_id=uuid_to_str(table.topic_id),
-            topic=table.topic,
-            settings=_settings(values, self._configs),
-            partitions=max(topic.partitions) + 1,
-            spans=(),
-            commits=False,
-            maintains=maintains,
-        )
+        job = self._job(table, values, max(topic.partitions) + 1)
         if maintains:
             if leads_first and not table.kind:  # what it waits for would fail this, too, and be a second line
-                await self._maintain(table, job)
+                await self._maintain(table, job._replace(maintains=True))
             return
         leads_all = len(led) == len(topic.partitions)
         is_commit = table.is_commit_next and leads_first
@@ -249,6 +240,10 @@ class TableDriver:
             commits_later=leads_first and not leads_all and not is_commit,
             took_ms=clock.mono_ms() - now_ms,
         )
+
+    def _job(self, table: TopicTable, values: Values, partitions: int) -> TableJob:
+        topic_id, settings = uuid_to_str(table.topic_id), _settings(values, self._configs)
+        return TableJob(self._metadata.cluster_id, topic_id, table.topic, settings, partitions, spans=(), commits=False)
 
     async def _maintain(self, table: TopicTable, job: TableJob) -> None:
         """Do a slice of maintenance. It is right whichever broker does it, so nothing has to hold afterwards."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ottla.cli.doctor.findings import DoctorFinding
 from ottla.client.admin_listeners import AdminSample, scrape, table_states
@@ -114,22 +115,20 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
                 nodes.append(await describe_features(cluster, node))
         return judge_features([each.levels for each in nodes])
 
-    async def clients() -> list[DoctorFinding]:
-        return await _clients(cluster, admin.values())
-
-    async def tables() -> list[DoctorFinding]:
-        return [
-            DoctorFinding(each.kind, each.topic, each.text)
-            for state in await table_states(admin)
-            for each in troubles_of(state)
-        ]
-
     for name, look in {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
-        "transactions": transactions, "features": features, "client libraries": clients, "tables": tables,
+        "transactions": transactions, "features": features, "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
     }.items():  # fmt: skip
         await part(name, look)
     return found
+
+
+async def _tables(admin: Mapping[int, str]) -> list[DoctorFinding]:
+    return [
+        DoctorFinding(each.kind, each.topic, each.text)
+        for state in await table_states(admin)
+        for each in troubles_of(state)
+    ]
 
 
 async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorFinding]:
