@@ -16,25 +16,15 @@ BUCKET = "lake"
 
 
 class LosingAnswers:
-    """WSGI: while it is on, the first try of each conditional put takes effect, and its answer is a status 500.
-
-    While it is not `awake`, it takes requests and says nothing. While it `refuses`, no credentials are good.
-    """
+    """WSGI: while it is on, the first try of each conditional put takes effect, and its answer is a status 500."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application
         self.is_on = False
         self.lost = 0
         self._seen: set[str] = set()
-        self.awake = threading.Event()
-        self.awake.set()
-        self.refuses = False
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        self.awake.wait()
-        if self.refuses:
-            start_response("403 Forbidden", [("Content-Type", "application/xml")])
-            return [b"<Error><Code>InvalidAccessKeyId</Code><Message>There is no such key</Message></Error>"]
         name = environ["PATH_INFO"]
         is_conditional = environ["REQUEST_METHOD"] == "PUT" and "HTTP_IF_NONE_MATCH" in environ
         if not (self.is_on and is_conditional and name not in self._seen):
@@ -69,7 +59,6 @@ def s3_server() -> Iterator[S3Server]:
     )
     client.create_bucket(Bucket=BUCKET)
     yield S3Server({**S3_KEYS, "endpoint": address}, losing)
-    losing.awake.set()
     server.shutdown()
     thread.join()
     server.server_close()
