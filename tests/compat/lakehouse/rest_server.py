@@ -30,7 +30,7 @@ class RestServer:
         self._log = folder / "server.log"
         self.port = free_base_port()
         self._environment = os.environ | {
-            "REST_PORT": str(self.port),
+            "CATALOG_REST_PORT": str(self.port),
             "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
             "CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
         }
