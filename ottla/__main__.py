@@ -64,7 +64,8 @@ def _suggestion(words: Sequence[str]) -> str:
 
 
 def _verbs_of(command: str) -> Iterable[str]:
-    return getattr(import_module(COMMANDS[command].module), "app", ())
+    app = getattr(import_module(COMMANDS[command].module), "app", None)
+    return () if app is None else app.verbs
 
 
 def _report(failure: Failure) -> int:

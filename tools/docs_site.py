@@ -13,17 +13,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
 
-from cyclopts import App
-
 import ottla
 from hatch_build import absolute
 from ottla.__main__ import main as run_ottla
+from ottla.cli.app import App
 from ottla.cli.command_table import COMMANDS
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.key import REQUIRED, ConfigKey, Scope
@@ -138,14 +137,9 @@ def commands_page() -> str:
             *_fenced(help_text(name)),
         ]
         app = getattr(import_module(command.module), "app", None)
-        verbs = [] if not isinstance(app, App) or app.default_command is not None else sorted(_verbs(app))
-        for verb in verbs:
+        for verb in sorted(app.verbs) if isinstance(app, App) else ():
             parts += [f"### ottla {name} {verb}", "", *_fenced(help_text(name, verb))]
     return "\n".join(parts)
-
-
-def _verbs(app: App) -> Iterable[str]:
-    return (verb for verb in app if not verb.startswith("-"))
 
 
 def help_text(*words: str) -> str:

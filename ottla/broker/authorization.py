@@ -94,7 +94,7 @@ class Rule(Protocol):
 
 
 class Whole(NamedTuple):
-    """Any one of `actions` is enough. Of several rows each has to be satisfied."""
+    """Rule for a request as a whole: any one of `actions` is enough. Of several rows each has to be satisfied."""
 
     actions: tuple[ActionOf, ...]
     versions: Versions = ALL_VERSIONS

@@ -202,7 +202,7 @@ class BrokerNode:
         self._offline: set[str] = set()
 
     def _led(self) -> Iterator[Led]:
-        """The partitions that this broker leads, and another one could."""
+        """Return the partitions that this broker leads, and that another one could lead."""
         return (Led(p.topic, p.index, p.leader_epoch) for p in self.replicas if p.is_leader and len(p.isr.members) > 1)
 
     def _check_directories(self) -> None:

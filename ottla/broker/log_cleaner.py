@@ -97,7 +97,7 @@ class LogCleaner:
         return None
 
     async def _advance(self, first_base: int) -> PassProgress:
-        """One slice of the pass, and the pause after it for log.cleaner.io.max.bytes.per.second."""
+        """Run one slice of the pass, and pause after it for log.cleaner.io.max.bytes.per.second."""
         clock = self._world.clock
         began_ns = clock.mono_ns()
         try:

@@ -36,7 +36,7 @@ class MetadataCache:
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
     def endpoint(self, node_id: int, context: RequestContext) -> NodeEndpoint | None:
-        """The address of a live broker as this client has to see it."""
+        """Return the address of a live broker as this client has to see it."""
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.fenced:
             return None
@@ -53,12 +53,12 @@ class MetadataCache:
         return NodeEndpoint(broker.id, host, port, broker.rack)
 
     def node_endpoints(self, node_ids: Iterable[int], context: RequestContext) -> list[NodeEndpoint]:
-        """The addresses of those that live and have this client's listener, in order of their ids: leaders that a response names (KIP-951)."""
+        """Return the addresses of the brokers that live and have this client's listener, in order of their ids: leaders that a response names (KIP-951)."""
         found = (self.endpoint(node_id, context) for node_id in sorted(node_ids))
         return [address for address in found if address is not None]
 
     def live(self, listener_name: str) -> set[int]:
-        """The brokers that clients of the listener can reach."""
+        """Return the brokers that clients of the listener can reach."""
         brokers = self.image.cluster.brokers.values()
         return {broker.id for broker in brokers if not broker.fenced and broker.endpoint(listener_name) is not None}
 

@@ -98,7 +98,7 @@ _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 
 def _share_state(broker: BrokerComponents, request: Any, context: RequestContext) -> Answer[Any]:
-    """The APIs of the share coordinator, which share partition leaders and group coordinators use (KIP-932)."""
+    """Answer the APIs of the share coordinator, which share partition leaders and group coordinators use (KIP-932)."""
     check_share_groups(broker)
     return broker.share_coordinator.respond(request)
 
@@ -136,7 +136,7 @@ def _share_groups(
 def _delete_groups(
     broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
 ) -> Answer[DeleteGroupsResponse]:
-    """A group named twice is deleted, and answered, once."""
+    """Delete groups. One that is named twice is deleted, and answered, once."""
     deleted = broker.group_deletion.delete(list(dict.fromkeys(request.groups_names)), asker_of(context))
     return then(deleted, lambda results: DeleteGroupsResponse(results=results))
 

@@ -180,7 +180,7 @@ class ScheduledTask:
 
 
 def _removal_interval_ms(configs: BrokerConfigs) -> int:
-    """The room of a deleted topic comes back soon after its time, as in Kafka, not after the next run of retention."""
+    """Return how often deleted files are removed: the room of a topic comes back soon after its time, not with the next run of retention."""
     return int(min(configs["log.segment.delete.delay.ms"], configs["log.retention.check.interval.ms"]))
 
 
@@ -263,7 +263,7 @@ class ScheduledTasks:
         self._on_each_disk("recovery points", partial(self._write, self._logs.checkpoints.write_recovery_points))
 
     def _on_each_disk(self, name: str, run: Callable[[LogDir], Coroutine[object, Never, None]]) -> None:
-        """Run the task for each log directory beside the others, so that a disk that hangs stops its own only.
+        """Run the task for each log directory beside the others, so that a disk that hangs stops its own task only.
 
         While the one before runs no other starts.
         """

@@ -1,25 +1,26 @@
-"""Runs a command built with cyclopts: parses, makes an event loop and a cluster client, turns errors into exit codes."""
+"""Runs a command: parses its words, makes an event loop and a cluster client, and has the options of every command."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from inspect import BoundArguments
+from functools import partial
+from inspect import BoundArguments, Signature
 from typing import Annotated, Any, Literal, Never, TypeVar
 
-from cyclopts import App, CycloptsError, Parameter, Token
-
 from ottla.cli import contexts
+from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
-from ottla.cli.help_page import HelpPage
 from ottla.cli.other_words import hint_of_option, leading_options
+from ottla.cli.word_parser import FromEnvironment, asks_for_help, bind
 from ottla.client.admin_listeners import AdminAddresses, parse_admin
 from ottla.client.cluster import CLIENT_ID, ClusterClient
 from ottla.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.client.failures import did_you_mean
 from ottla.local.running import admin_listeners
 
 BOOTSTRAP = "bootstrap.servers"
@@ -28,31 +29,20 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 T = TypeVar("T")
 
 
-class FromEnvironment(str):
-    """The text of a variable of the environment: what the command line names wins over it."""
-
-
-def _with_source(_: type, tokens: Sequence[Token]) -> str:
-    (token,) = tokens
-    return FromEnvironment(token.value) if token.source == "env" else token.value
-
-
 def named(text: str | None) -> str | None:
     """Return a text if the command line has it, None if it is that of the environment."""
     return None if isinstance(text, FromEnvironment) else text
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class ConnectionOptions:
     """The address of the cluster and the timeout of the command."""
 
     bootstrap: Annotated[
         str | None,
         Parameter(
-            name=["--bootstrap", "-b"],
+            name=("--bootstrap", "-b"),
             env_var="OTTLA_BOOTSTRAP",
-            converter=_with_source,
             help="Brokers, HOST:PORT[,HOST:PORT...].",
         ),
     ] = None
@@ -61,7 +51,6 @@ class ConnectionOptions:
         Parameter(
             name="--config",
             env_var="OTTLA_CONFIG",
-            converter=_with_source,
             help="A file of client properties: security.protocol, ...",
         ),
     ] = None
@@ -70,7 +59,6 @@ class ConnectionOptions:
         Parameter(
             name="--context",
             env_var="OTTLA_CONTEXT",
-            converter=_with_source,
             help="A cluster that `ottla context set` has named.",
         ),
     ] = None
@@ -79,37 +67,33 @@ class ConnectionOptions:
 
 Output = Annotated[
     Literal["table", "json", "yaml"],
-    Parameter(name=["--output", "-o"], env_var="OTTLA_OUTPUT", help="A table, one JSON object per line, or YAML."),
+    Parameter(name=("--output", "-o"), env_var="OTTLA_OUTPUT", help="A table, one JSON object per line, or YAML."),
 ]
-DryRun = Annotated[bool, Parameter(negative="", help="Only show what would be changed.")]
-Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask at a terminal.")]
+DryRun = Annotated[bool, Parameter(help="Only show what would be changed.")]
+Yes = Annotated[bool, Parameter(name=("--yes", "-y"), help="Do not ask at a terminal.")]
 
 CONNECTION = ConnectionOptions()
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class ListingOptions:
     """The form of what a command lists, and whether it lists again and again."""
 
     output: Output = "table"
-    watch: Annotated[
-        bool, Parameter(name=["--watch", "-w"], negative="", help="Show it again and again, until Ctrl-C.")
-    ] = False
+    watch: Annotated[bool, Parameter(name=("--watch", "-w"), help="Show it again and again, until Ctrl-C.")] = False
     every: Annotated[float, Parameter(name="--every", help="Seconds between two looks of --watch.")] = 2.0
 
 
 LISTING = ListingOptions()
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class Admin:
     """The brokers' admin listeners, which a client has to know: brokers do not describe them."""
 
     admin: Annotated[
         list[str] | None,
-        Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
+        Parameter(help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
     ] = None
     admin_port: Annotated[
         int | None,
@@ -146,25 +130,38 @@ def run(app: App, arguments: Sequence[str]) -> int:
 
 
 def parsed(app: App, arguments: Sequence[str]) -> tuple[Callable[..., Any], BoundArguments]:
-    """Return the function of a command, and what it is called with; that of the help if the verb is missing.
+    """Return the function of a command, and what it is called with; that of the help if it is asked for or the verb is missing.
 
     Raises:
         CommandFailed: the words are none that it takes.
     """
-    # Markdown would cost 140 ms, and panels the rest of rich.
-    root = App(name="ottla", help_format="plaintext", help_formatter=HelpPage())
-    root.command(app)
-    words = ["--help"] if _verb_is_missing(app, arguments) else arguments
-    if app.default_command is None:  # options before the verb are put behind it
-        leading, rest = leading_options(words)
-        words = [*rest[:1], *leading, *rest[1:]]
+    words, function, rest = f"ottla {app.name}", app.default_command, list(arguments)
+    leading: list[str] = []
+    if function is None:  # options before the verb are put behind it
+        leading, rest = leading_options(rest)
+        if not rest or asks_for_help(rest[:1]):
+            return partial(_show_help, app), BoundArguments(Signature(), OrderedDict())
+        verb = rest.pop(0)
+        if verb not in app.verbs:
+            raise CommandFailed(
+                f"there is no command {app.name + ' ' + verb!r}",
+                did_you_mean(verb, app.verbs) or f"`{words} --help` shows its verbs",
+                USAGE,
+            )
+        words, function = f"{words} {verb}", app.function(verb)
+    if asks_for_help(rest):
+        return partial(_show_help, app, words, function), BoundArguments(Signature(), OrderedDict())
     try:
-        command, bound, _ = root.parse_args([*app.name, *words], exit_on_error=False, print_error=False)
-    except CycloptsError as fault:
-        verb = " ".join(["ottla", *(fault.command_chain or app.name)])
-        hint = hint_of_option(app.name[0], words) or f"`{verb} --help` shows the usage"
-        raise CommandFailed(str(fault).strip(), hint, USAGE) from None
-    return command, bound
+        return function, bind(function, [*leading, *rest])
+    except CommandFailed as fault:
+        fault.remedy = hint_of_option(app.name, rest) or fault.remedy or f"`{words} --help` shows the usage"
+        raise
+
+
+def _show_help(app: App, words: str = "", function: Callable[..., Any] | None = None) -> None:
+    from ottla.cli.help_page import command_help, verb_help  # for those who ask
+
+    print(command_help(app) if function is None else verb_help(words, function))
 
 
 def _verb_is_missing(app: App, arguments: Sequence[str]) -> bool:
@@ -254,7 +251,7 @@ def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:
 
 @contextmanager
 def _interrupt_held_back() -> Iterator[None]:
-    """An interrupt that comes inside is raised at the end."""
+    """Hold an interrupt back that comes inside, and raise it at the end."""
     is_ours = threading.current_thread() is threading.main_thread()
     if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

@@ -13,8 +13,7 @@ from ottla.client.cluster_state import describe_log_dirs
 from ottla.client.failures import Failure
 from ottla.client.group_offsets import OFFSET_FETCH_VERSION
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.reassignments import adding_replicas
-from ottla.client.topics import LATEST
+from ottla.client.topics import LATEST, adding_replicas
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

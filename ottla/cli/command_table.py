@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 
+class Command:
+    """No named tuple: `typing` takes half the time of `ottla --version`."""
 
-class Command(NamedTuple):
-    module: str
-    summary: str
+    __slots__ = ("module", "summary")
+
+    def __init__(self, module: str, summary: str) -> None:
+        self.module = module
+        self.summary = summary
 
 
 COMMANDS = {

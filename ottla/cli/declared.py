@@ -82,7 +82,7 @@ class DeclaredUser:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCluster:
-    """All of a file."""
+    """Everything that a file declares of a cluster."""
 
     topics: dict[str, DeclaredTopic] = field(default_factory=dict)
     users: dict[str, DeclaredUser] = field(default_factory=dict)

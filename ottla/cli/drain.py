@@ -22,9 +22,9 @@ def plan_drain(
     racks: Mapping[int, str | None],
     places: Collection[TopicPartition] | None = None,
 ) -> Drain:
-    """Give each replica of the brokers, of some partitions or of all, to another of `racks`, those that can take some.
+    """Move the replicas of all partitions, or of `places`, away from `brokers`. `racks` has the brokers that can take some.
 
-    It goes to a rack that has no replica of the partition yet if there is one, and there to the broker with the fewest
+    A replica goes to a rack that has none of the partition yet if there is one, and there to the broker with the fewest
     replicas. The place in the list stays, so that the new broker leads where the old one was preferred.
     """
     counts = Counter({each: 0 for each in racks if each not in brokers})

@@ -170,7 +170,7 @@ def _decode_metadata(record: Record) -> Row:
 
 
 def _secrets(kind: str, shown: dict[str, object]) -> Iterable[str]:
-    """The fields that are passwords, or from which they could be guessed: a dump is shown to others."""
+    """Return the fields that are passwords, or from which they could be guessed: a dump is shown to others."""
     if kind == "UserScramCredentialRecord":
         return ("salt", "storedKey", "serverKey")
     if kind == "ConfigRecord" and shown["value"] is not None:

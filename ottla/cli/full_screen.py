@@ -30,7 +30,7 @@ KEYS_AT_ONCE = 1024
 
 
 def keys_in(typed: str) -> tuple[list[str], str]:
-    """Divide what a terminal sent into keys, each a character or a name; returns also the beginning of one that is not complete."""
+    """Divide what a terminal sent into keys, each a character or a name; return also the beginning of one that is not complete."""
     found: list[str] = []
     while typed:
         if any(sequence.startswith(typed) and sequence != typed for sequence in SEQUENCES):

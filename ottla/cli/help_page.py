@@ -1,42 +1,42 @@
 """The help of a command: two columns, options by their short name first, long texts wrapped under themselves.
 
-It is a formatter of cyclopts. `ottla start`, `dev`, `fork` and `container` are parsed by argparse, which starts a node sooner;
-`ottla/processes/command_parser.py` gives them the same form.
+`ottla start`, `dev`, `fork` and `container` are parsed by argparse; `ottla/processes/command_parser.py` gives them the same form.
 """
 
 from __future__ import annotations
 
+import shutil
 import textwrap
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING
+from inspect import getdoc
+from typing import Any
 
-if TYPE_CHECKING:
-    from cyclopts.help import HelpEntry, HelpPanel
-    from rich.console import Console, ConsoleOptions
+from ottla.cli.app import App, CommandOption, options_of
 
 INDENT = 2
 #: A name that is wider has its text in the next line, as in argparse.
 NAMES_MAX = 28
 WIDTH_MAX = 120
-TITLES = {"Parameters": "Options"}
+HELP_ROW = ("-h, --help", "Show this page.")
 
 
-class HelpPage:
-    """Prints the panels of a help page as plain text."""
+def command_help(app: App) -> str:
+    """Return the help of a command that has verbs."""
+    rows = [(verb, _paragraphs(app.function(verb))[0]) for verb in app.verbs]
+    return _page(f"ottla {app.name} COMMAND", app.help, {"Commands": rows, "Options": [HELP_ROW]})
 
-    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-        rows = [(_names(entry), _text(entry)) for entry in panel.entries]
-        if rows:
-            title = str(panel.title)
-            _print(console, "\n".join([f"{TITLES.get(title, title)}:", *two_columns(rows, _width(console)), ""]))
 
-    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
-        if usage:
-            _print(console, f"Usage: {_plain(usage).strip().removeprefix('Usage: ')}\n")
-
-    def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
-        if text := _plain(description):
-            _print(console, "\n".join([*wrapped_text(text, _width(console)), ""]))
+def verb_help(words: str, function: Callable[..., Any]) -> str:
+    """Return the help of one verb, or of a command without verbs; `words` are what calls it."""
+    options = options_of(function)
+    places = [option for option in options if not option.names]
+    parts = {
+        "Arguments": [(option.label, _text(option)) for option in places],
+        "Options": [*((_names(option), _text(option)) for option in options if option.names), HELP_ROW],
+    }
+    usage = " ".join([words, "[OPTIONS]", *map(_in_usage, places)])
+    return _page(usage, "\n\n".join(_paragraphs(function)), parts)
 
 
 def two_columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
@@ -64,34 +64,37 @@ def wrapped_text(text: str, width: int) -> list[str]:
     return lines[:-1]
 
 
-def _names(entry: HelpEntry) -> str:
-    label = [entry.positional_label] if entry.positional_label else []
-    names = ", ".join([*label, *entry.positive_shorts, *entry.positive_names, *entry.negative_names])
-    # A command and an argument have a name alone; an option has what it takes behind its last name.
-    return f"{names} {entry.metavar}" if entry.metavar and not label else names
+def _page(usage: str, text: str, parts: dict[str, list[tuple[str, str]]]) -> str:
+    width = min(shutil.get_terminal_size().columns, WIDTH_MAX)
+    lines = [f"Usage: {usage}", "", *wrapped_text(text, width)]
+    for title, rows in parts.items():
+        if rows:
+            lines += ["", f"{title}:", *two_columns(rows, width)]
+    return "\n".join(lines)
 
 
-def _text(entry: HelpEntry) -> str:
-    parts = [_plain(entry.description)]
-    if entry.choices:
-        parts.append(f"[choices: {', '.join(entry.choices)}]")
-    if entry.env_var:
-        parts.append(f"[${', $'.join(entry.env_var)}]")
-    if entry.default not in (None, "False", "True"):  # a flag says what it does, not that it is not given
-        parts.append(f"[default: {entry.default}]")
-    if entry.required and not entry.positional_label:  # the usage line shows which arguments there have to be
-        parts.append("[required]")
+def _paragraphs(function: Callable[..., Any]) -> list[str]:
+    return (getdoc(function) or "").split("\n\n")
+
+
+def _in_usage(option: CommandOption) -> str:
+    name = f"{option.label}..." if option.is_list else option.label
+    return name if option.default is MISSING else f"[{name}]"
+
+
+def _names(option: CommandOption) -> str:
+    names = ", ".join(sorted(option.names, key=len))
+    return names if option.is_flag else f"{names} {'CHOICE' if option.choices else option.kind.__name__.upper()}"
+
+
+def _text(option: CommandOption) -> str:
+    parts = [option.help]
+    if option.choices:
+        parts.append(f"[choices: {', '.join(option.choices)}]")
+    if option.env_var:
+        parts.append(f"[${option.env_var}]")
+    if option.default is MISSING:
+        parts += ["[required]"] if option.names else []  # the usage line shows which arguments there have to be
+    elif option.default is not None and not option.is_flag:  # a flag says what it does, not that it is not given
+        parts.append(f"[default: {option.default}]")
     return " ".join(filter(None, parts))
-
-
-def _plain(text: Any) -> str:
-    inner = getattr(text, "primary_renderable", text)  # an InlineText of cyclopts has a Text of rich
-    return str(getattr(inner, "plain", inner) or "").rstrip()
-
-
-def _width(console: Console) -> int:
-    return min(console.width, WIDTH_MAX)
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

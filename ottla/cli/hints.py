@@ -62,7 +62,7 @@ OF_CODES: dict[int, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`ottla cluster health` shows what is missing",
     ErrorCode.LEADER_NOT_AVAILABLE: "`ottla cluster health` shows what is missing",
     ErrorCode.UNSUPPORTED_VERSION: "this broker is too old or too new for this command",
-    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer: authorizer.class.name in their files, docs/SECURITY.md",
+    ErrorCode.SECURITY_DISABLED: "the brokers have no authorizer: authorizer.class.name in their files (docs/SECURITY.md), or `ottla dev --secure`",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"no permission: ask for an ACL on the topic; {_WHY}",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: f"no permission: ask for an ACL on the group; {_WHY}",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"no permission: ask for an ACL on the transactional id; {_WHY}",

@@ -17,7 +17,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """The lines of each chunk as it comes, without their ends; OSError when reading fails."""
+    """Yield the lines of each chunk as it comes, without their ends; OSError when reading fails."""
     loop = asyncio.get_running_loop()
     wanted = threading.Semaphore(1)
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()

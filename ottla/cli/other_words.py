@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 #: Options of many commands that take a value: they may stand before the command too, as in `ottla -b HOST:PORT topic list`.
 BEFORE_COMMAND = ("--bootstrap", "-b", "--config", "--context", "--timeout", "--output", "-o")
 
-#: Words that are no command, and where what they mean is.
+#: Words that are no command, and the commands that do what is meant by them.
 MEANT = {
     "version": "`ottla --version`",
     "reassign": "`ottla move plan TOPIC --among 1,2,3`, then `ottla move run`",
@@ -90,7 +90,7 @@ def hint_of_command(
 def hint_of_option(command: str, words: Sequence[str]) -> str | None:
     """Return which option of a command was meant by one of kcat's; None if there is none of these."""
     options = KCAT_OPTIONS.get(command, {})
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in zip(words, [*words, ""][1:], strict=True):
         if word in KCAT_MODES and options:
             return f"kcat's {word} is {KCAT_MODES[word].format(topic='TOPIC')}"
         if word in options and _BY_VALUE.get(word, bool)(value or "-"):

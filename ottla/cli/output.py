@@ -14,7 +14,6 @@ from contextlib import suppress
 
 from ottla.cli.errors import OUTPUT, USAGE, CommandFailed
 from ottla.cli.units import cell_text
-from ottla.server.extras import missing
 
 Row = Mapping[str, object]
 
@@ -102,6 +101,8 @@ def _json_character(char: str) -> str:
 
 
 def _print_yaml(rows: Iterable[Row]) -> None:
+    from ottla.server.extras import missing  # it brings the engine of regular expressions
+
     if reason := missing("yaml", "-o yaml"):
         raise CommandFailed(reason, "use -o json", USAGE)
     import yaml

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ottla.client.health import Problem
+from ottla.client.cluster_state import Problem
 
 LINES_MAX = 10
 NAMED_MAX = 3

@@ -87,7 +87,7 @@ class ProgressLine:
         self._stream.flush()
 
     def text(self) -> str:
-        """The line for people."""
+        """Return the line for people."""
         done, rate = self._amount(self.done), f"{self._amount(self._pace.per_s)}/s"
         if self.total is None:
             return f"{self.what}: {done}, {rate}"
@@ -97,7 +97,7 @@ class ProgressLine:
         return f"{self.what}: {done} of {self._amount(self.total)} ({share:.0%}), {rate}{ends}"
 
     def row(self) -> dict[str, object]:
-        """The fields for programs."""
+        """Return the fields for programs."""
         left = self._seconds_left()
         return {
             "progress": self.what,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter, option_group
 from ottla.cli.application import ConnectionOptions
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records.compression import CodecName
@@ -16,20 +14,17 @@ ADMIN_HELP = "ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."
 ADMIN_PORT_HELP = "The port of all brokers' admin listeners at their hosts."
 REGISTRY_CONFIG_HELP = "A file with the registry's login: basic.auth.user.info=NAME:PASSWORD, ssl.ca.location=FILE."
 
-CheckOnly = Annotated[bool, Parameter(negative="", help="Only let the cluster check it.")]
-Compression = Annotated[CodecName, Parameter(name=["--compression", "-z"], help="The codec of batches.")]
+CheckOnly = Annotated[bool, Parameter(help="Only let the cluster check it.")]
+Compression = Annotated[CodecName, Parameter(name=("--compression", "-z"), help="The codec of batches.")]
 CreatedReplicas = Annotated[
-    int, Parameter(name=["--replication-factor", "-r"], help="Of topics that are created; -1: the brokers'.")
+    int, Parameter(name=("--replication-factor", "-r"), help="Of topics that are created; -1: the brokers'.")
 ]
-Internal = Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")]
-Partitions = Annotated[list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")]
-PlacesOrAll = Annotated[
-    list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
-]
+Internal = Annotated[bool, Parameter(help="Internal topics too, such as __consumer_offsets.")]
+Partitions = Annotated[list[int] | None, Parameter(name=("--partition", "-p"), help="Default: all.")]
+PlacesOrAll = Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:PARTITION ...; default: all.")]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class TargetOptions:
     """The cluster that is written to."""
 
@@ -44,8 +39,7 @@ class TargetOptions:
         return ConnectionOptions(self.to, self.to_config, self.to_context, source.timeout)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class HttpsOptions:
     """The certificate of what a command serves."""
 
@@ -53,7 +47,7 @@ class HttpsOptions:
     key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None
 
     def check(self) -> None:
-        """Raise if there is one of both files.
+        """Raise if only one of the two files is named.
 
         Raises:
             CommandFailed: with what is missing.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter, option_group
 from ottla.cli.application import Admin
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
@@ -18,16 +16,13 @@ from ottla.client.values import time_text
 COLUMNS = ("time", "node", "cause", "client", "decision")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class StoryOptions(Admin):
     """Whether the story is shown, and the admin listeners that have it."""
 
     story: Annotated[
         bool,
-        Parameter(
-            name="--story", negative="", help="Show the last decisions instead, and why: of the admin listeners."
-        ),
+        Parameter(name="--story", help="Show the last decisions instead, and why: of the admin listeners."),
     ] = False
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.local.running import table_locations
 
@@ -21,7 +20,6 @@ StoreOptions = Annotated[
     list[str] | None,
     Parameter(
         name="--option",
-        negative="",
         help="NAME=VALUE of the store: endpoint, region, access_key_id, secret_access_key ...",
     ),
 ]

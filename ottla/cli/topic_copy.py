@@ -17,11 +17,10 @@ from contextlib import asynccontextmanager
 
 from ottla.cli.errors import TIMED_OUT, CommandFailed
 from ottla.client import topics
-from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient
+from ottla.client.cluster import RETRY_BACKOFF_MS, ClusterClient, Leaders
 from ottla.client.configs import OWN_PREFIX, describe_configs
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import check, failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode
@@ -34,7 +33,7 @@ from ottla.protocol.records.record import NewRecord, Record
 #: The source that DescribeConfigs names for a value that was set for the topic itself.
 TOPIC_SOURCE = 1
 TIMESTAMP_TYPE = "message.timestamp.type"
-#: A marker that gets one of these was not written, and may be sent again; after others it may have been.
+#: With one of these errors the marker was not written, so that it may be sent again. After another error it may have been written.
 NOT_WRITTEN = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -45,7 +44,7 @@ NOT_WRITTEN = (
 FILLED_AT_ONCE = 20_000
 #: The record that fills a gap. It has an empty key, because compacted topics refuse records without a key.
 FILLER = NewRecord(b"", None, 0)
-#: Between two looks at the target's end, where another producer would show.
+#: The time between two looks at the target's end, which would show another producer.
 CHECK_EVERY_MS = 10_000
 
 Took = Callable[[int], None]
@@ -285,7 +284,7 @@ async def _records_at(cluster: ClusterClient, name: str, offsets: Mapping[int, i
 
 
 async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[tuple[str, int, list[Record]]]:
-    """Yield what the consumer fetches; a time without records that should come is a failure that names its cluster."""
+    """Yield what the consumer fetches. If records that should come do not come in time, the failure names their cluster."""
     try:
         async for consumed in consumer.fetch():
             if consumer.recreated:  # its offsets are those of other records now
@@ -300,7 +299,7 @@ async def _fetched(cluster: ClusterClient, consumer: Consumer) -> AsyncIterator[
 
 @asynccontextmanager
 async def limited(cluster: ClusterClient) -> AsyncIterator[None]:
-    """The time limit of one step at one of the two clusters, which the failure names."""
+    """Limit the time of one step at one of the two clusters, which the failure names."""
     try:
         async with cluster.limit():
             yield

@@ -71,7 +71,7 @@ class AclFilter(NamedTuple):
 
 
 def applying_to(resource_type: int, name: str) -> AclFilter:
-    """All entries that count for a resource."""
+    """Return all entries that count for a resource."""
     return AclFilter(resource_type, name, MATCH)
 
 

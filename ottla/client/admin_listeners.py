@@ -1,6 +1,7 @@
-"""Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics and stories.
+"""Brokers' admin listeners (`ottla.admin.listener`): what Kafka's protocol does not have, the numbers of /metrics, stories, and tables.
 
-A story is the last decisions about a group, a partition or a transactional id, which each broker remembers of its own (`/story`).
+A story is the last decisions about a group, a partition or a transactional id, which each broker remembers of its own (`/story`). The
+state of topics' tables (`/tables`) each broker knows of the partitions that it leads.
 
 Brokers do not describe this property to clients: who asks has to know the address.
 """
@@ -12,15 +13,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-from urllib.error import HTTPError, URLError
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 from ottla.client.errors import ClusterError
 from ottla.client.failures import Failure, Kind
 from ottla.server.address import NoAddress, parse_address
 from ottla.server.story import StoryLine
+
+T = TypeVar("T")
 
 ADMIN_LISTENER = "ottla.admin.listener"
 #: More of a scrape is not read: whatever answers there may never end.
@@ -86,6 +87,9 @@ def read_admin(address: str, page: str, timeout_s: float) -> str:
     Raises:
         ClusterError: it cannot be reached, or answers with an error.
     """
+    from urllib.error import HTTPError, URLError  # half of what `ottla topic list` would import
+    from urllib.request import urlopen
+
     try:
         with urlopen(f"http://{address}{page}", timeout=timeout_s) as answer:
             text: bytes = answer.read(SCRAPE_BYTES_MAX)
@@ -192,26 +196,8 @@ async def story_of_partition(listeners: Mapping[int, str], topic: str, partition
 
 
 async def _story(listeners: Mapping[int, str], asked: Mapping[str, str]) -> Story:
-    page = f"/story?{urlencode(asked)}"
-    found = await asyncio.gather(*(_ask(address, page) for address in listeners.values()))
-    entries: list[StoryEntry] = []
-    failures = {}
-    for node, answer in zip(listeners, found, strict=True):
-        if isinstance(answer, Failure):
-            failures[node] = answer
-        else:
-            entries += answer
+    entries, failures = await _lines_of_all(listeners, f"/story?{urlencode(asked)}", _entry, "story")
     return Story(sorted(entries, key=lambda entry: entry.line.time_ms), failures)
-
-
-async def _ask(address: str, page: str) -> list[StoryEntry] | Failure:
-    try:
-        text = await page_of(address, page, TIMEOUT_S)
-        return [_entry(line) for line in text.splitlines()]
-    except Failure as fault:
-        return fault
-    except (ValueError, TypeError, RecursionError):
-        return ClusterError(f"{address} answers with no story", "an older node has none", Kind.WRONG)
 
 
 def _entry(text: str) -> StoryEntry:
@@ -223,3 +209,47 @@ def _entry(text: str) -> StoryEntry:
         return StoryEntry(int(fields["node"]), line)
     except KeyError as missing:
         raise ValueError(f"no field {missing}") from None
+
+
+async def table_states(listeners: Mapping[int, str], topic: str | None = None) -> list[dict[str, Any]]:
+    """Ask the admin listeners, which are the addresses by node, about all tables or that of a topic. One that does not answer adds none.
+
+    Each state has `node`, `topic`, `format`, `location`, `partitions`, `waits` (None if it does not) and counts:
+    `broker/tables/table_report.py`.
+    """
+    page = "/tables" if topic is None else f"/tables?{urlencode({'topic': topic})}"
+    states, _ = await _lines_of_all(listeners, page, _object, "tables")
+    return states
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the object of JSON in a line. Raises ValueError or TypeError if it is none."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise TypeError(f"no object: {type(found).__name__}")
+    return found
+
+
+async def _lines_of_all(
+    listeners: Mapping[int, str], page: str, read: Callable[[str], T], what: str
+) -> tuple[list[T], dict[int, Failure]]:
+    """Return what the lines of a page say, of all listeners in the order of nodes, and why a node has given none."""
+    nodes = sorted(listeners)
+    answers = await asyncio.gather(*(_lines_of(listeners[node], page, read, what) for node in nodes))
+    found: list[T] = []
+    failures = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, Failure):
+            failures[node] = answer
+        else:
+            found += answer
+    return found, failures
+
+
+async def _lines_of(address: str, page: str, read: Callable[[str], T], what: str) -> list[T] | Failure:
+    try:
+        return [read(line) for line in (await page_of(address, page, TIMEOUT_S)).splitlines()]
+    except Failure as fault:
+        return fault
+    except (ValueError, TypeError, RecursionError):
+        return ClusterError(f"{address} answers with no {what}", "an older node has none", Kind.WRONG)

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, code_of, failure
 from ottla.client.fetched import At, Batches, Recreated, Trouble, batches_of, records_between
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.client.topics import EARLIEST, list_offsets
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +26,7 @@ READ_COMMITTED = 1
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES_MAX = 1024 * 1024
-#: Between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
+#: The time between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
 BACKOFF_MS_MAX = 1_000
 #: A leader that is cut off from the others answers Fetches as before, without news: another broker names its successor.
 LEADERS_AGE_MS_MAX = 3_000
@@ -323,7 +322,7 @@ class BatchConsumer:
         raise fault or failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
 
     def _take(self, place: TopicPartition, part: PartitionData) -> tuple[list[BatchView], KafkaError | None]:
-        """Move the position behind what can be read, and return it, and why no more can be."""
+        """Return the batches that can be read, and why no more can be; move the position behind them."""
         epoch = self._epochs_seen.get(place, -1)
         read = batches_of(part, self.positions[place], epoch, None if self.ends is None else self.ends[place])
         self.positions[place], self._epochs_seen[place] = read.next_offset, read.epoch

@@ -1,4 +1,4 @@
-"""The records that a consumer gives out of the responses to its Fetches, and what it remembers of the others; one replica's records."""
+"""Reading of logs: the records that a consumer gives out of the responses to its Fetches, those of one replica, and the ends of epochs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.client.cluster import ATTEMPT_MS_MAX, ClusterClient, Leaders, NoConnection
 from ottla.client.errors import check
-from ottla.client.partitions import TopicPartition
+from ottla.client.partitions import TopicPartition, by_topic
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -17,6 +17,12 @@ from ottla.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
     ReplicaState,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
@@ -57,7 +63,7 @@ class Recreated(NamedTuple):
 
 
 def recreated_texts(rows: list[Recreated]) -> list[str]:
-    """Return a sentence for each topic, and clears the list: what goes on where, what was not read, and which partitions are gone."""
+    """Return a sentence for each topic, and clear the list: what goes on where, what was not read, and which partitions are gone."""
     by_topic: dict[str, list[Recreated]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -204,4 +210,49 @@ async def fetch_from_replica(
     }
     for (name, index), part in found.items():
         check(f"partition {name}-{index} at broker {node}", part.error_code)
+    return found
+
+
+#: The replica id of a client.
+CONSUMER = -1
+
+
+class EpochEnd(NamedTuple):
+    """The end of an epoch in a leader's log: the largest epoch up to the one that was asked for, -1 if there is none so old."""
+
+    error_code: int
+    epoch: int
+    end_offset: int
+
+
+async def epoch_ends(
+    cluster: ClusterClient, leaders: Leaders, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
+    """Ask the leaders where these epochs end in their logs: what was read behind that end is lost (KIP-320).
+
+    They are asked with the leader epochs that are known here, so that a broker which does not lead any more, or not yet, answers with an
+    error. Partitions without a leader are left out, as are those of a leader that does not answer, which is forgotten.
+    """
+    found: dict[TopicPartition, EpochEnd] = {}
+    for node, places in leaders.by_node(epochs).items():
+        rows = [
+            OffsetForLeaderTopic(
+                name,
+                [
+                    OffsetForLeaderPartition(index, leaders.of((name, index)).epoch, epochs[name, index])
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(places).items()
+        ]
+        try:
+            response: OffsetForLeaderEpochResponse = await cluster.request(
+                OffsetForLeaderEpochRequest(CONSUMER, rows), node
+            )
+        except NoConnection:
+            leaders.forget(node)
+            continue
+        for topic in response.topics:
+            for row in topic.partitions:
+                found[topic.topic, row.partition] = EpochEnd(row.error_code, row.leader_epoch, row.end_offset)
     return found

@@ -34,7 +34,7 @@ OFFSET_COMMIT_VERSION = 9
 NO_GENERATION = -1
 
 
-#: Partitions in one request: a broker answers so many in one turn of its event loop or two.
+#: Partitions in one request: a broker answers this many in one or two turns of its event loop.
 PARTITIONS_AT_ONCE = 2_000
 GROUPS_AT_ONCE = 200
 

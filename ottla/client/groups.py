@@ -71,7 +71,7 @@ class GroupDescription:
 
 
 async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
-    """Every broker knows the groups that it coordinates."""
+    """Return all groups: each broker is asked for those that it coordinates."""
     cluster.doing = "listing groups"
     await cluster.metadata([])
     groups: dict[str, ListedGroup] = {}

@@ -39,7 +39,7 @@ ACKS_ALL = -1
 BATCH_BYTES_MAX = 512 * 1024
 #: The bytes of a record besides key, value and headers; only the estimate of a batch's size uses it.
 RECORD_OVERHEAD_BYTES = 20
-#: The sequence number that follows the largest int32 is 0 (KIP-98): so many numbers there are.
+#: The sequence number that follows the largest int32 is 0 (KIP-98): this is how many numbers there are.
 SEQUENCES = 1 << 31
 INIT_VERSION, ADD_VERSION, END_VERSION = 4, 3, 3
 #: A producer of the same id has taken the next epoch, or the coordinator has, when the transaction took too long.
@@ -47,7 +47,7 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 class ProducerIdentity(NamedTuple):
-    """The producer id and epoch of InitProducerId, in the order of requests."""
+    """The producer id and epoch that InitProducerId has given, in the order in which requests have them."""
 
     producer_id: int = -1
     producer_epoch: int = -1
@@ -57,9 +57,9 @@ class BatchVerdict(Enum):
     """The meaning of a partition's answer for the batch."""
 
     WRITTEN = auto()
-    #: The same batch again, with the same sequence number: the leader recognises what it has.
+    #: The batch has to be sent again, with the same sequence number: the leader recognises what it has.
     AGAIN = auto()
-    #: The topic takes no batch that is so large: its records in two batches.
+    #: The topic takes no batch that is so large: its records have to be sent in two batches.
     TOO_LARGE = auto()
     FENCED = auto()
     REJECTED = auto()

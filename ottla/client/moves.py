@@ -14,8 +14,8 @@ from ottla.client.cluster_state import describe_cluster, describe_log_dirs
 from ottla.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
 from ottla.client.errors import ClusterError, code_of
 from ottla.client.failures import Kind
-from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
+from ottla.client.partitions import TopicPartition, by_topic
+from ottla.client.topics import PREFERRED, alter_reassignments, elect_leaders, list_reassignments
 from ottla.protocol.messages.list_partition_reassignments import OngoingPartitionReassignment
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 
@@ -118,7 +118,7 @@ async def throttled_topics(cluster: ClusterClient) -> list[str]:
     return sorted(found)
 
 
-#: Between two looks at moves that go on.
+#: The time between two looks at moves that go on.
 WATCH_S = 1.0
 MOVES_AT_ONCE = 500
 
@@ -144,12 +144,7 @@ async def replica_sizes(
     cluster: ClusterClient, brokers: Iterable[int], places: Iterable[TopicPartition] | None = None
 ) -> ReplicaSizes:
     """Return the bytes of the replicas on these brokers; a broker that does not answer has none."""
-    topics: list[TopicNamePartitions] | None = None
-    if places is not None:
-        rows: dict[str, TopicNamePartitions] = {}
-        for name, index in sorted(places):
-            rows.setdefault(name, TopicNamePartitions(name, [])).partitions.append(index)
-        topics = list(rows.values())
+    topics = None if places is None else [TopicNamePartitions(*row) for row in by_topic(sorted(places)).items()]
     found: ReplicaSizes = {}
     for broker in sorted(set(brokers)):
         try:
@@ -267,7 +262,7 @@ async def _fetched(
     return {place: sum(sizes.get((place, node), 0) for node in row.adding_replicas) for place, row in ongoing.items()}
 
 
-#: A slower one never ends: the brokers take whole fetches of up to a megabyte.
+#: The lowest throttle, in bytes a second. With a lower one moves never end: the brokers take whole fetches of up to a megabyte.
 THROTTLE_MIN = 1_000
 
 

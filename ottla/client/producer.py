@@ -14,6 +14,7 @@ from ottla.client.cluster import (
     RETRY_BACKOFF_MS,
     TRANSACTION_KEY_TYPE,
     ClusterClient,
+    Leaders,
     NoConnection,
 )
 from ottla.client.cluster_state import directory_problems
@@ -28,7 +29,6 @@ from ottla.client.idempotence import (
     produce_request,
     record_bytes,
 )
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -67,7 +67,7 @@ class ClusterProducer:
         self.cluster = cluster
         self.topic = topic
         self.acknowledged = 0
-        #: How many the topic has, after `start`.
+        #: The number of the topic's partitions, after `start`.
         self.partitions = 0
         self._on_acknowledged = on_acknowledged
         self._transactional_id = transactional_id

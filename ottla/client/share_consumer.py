@@ -13,9 +13,8 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection, ask_coordinator
+from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, Leaders, NoConnection, ask_coordinator
 from ottla.client.errors import ClusterError, check, code_of, failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse

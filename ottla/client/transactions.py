@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient
+from ottla.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient, Leaders
 from ottla.client.errors import check, failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import ask_leaders
 from ottla.protocol.errors import ErrorCode

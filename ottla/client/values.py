@@ -1,12 +1,26 @@
-"""Numbers and times as people write and read them."""
+"""Numbers, times and records as people write and read them.
+
+A record is one JSON line, the same way out (`ottla consume -o json`) and in (`ottla produce -i json`):
+
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v",
+     "headers": [{"key": "trace", "value": "abc"}]}
+
+Bytes that are not UTF-8 stand under "key_base64" and "value_base64" instead. On the way in, offset and topic are
+ignored, headers may also be an object, and a key or value that is an object, list, number or boolean is written as
+compact JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ottla.client.errors import ClusterError
 from ottla.client.failures import Kind
+from ottla.protocol.records.record import NewRecord, Record
 
 #: Numbers of Python have no bound, those of the protocol have.
 INT8_MAX, INT16_MAX, INT32_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1
@@ -21,7 +35,7 @@ def number_in(text: str, low: int, high: int) -> int | None:
 
 
 def time_ms(option: str, text: str) -> int:
-    """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
+    """Return the epoch milliseconds of a time in ISO 8601 (UTC if it has no zone), or of @ and the number itself."""
     if text.startswith("@") and (epoch_ms := number_in(text[1:], 0, INT64_MAX)) is not None:
         return epoch_ms
     try:
@@ -35,7 +49,103 @@ def time_ms(option: str, text: str) -> int:
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """Return ISO 8601 in UTC, None for a time that is not set."""
+    """Return a time as ISO 8601 in UTC, None for one that is not set."""
     if timestamp_ms < 0:
         return None
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+_FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "key_base64", "value_base64", "headers"}
+
+
+class Incoming(NamedTuple):
+    record: NewRecord
+    partition: int | None
+
+
+def to_line(topic: str, partition: int, record: Record) -> str:
+    row: dict[str, object] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_encoded("key", record.key),
+        **_encoded("value", record.value),
+    }
+    if record.headers:
+        row["headers"] = [
+            {**_encoded("key", name.encode("utf-8", "surrogateescape")), **_encoded("value", value)}
+            for name, value in record.headers
+        ]
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_line(line: str, default_timestamp: int) -> Incoming:
+    """Return the record of a line. Raises ValueError, which says what is wrong with the line."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"not JSON: {fault.msg} at column {fault.colno}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object is wanted, not {type(row).__name__}")
+    if unknown := row.keys() - _FIELDS:
+        raise ValueError(f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+    timestamp = _integer(row, "timestamp", -1)
+    partition = _integer(row, "partition", 0)
+    headers = tuple(_header(item) for item in _header_items(row.get("headers")))
+    record = NewRecord(
+        _decoded(row, "key"), _decoded(row, "value"), default_timestamp if timestamp is None else timestamp, headers
+    )
+    return Incoming(record, partition)
+
+
+def _encoded(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}
+
+
+def _decoded(row: dict[str, object], name: str) -> bytes | None:
+    encoded = row.get(f"{name}_base64")
+    if encoded is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 is not a string")
+        try:
+            return b64decode(encoded, validate=True)
+        except ValueError:
+            raise ValueError(f"{name}_base64 is not base64") from None
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _integer(row: dict[str, object], name: str, lowest: int) -> int | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= INT64_MAX:
+        raise ValueError(f"{name} is {value!r}, not a whole number from {lowest}")
+    return value
+
+
+def _header_items(headers: object) -> list[dict[str, object]]:
+    if headers is None:
+        return []
+    if isinstance(headers, dict):
+        return [{"key": name, "value": value} for name, value in headers.items()]
+    if isinstance(headers, list) and all(isinstance(item, dict) for item in headers):
+        return headers
+    raise ValueError('headers must be an object, or a list of {"key": ..., "value": ...}')
+
+
+def _header(item: dict[str, object]) -> tuple[str, bytes | None]:
+    key = _decoded(item, "key")
+    if key is None:
+        raise ValueError("a header has no key")
+    return key.decode("utf-8", "surrogateescape"), _decoded(item, "value")

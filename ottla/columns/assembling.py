@@ -15,7 +15,7 @@ import pyarrow as pa
 from ottla.columns.avro.blocks import Chosen
 
 Values = Sequence[Any]
-#: So many objects are made at a time.
+#: This many objects are made at a time.
 OBJECTS = 512
 #: What Arrow and Python raise for values that do not go with a type.
 NOT_FITTING = (pa.ArrowException, OverflowError, TypeError, ValueError)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode, Values
 from ottla.columns.batches import ColumnsError
 
-#: So many types, nested ones included, may a column have.
+#: The types that a column may have, nested ones included.
 TYPES_MAX = 10_000
 SCALARS: dict[str, tuple[Any, pa.DataType]] = {
     "string": (str | None, pa.string()),

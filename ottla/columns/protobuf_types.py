@@ -19,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from ottla.columns.assembling import ColumnNode, Leaf, ListNode, MapNode, StructNode
 from ottla.columns.batches import ColumnsError
 
-#: So many types, nested ones included, may a column have.
+#: The types that a column may have, nested ones included.
 TYPES_MAX = 10_000
 _F = FieldDescriptor
 SCALARS = {

@@ -38,7 +38,7 @@ TYPES = {
     "headers": HEADERS,
     "leaderEpoch": pa.int32(),
 }
-#: So many bytes of records, or so many records, are one Arrow batch.
+#: The bytes of records, or the number of records, that are one Arrow batch.
 BYTES_MAX = 4 * 1024 * 1024
 RECORDS_MAX = 1 << 16
 _US_PER_MS = 1000

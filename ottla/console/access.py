@@ -54,7 +54,7 @@ class ConsoleAccess:
 
     @asynccontextmanager
     async def scan(self) -> AsyncIterator[ClusterClient]:
-        """A client of its own for one reader of records.
+        """Yield a client of its own for one reader of records.
 
         Raises:
             Busy: SCANS_MAX readers are at work.
@@ -70,7 +70,7 @@ class ConsoleAccess:
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[ClusterClient]:
-        """A client for one change, which ends after its time limit.
+        """Yield a client for one change, which ends after its time limit.
 
         Raises:
             Failure: the time limit is over.

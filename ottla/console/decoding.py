@@ -17,7 +17,7 @@ from ottla.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from ottla.registry.client import RegistryClient
-    from ottla.registry.decoder import Decoder
+    from ottla.registry.decoder import Decoder, Encoded
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +25,6 @@ log = logging.getLogger(__name__)
 LIMIT_S = 3.0
 #: One value takes less than this, or is shown undecoded.
 VALUE_S = 1.0
-#: What begins the wire format of registries: a magic byte, and the id or GUID of a schema.
-_MAGIC = (b"\x00", b"\x01")
-_ID_BYTES = 5
 
 
 class RegistryValues:
@@ -38,15 +35,8 @@ class RegistryValues:
 
     async def decode(self, records: Iterable[Record]) -> Decoded:
         """Return the decoded text of what has a schema, or the reason why there is none, by its bytes."""
-        from ottla.registry.decoder import Encoded  # `registry_values` has loaded it
-
         found: Decoded = {}
-        parts = [
-            (data, Encoded(data, record.headers, is_key))
-            for record in records
-            for data, is_key in ((record.key, True), (record.value, False))
-            if data is not None and data[:1] in _MAGIC
-        ]
+        parts = _encoded(records)
         try:
             async with asyncio.timeout(LIMIT_S), aclosing(self._decoder.decode_all(row for _, row in parts)) as answers:
                 places = iter(parts)
@@ -66,14 +56,24 @@ class RegistryValues:
         """Return as `decode` does, with a reason for each value that has the format and was not decoded in time."""
         rows = list(records)
         found = await self.decode(rows)
-        for record in rows:
-            for data in (record.key, record.value):
-                if data is not None and data[:1] == _MAGIC[0] and len(data) > _ID_BYTES and data not in found:
-                    found[data] = "not decoded", None
+        for data, _ in _encoded(rows):
+            found.setdefault(data, ("not decoded", None))
         return found
 
     async def close(self) -> None:
         await self._decoder.close()
+
+
+def _encoded(records: Iterable[Record]) -> list[tuple[bytes, Encoded]]:
+    """Return the keys and values that name a schema: in their first bytes, or by a header of the record."""
+    from ottla.registry.decoder import Encoded, names_schema  # `registry_values` has loaded it
+
+    found = (
+        Encoded(data, record.headers, is_key)
+        for record in records
+        for data, is_key in ((record.key, True), (record.value, False))
+    )
+    return [(each.data, each) for each in found if each.data is not None and names_schema(each)]
 
 
 def registry_client(url: str | None, config: str | None) -> RegistryClient | None:

@@ -158,6 +158,9 @@ def _lines(path: str | None) -> list[str]:
         return []
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read(LOGIN_FILE_BYTES_MAX).splitlines()
+            text = file.read(LOGIN_FILE_BYTES_MAX + 1)
     except (OSError, UnicodeDecodeError) as fault:
         raise Failure(f"{path} cannot be read: {fault}", None, Kind.WRONG) from None
+    if len(text) > LOGIN_FILE_BYTES_MAX:  # the rest would be missing, and the last password cut
+        raise Failure(f"{path} is larger than {LOGIN_FILE_BYTES_MAX} bytes", None, Kind.WRONG)
+    return text.splitlines()

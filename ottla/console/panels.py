@@ -25,9 +25,9 @@ from ottla.console.problems import remedy_of
 
 T = TypeVar("T")
 
-#: A page waits for a panel so long.
+#: A page waits this long for a panel.
 LIMIT_S = 2.5
-#: An answer is shared for so long.
+#: An answer is shared for this long.
 FRESH_S = 1.0
 PANELS_MAX = 128
 #: Eight screens of records, as many as are read at once, and what other panels keep.

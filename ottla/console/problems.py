@@ -18,7 +18,7 @@ NAMES_SHOWN = 5
 LOW_PART = 0.1
 #: A voter fetches each second or two.
 VOTER_SILENT_MS_MAX = 10_000
-#: Leaders of one broker above the even share by so much are a warning, if there are enough to share.
+#: A broker that leads more than this many times its even share is a warning, if there are enough leaders to share.
 UNEVEN_PART, UNEVEN_LEADERS_MIN = 1.5, 12
 
 ERROR, WARNING = "error", "warning"
@@ -138,7 +138,7 @@ def _count(found: list[str], what: str) -> str:
 _OF_CODES: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it may have been deleted: the page Topics has those that there are",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Brokers has them",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers: the page Overview has them",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "names have 1 to 249 letters, digits, dots, underscores and dashes",
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first: the group's page has them",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first",

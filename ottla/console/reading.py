@@ -1,6 +1,6 @@
 """Reading records for a page: a screen of them at once, and scans that go through a topic in windows until they are stopped.
 
-Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and of what is for the page SCREEN_BYTES_MAX,
+Memory holds one response of at most 8 MB, one of its batches decompressed (BATCH_BYTES_MAX), and for the page SCREEN_BYTES_MAX,
 or one record that is larger.
 
 A window is a range of offsets of each partition. Its records are filtered as they come, so that memory holds the matches and one
@@ -28,12 +28,12 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 
 LIMIT_MAX = 500
-#: A screen is given up after so many bytes or seconds: it shows what it has.
+#: A screen ends after this many bytes or seconds: it shows what it has.
 SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
 #: A batch that has more when it is decompressed is not read. Producers' batches of 1 MB are rarely a tenth of it.
 BATCH_BYTES_MAX = 64 * 1024 * 1024
-#: One fetch of a screen has so much of each partition: more would be decoded for nothing.
+#: The bytes of each partition in one fetch of a screen: more would be decoded for nothing.
 SCREEN_FETCH_BYTES = 128 * 1024
 #: How many offsets of a partition the first window of a scan has, so that its matches are on the screen soon, and later ones at most.
 FIRST_WINDOW_OFFSETS = 500

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.client.record_json import to_line
+from ottla.client.values import to_line
 from ottla.protocol.records.record import Record
 
 FORMS = ("auto", "json", "text", "hex")
-#: The page shows so much of a key, a value or a header; a download has all of it.
+#: The page shows this much of a key, a value or a header; a download has all of it.
 SHOWN_BYTES_MAX = 16 * 1024
 LINE_CHARACTERS_MAX = 220
 #: A larger value is not parsed to see whether it is JSON.
@@ -20,7 +20,7 @@ HEX_BYTES_MAX = 4 * 1024
 HEADERS_SHOWN_MAX = 100
 INDENT = "  "
 INDENTED_MAX = 40
-#: So many characters of a decoded value are asked for: no more of them are shown.
+#: The characters of a decoded value that are asked for: no more of them are shown.
 DECODED_CHARS_MAX = 2 * SHOWN_BYTES_MAX
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 #: Control characters, and those that turn the direction of a line round or end it: a value must not look like another one.

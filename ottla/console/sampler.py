@@ -19,8 +19,7 @@ from ottla.client.cluster_state import describe_cluster, describe_log_dirs, desc
 from ottla.client.failures import Failure
 from ottla.client.group_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import adding_replicas
-from ottla.client.topics import LATEST
+from ottla.client.topics import LATEST, adding_replicas
 from ottla.console.admin_numbers import Numbers, scrape
 from ottla.console.snapshot import ConsoleSnapshot, changes, setting_changes, snapshot_of
 from ottla.console.window import Window
@@ -33,7 +32,7 @@ TOPICS_A_SAMPLE = 25
 SLOWER = 3
 #: A sample that takes longer is given up: the next one begins.
 SAMPLE_TIMEOUT_S = 20.0
-#: Between the end of a sample and one that a page has asked for.
+#: The time between the end of a sample and the next one, if a page has asked for that.
 SOONEST_S = 0.5
 #: Groups and topics whose numbers are kept; the page says when there are more.
 GROUPS_MAX = 1_000
@@ -91,7 +90,7 @@ class Sampler:
             self._wanted.clear()
 
     async def newer(self, limit_s: float) -> None:
-        """Wait for the snapshot of a sample that begins from now on, at most for a time; the next one begins soon."""
+        """Wait, for a limited time, for the snapshot of a sample that begins after this call; the next sample begins soon."""
         number = self._begun + 1
         self._wanted.set()
         with suppress(TimeoutError):
@@ -196,9 +195,8 @@ class Sampler:
             for name, count in (("in", row.bytes_in), ("out", row.bytes_out), ("cpu", row.cpu_s)):
                 if count is not None:
                     counters[f"broker/{node}/{name}"] = count
-            for name, value in (("memory", row.memory_bytes), ("delay", row.loop_delay_ms)):
-                if value is not None:
-                    self._of_brokers[f"broker/{node}/{name}"] = value
+            if row.loop_delay_ms is not None:
+                self._of_brokers[f"broker/{node}/delay"] = row.loop_delay_ms
         self._of_brokers |= self._broker_rates.update(time.monotonic(), counters)
 
     async def _sample_settings(self, snapshot: ConsoleSnapshot) -> None:

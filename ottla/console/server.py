@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
@@ -16,7 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ottla.client.failures import Failure, Kind
+from ottla.client.failures import Failure
 from ottla.console.access import ConsoleAccess
 from ottla.console.guard import Guard
 from ottla.console.options import ConsoleOptions
@@ -34,22 +33,20 @@ from ottla.console.pages import (
     topics,
     transactions,
 )
-from ottla.console.roles import roles_of
+from ottla.console.roles import role_for
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
-from ottla.server.listening import listening_sockets
+from ottla.server.address import Address
 from ottla.web.rules import App
-from ottla.web.server import HttpServer
+from ottla.web.server import HttpServer, listen
 
 #: Connections at one time: above it one that waits makes room, and 503 is the answer where all have requests.
 CONNECTIONS_MAX = 256
 STOP_S_MAX = 2
-#: The first page waits so long for the first sample.
-FIRST_SAMPLE_S = 1.5
 
 
 async def health(request: Request) -> Response:
-    """The console is up, whatever the cluster is."""
+    """Answer that the console is up, whatever the cluster is."""
     return PlainTextResponse("ok\n")
 
 
@@ -65,8 +62,8 @@ async def failed(request: Request, fault: Exception) -> Response:
 
 
 def permitted(route: Route) -> Route:
-    """Return the route for those whose role is in its row of PERMISSIONS."""
-    roles = roles_of(route.path, route.methods or ())
+    """Return the route for those who have the role that it asks for."""
+    roles = {method: role_for(method, route.path) for method in route.methods or ()}
 
     async def endpoint(request: Request) -> Any:
         site: Site = request.app.state.site
@@ -93,12 +90,18 @@ ROUTES: tuple[Route, ...] = (
     *reassignments.ROUTES,
     Route("/healthz", health),
 )
+#: The pages of the menu, in its order.
+MENU = (
+    ("/", "Overview"), ("/topics", "Topics"), ("/groups", "Groups"), ("/schemas", "Schemas"), ("/tables", "Tables"),
+    ("/transactions", "Transactions"), ("/reassignments", "Reassignments"), ("/access", "Access"), ("/quotas", "Quotas"),
+    ("/timeline", "Timeline"),
+)  # fmt: skip
 STATIC = Mount("/static", StaticFiles(directory=FOLDER / "static"))
 
 
 @asynccontextmanager
 async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
-    """The pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
+    """Yield the pages of one cluster at "/", or those of each of several at "/c/NAME", with a sampler for each while they are served."""
     names = [each.name for each in clusters]
     async with AsyncExitStack() as stack:
         apps = [await stack.enter_async_context(_pages(each, names)) for each in clusters]
@@ -112,10 +115,10 @@ async def application(*clusters: ConsoleOptions) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator[Starlette]:
-    """The pages of a cluster, with a sampler that runs while they are served."""
+    """Yield the pages of a cluster, with a sampler that runs while they are served."""
     async with ConsoleAccess(options) as clients:
         sampler = Sampler(clients.sampler, options.interval_s, options.admin)
-        site = Site(options, clients, sampler, names)
+        site = Site(options, clients, sampler, MENU, names)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
         app = Starlette(routes=[*map(permitted, ROUTES), STATIC], exception_handlers={404: not_found, Failure: failed})
         app.state.site = site
@@ -129,38 +132,29 @@ async def _pages(options: ConsoleOptions, names: Sequence[str]) -> AsyncIterator
                 await sampling
 
 
-def listen(options: ConsoleOptions) -> list[socket.socket]:
-    """Bind the console's addresses.
-
-    Raises:
-        Failure: the port is in use, or no address is of this machine.
-    """
-    try:
-        return listening_sockets(options.host.strip("[]"), options.port)
-    except OSError as fault:
-        cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
-        raise Failure(cause, "take another one: --port 0 for a free one") from None
-
-
 def http_server(app: App, options: ConsoleOptions) -> HttpServer:
     """Return the server of the console's pages.
 
     Raises:
         Failure: its certificate cannot be used.
     """
-    try:
-        return HttpServer(app, CONNECTIONS_MAX, certificate=options.tls_cert, key=options.tls_key, stop_s=STOP_S_MAX)
-    except OSError as fault:
-        raise Failure(f"--tls-cert and --tls-key cannot be used: {fault}", None, Kind.WRONG) from None
+    return HttpServer(
+        app,
+        CONNECTIONS_MAX,
+        certificate=options.tls_cert,
+        key=options.tls_key,
+        stop_s=STOP_S_MAX,
+        tls_options="--tls-cert and --tls-key",
+    )
 
 
 async def serve(clusters: Sequence[ConsoleOptions], ready: Callable[[str], None]) -> None:
     """Serve the pages of these clusters until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
     options = clusters[0]
     with ExitStack() as stack:
-        sockets = [stack.enter_context(sock) for sock in listen(options)]
-        host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
-        url = f"{options.scheme}://{host}:{sockets[0].getsockname()[1]}/"
+        listening = listen(options.host, options.port, "take another one: --port 0 for a free one")
+        sockets = [stack.enter_context(sock) for sock in listening]
+        url = f"{options.scheme}://{Address(options.host.strip('[]'), sockets[0].getsockname()[1])}/"
         async with application(*clusters) as app:
             server = http_server(app, options)
             loop = asyncio.get_running_loop()

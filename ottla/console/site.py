@@ -47,7 +47,7 @@ FOLDER = Path(__file__).parent
 #: The largest form. Most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
 FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
-#: So much of what a change has done is logged, and kept for the timeline.
+#: The characters of what a change has done that are logged, and kept for the timeline.
 NOTE_CHARS_MAX = 500
 #: A sample that is older is marked on each page.
 STALE_INTERVALS = 4
@@ -68,9 +68,15 @@ class Site:
     """One console: its cluster, its sampler, its panels and its templates."""
 
     def __init__(
-        self, options: ConsoleOptions, access: ConsoleAccess, sampler: Sampler, clusters: Sequence[str] = ()
+        self,
+        options: ConsoleOptions,
+        access: ConsoleAccess,
+        sampler: Sampler,
+        menu: Sequence[tuple[str, str]],
+        clusters: Sequence[str] = (),
     ) -> None:
-        """Take the names of all clusters of the process, for the switch between them."""
+        """Take paths and names of the menu, and the names of all clusters of the process, for the switch between them."""
+        self.menu = tuple(menu)
         self.clusters = tuple(clusters)
         self.options = options
         self.access = access
@@ -105,6 +111,7 @@ class Site:
         text = self._templates.get_template(template).render(
             root=root,
             query=partial(rooted_query, root),
+            pages=self.menu,
             clusters=self.clusters,
             frame="fragment.html" if request.headers.get("hx-request") else "base.html",
             csrf=request.scope["ottla.csrf"],
@@ -112,7 +119,7 @@ class Site:
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             options=self.options,
             console_user=(user := self.user(request)),
-            may=lambda path: user.role >= PERMISSIONS["POST", path],
+            may=lambda path: user.role >= PERMISSIONS[path],
             sampler=self.sampler,
             snapshot=self.sampler.snapshot,
             sample_age=self.sample_age(),

@@ -21,9 +21,9 @@ from ottla.tables.table_look import SeenTable, TableCounts, TableLook
 
 #: One table is looked at within this time and memory, or is shown without its numbers.
 TABLE_S, MEMORY_BYTES_MAX = 5.0, 2 << 30
-#: What was seen is shown for so long, by all who look; and so many topics are looked at, in the order of their names.
+#: How long what was seen is shown to all who look, and how many topics are looked at, in the order of their names.
 FRESH_S, TOPICS_MAX = 5.0, 200
-#: After so many tables that ended a process the rest is not looked at.
+#: After this many tables that ended a process the rest is not looked at.
 ENDED_MAX = 3
 PROBLEM_CHARS_MAX = 500
 

@@ -49,7 +49,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """ISO 8601 in UTC with milliseconds; a producer may write any number, so that some are shown as they are."""
+    """Return a time as ISO 8601 in UTC with milliseconds. A producer may write any number: one that is no time is shown as it is."""
     if timestamp_ms is None or timestamp_ms < 0:
         return NOT_KNOWN
     try:

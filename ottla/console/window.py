@@ -16,7 +16,7 @@ SERIES_MAX = 4_096
 EVENTS_MAX = 2_000
 #: The rings' memory, at most: 4,096 series of 360 doubles are 11.8 MB.
 BYTES_MAX = SERIES_MAX * SAMPLES_MAX * 8
-#: A series without a number in so many samples is dropped: its topic or group is gone.
+#: A series without a number in this many samples is dropped: its topic or group is gone.
 SILENT_SAMPLES_MAX = SAMPLES_MAX
 
 

@@ -15,7 +15,7 @@ from ottla.server.address import Address, NoAddress, parse_address
 
 PREFIX = "SCHEMA_REGISTRY_"
 LISTENERS = "http://0.0.0.0:8081"
-#: cp-schema-registry waits so long for a broker, unless SCHEMA_REGISTRY_CUB_KAFKA_TIMEOUT says otherwise.
+#: cp-schema-registry waits this long for a broker, unless SCHEMA_REGISTRY_CUB_KAFKA_TIMEOUT says otherwise.
 WAIT_S = 40.0
 STORE = "kafkastore."
 SERVERS = STORE + "bootstrap.servers"

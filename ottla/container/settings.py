@@ -111,7 +111,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def read_value(where: str, text: str) -> str:
-    """A variable's value as a properties file has it: escapes resolved, blanks in front left out."""
+    """Return a variable's value as a properties file has it: escapes resolved, blanks in front left out."""
     if "\\" not in text and "\n" not in text:
         return text.strip()
     # A line that ends in the middle of an escape would swallow the next property; there is none here.

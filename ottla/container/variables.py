@@ -83,7 +83,7 @@ def without_service_links(environment: Environment) -> tuple[dict[str, str], lis
 
 
 def notes(environment: Environment, admin_listener: str | None) -> Iterator[str]:
-    """One line for each kind of variable that a JVM would have honoured, with what to use instead."""
+    """Yield one line for each kind of variable that a JVM would have honoured, with what to use instead."""
     metrics = (
         f"metrics are served at http://{admin_listener}/metrics"
         if admin_listener

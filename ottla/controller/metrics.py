@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.controller.controller_node import MetadataNode
@@ -12,6 +12,7 @@ from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topics import RECOVERED, RECOVERING, TopicImage
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import MS_PER_UNIT, Controller
+from ottla.protocol.slotted import mutable
 from ottla.server.clock import Clock
 from ottla.server.metrics import GAUGE, Family, Histogram, Sample, counter, gauge, histograms
 
@@ -115,7 +116,7 @@ class ControllerMetrics:
         yield Family(f"{CONTROLLER}_brokerregistrationstate", GAUGE, doc, states)
 
     def _for_exporters(self, image: MetadataImage) -> Iterator[Family]:
-        """The names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
+        """Yield the names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
         brokers = image.cluster.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         yield gauge("kafka_brokers", "Brokers that take part", len(image.cluster.brokers) - fenced)
@@ -137,7 +138,7 @@ def _registration_state(broker: BrokerRegistration) -> int:
     return 20 if broker.in_controlled_shutdown else 30
 
 
-@dataclass(slots=True)
+@mutable
 class ControllerWorkMetrics:
     """A source of the controller's work, under the names of Kafka's QuorumControllerMetrics: what it has applied, how long decisions take.
 
@@ -182,7 +183,7 @@ class ControllerWorkMetrics:
         return clock.wall_ms() - (clock.mono_ms() - controller.last_append_ms)
 
     def _since_contact(self) -> Family:
-        """The active controller alone has sessions."""
+        """Return the time since each broker's last heartbeat. The active controller alone has sessions."""
         since: dict[int, int] = {}
         if self.controller.is_active:
             since = self.controller.heartbeats.since_contact_ms(self.controller.clock.mono_ms())
@@ -191,7 +192,7 @@ class ControllerWorkMetrics:
         return Family(f"{CONTROLLER}_timesincelastheartbeatreceivedms", GAUGE, doc, samples)
 
 
-@dataclass(slots=True)
+@mutable
 class RaftMetrics:
     """A source of metrics. Rates are computed between scrapes."""
 

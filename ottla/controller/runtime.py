@@ -204,7 +204,7 @@ class Controller:
         return response
 
     def _decided(self, state: ControlState, decide: Decide[T]) -> T:
-        """The response; what led to it is appended and replayed."""
+        """Return the response; what led to it is appended and replayed."""
         with self.operations:
             outcome = decide(state)
             if outcome.records:

@@ -95,7 +95,7 @@ class Authority:
         days: float = CERTIFICATE_DAYS,
         key: PrivateKey | None = None,
     ) -> Issued:
-        """A certificate for a node (with the names and addresses by which it is reached) or a client. Negative `days`: it has expired."""
+        """Return a certificate for a node (with the names and addresses by which it is reached) or a client. Negative `days`: it has expired."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) if isinstance(name, str) else name
         builder = _builder(subject, self.certificate.subject, key, days)

@@ -37,7 +37,7 @@ class LocalCluster(Protocol):
 def running_beside(
     stack: ExitStack, up: LocalCluster, base_port: int, *, console: str | None, registry: bool, tables: str | None
 ) -> dict[str, str]:
-    """Run what is wanted beside the nodes until the stack ends; the URLs by their names. Port 0 takes free ones.
+    """Run what is wanted beside the nodes until the stack ends; return the URLs by their names. Port 0 takes free ones.
 
     Raises:
         Failure: as `running_console`.

@@ -213,7 +213,7 @@ def wait_ready(nodes: Sequence[LocalNode], on_ready: Callable[[LocalNode], objec
 
 
 def why_it_ended(node: LocalNode, lines_max: int = 15) -> str:
-    """The line with which the node itself explains its end; without such a line, the last lines of its log."""
+    """Return the line with which the node itself explains its end; without such a line, the last lines of its log."""
     if node.process is not None:
         with suppress(subprocess.TimeoutExpired):
             # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit.

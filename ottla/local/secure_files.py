@@ -48,7 +48,7 @@ class SecureFiles:
     passwords: Mapping[str, str]
 
     def with_user(self, name: str, password: str) -> SecureFiles:
-        """The same with one more user, for whom no files are written."""
+        """Return the files with one more user, for whom none are written."""
         return replace(self, passwords={**self.passwords, name: password})
 
     @property
@@ -216,7 +216,7 @@ def renew(directory: str, store: str) -> None:
             os.remove(new)
         raise Failure(
             f"{failure.filename}: {failure.strerror}; {store} is as it was",
-            "run it as the owner of the file, or as root, where there is room",
+            "run it as the owner of the file or as root, with free room on its disk",
         ) from None
     except ValueError as failure:
         raise Failure(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from random import Random
 
 from ottla.controller.raft.metadata_log import DIRECTORY
@@ -35,6 +36,7 @@ from ottla.server.address import parse_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 
 #: 3.5-IV2, the first that has UserScramCredentialRecord (KIP-900).
@@ -56,7 +58,13 @@ def directories_of(properties: Mapping[str, str]) -> list[str]:
 def format_directories(
     files: Files, properties: Mapping[str, str], options: argparse.Namespace, rng: Random
 ) -> list[str]:
-    """Check everything first, then write. Return lines about what was done, in Kafka's words."""
+    """Check everything first, then write to all directories or to none. Return lines about what was done, in Kafka's words.
+
+    Raises:
+        CannotFormat: a check or a write failed; what was written is removed.
+        ConfigError: the properties are none of a node.
+        InconsistentLogDirectory: a directory belongs to another node, or to a newer version.
+    """
     node_id = _node_id(properties, options)
     # A file without process.roles is no node's configuration, but its directories are formatted, too.
     config = NodeConfig(properties) if "process.roles" in properties else None
@@ -72,26 +80,52 @@ def format_directories(
     missing = _not_formatted(files, directories, options)
     if not missing:
         return ["All of the log directories are already formatted."]
-    lines = [_bootstrap_text(levels)]
-    for path in missing:
-        is_metadata = path == directories[0]
-        kind = _kind(voters, node_id) if is_metadata else "data"
-        name = metadata_version_name(levels[METADATA_VERSION])
-        lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.")
-        try:
-            files.make_dirs(path)
-            if is_metadata and config is not None and config.is_controller:
-                write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
-                if voters is not None:
-                    write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
-            # Last: a directory is formatted once this file is there.
-            identity = directory_id if is_metadata else new_directory_id(rng)
+    name = metadata_version_name(levels[METADATA_VERSION])
+    kinds = {path: _kind(voters, node_id) if path == directories[0] else "data" for path in missing}
+    with _all_or_none(files, missing):
+        if directories[0] in missing and config is not None and config.is_controller:
+            files.make_dirs(directories[0])
+            write_bootstrap(files, directories[0], _feature_records(levels) + users, _now_ms())
+            if voters is not None:
+                write_initial_voters(files, f"{directories[0]}/{DIRECTORY}", voters, _now_ms())
+        # Last: a directory is formatted once this file is there.
+        for path in missing:
+            identity = directory_id if path == directories[0] else new_directory_id(rng)
             write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
-        except OSError as failure:
-            raise CannotFormat(
-                f"{failure.filename or path}: {failure.strerror}; {path} is not formatted. The user that runs the node needs to write there"
-            ) from None
-    return lines
+    formatting = (f"Formatting {kind} directory {path} with metadata.version {name}." for path, kind in kinds.items())
+    return [_bootstrap_text(levels), *formatting]
+
+
+@contextmanager
+def _all_or_none(files: Files, directories: Sequence[str]) -> Iterator[None]:
+    """Remove what was written to the directories if not all of it could be: a full disk, or one that this user may not write to."""
+    before = {path: set(files.list_dir(path)) if files.exists(path) else None for path in directories}
+    try:
+        yield
+    except (OSError, StorageFailure) as failure:
+        for path, names in before.items():
+            with suppress(StorageFailure):
+                if names is None:
+                    files.remove_tree(path)
+                else:
+                    for name in set(files.list_dir(path)) - names:
+                        _remove(files, f"{path}/{name}")
+        what = f"{failure.path}: {_reason(failure.cause)}" if isinstance(failure, StorageFailure) else str(failure)
+        remedy = (
+            "make room there" if isinstance(failure, DiskFull) else "the user that runs the node needs to write there"
+        )
+        raise CannotFormat(f"{what}. No directory was formatted: {remedy}, and run it again") from None
+
+
+def _remove(files: Files, path: str) -> None:
+    try:
+        files.remove(path)
+    except StorageFailure:
+        files.remove_tree(path)
+
+
+def _reason(cause: BaseException | str) -> str:
+    return str(cause.strerror if isinstance(cause, OSError) else cause)
 
 
 def _kind(voters: VoterSet | None, node_id: int) -> str:

@@ -40,7 +40,7 @@ class AclCopy:
         self._said: set[str] = set()
 
     async def copy(self) -> None:
-        """Add to the target what it lacks. No permission to read or to add entries is said once, and ends nothing."""
+        """Add to the target what it lacks. A missing permission to read or to add entries is reported once, and ends nothing."""
         try:
             wanted = mirrored_entries(await describe_acls(self._source, OF_TOPICS), self._policy, self._is_mirrored)
             missing = wanted - set(await describe_acls(self._target, OF_TOPICS)) if wanted else set()

@@ -28,7 +28,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord, Record
 
-#: Smaller batches are joined with their neighbours, up to so many bytes.
+#: Smaller batches are joined with their neighbours, up to this many bytes.
 JOINED_BYTES = 256 * 1024
 #: Above this a batch is never joined: decoding costs more than a request.
 SMALL_BYTES = 32 * 1024

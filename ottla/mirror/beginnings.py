@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import ClusterClient
-from ottla.client.leaders import CONSUMER, Leaders, epoch_ends
+from ottla.client.cluster import ClusterClient, Leaders
+from ottla.client.fetched import CONSUMER, epoch_ends
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import EARLIEST, LATEST
 from ottla.mirror.catalogue import Say

@@ -214,7 +214,7 @@ class Catalogue:
         }
 
     async def create(self) -> None:
-        """Create what is missing; what the target refuses is said, and the other topics go on."""
+        """Create what is missing. What the target refuses is reported, and the other topics go on."""
         for name, count in self.missing().items():
             remote = self.policy.remote(name)
             try:

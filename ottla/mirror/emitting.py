@@ -13,7 +13,7 @@ from ottla.mirror.names import HEARTBEATS
 from ottla.mirror.syncs import SyncWriter
 from ottla.protocol.records.record import NewRecord
 
-#: Between two writes of pairs: those of a partition that waits for records are due then.
+#: The time between two writes of pairs, at which those of a partition that waits for records are written.
 EMIT_S = 1.0
 #: MirrorMaker's emit.heartbeats.interval.seconds.
 HEARTBEAT_S = 1.0

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla.client.cluster import Leaders
 from ottla.client.failures import Failure
 from ottla.client.fetched import Batches
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.beginnings import PlaceBegin
@@ -59,7 +59,7 @@ class Surroundings(Protocol):
     async def begins_of(
         self, places: Iterable[TopicPartition], found: Mapping[TopicPartition, MirrorPosition]
     ) -> dict[TopicPartition, PlaceBegin]:
-        """Return where partitions begin, of which the target has the positions `found`; without those that have no leader now."""
+        """Return where partitions begin whose positions in the target are `found`; those without a leader now are left out."""
 
     async def latest_of(
         self, lane: int, found: Iterable[TopicPartition]
@@ -278,7 +278,7 @@ class Lane:
         self._waiting = deque(row for row in self._waiting if row[:2] != place)
 
     async def _changed_or(self, wait_ms: float | None, *, only_if_full: bool = False) -> None:
-        """Wait for a change, at most so long."""
+        """Wait for a change, for at most this time."""
         if only_if_full:
             if wait_ms is not None and wait_ms > 0 and self.bytes < TRANSACTION_BYTES_MAX // 4:
                 await asyncio.sleep(wait_ms / 1000)

@@ -75,7 +75,7 @@ class Policy:
         return f"{self.source}.checkpoints.internal"
 
     def offset_syncs_topic(self, *, in_source: bool) -> str:
-        """The pairs of offsets that are the same record; in the source as by default, or in the target (KIP-716)."""
+        """Return the pairs of offsets that are the same record; in the source as by default, or in the target (KIP-716)."""
         return f"mm2-offset-syncs.{self.target if in_source else self.source}.internal"
 
     @property

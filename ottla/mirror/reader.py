@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.client.cluster import ClusterClient
+from ottla.client.cluster import ClusterClient, Leaders
 from ottla.client.consumer import FETCH_WAIT_MS, READ_COMMITTED, BatchConsumer
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.mirror.beginnings import PlaceBegin
 from ottla.protocol.errors import KafkaError
@@ -108,7 +107,7 @@ class ReadThrottle:
         self._at_ms = now_ms
 
     def wait_s(self, taken: int, now_ms: int) -> float:
-        """Take so many bytes. Return the seconds to wait before the next are taken."""
+        """Take this many bytes. Return the seconds to wait before the next are taken."""
         if self._per_ms is None:
             return 0.0
         self._left = min(self._per_ms * 1000, self._left + (now_ms - self._at_ms) * self._per_ms) - taken

@@ -105,7 +105,7 @@ class MirrorTasks:
             self._syncs.take(pairs)
 
     async def run(self) -> None:
-        """Do all of it for ever; what fails is said, and tried again at its next time."""
+        """Run all tasks for ever. A failure is reported, and its task runs again at its next time."""
         await asyncio.gather(
             self._each(EMIT_S, self._write_pairs),
             self._each(self._options.checkpoint_s, self._translate_groups),

@@ -14,7 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
+from ottla.client.cluster import (
+    ATTEMPT_MS_MAX,
+    RETRY_BACKOFF_MS,
+    TRANSACTION_KEY_TYPE,
+    ClusterClient,
+    Leaders,
+    NoConnection,
+)
 from ottla.client.errors import ClusterError, check, code_of, failure
 from ottla.client.failures import Failure
 from ottla.client.idempotence import (
@@ -31,7 +38,6 @@ from ottla.client.idempotence import (
     refused_partitions,
     verdict_on,
 )
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import NO_LEADER, TopicPartition
 from ottla.mirror.batches import Outgoing, Stamp
 from ottla.protocol.errors import ErrorCode
@@ -41,7 +47,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 
 PRODUCE_VERSION = 9
-#: A transaction is aborted by its coordinator after this time: so long a worker that was killed delays the readers of its partitions,
+#: A transaction is aborted by its coordinator after this time. A worker that was killed delays the readers of its partitions for as long,
 #: unless another takes its lanes before.
 TRANSACTION_MS_MAX = 60_000
 #: Requests of one lane to one broker that are in flight: an idempotent producer may have five (KIP-98).

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.client.cluster import TRANSACTION_KEY_TYPE
+from ottla.client.cluster import TRANSACTION_KEY_TYPE, Leaders
 from ottla.client.configs import describe_many
 from ottla.client.consumer import READ_COMMITTED
 from ottla.client.errors import NO_SUCH_TOPIC, failure
 from ottla.client.failures import Failure
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.client.topics import LATEST, list_offsets
 from ottla.mirror.acls import AclCopy
@@ -37,13 +36,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 #: The lane whose worker does what only one is to do: creating topics, settings, ACLs, checkpoints.
 FIRST_LANE = 0
 MAX_MESSAGE_BYTES = "max.message.bytes"
-#: Between two looks whether there is room, or a lane; and between two attempts to read after a failure.
+#: The time between two looks whether there is room, or a lane, and between two attempts to read after a failure.
 LOOK_S, RETRY_S = 0.1, 1.0
 #: What a worker has read and not committed: the memory of a mirror that catches up with many partitions.
 READ_BYTES_MAX = 128 * 1024 * 1024
-#: Between two messages about a failure that lasts.
+#: The time between two messages about a failure that lasts.
 SAY_AGAIN_MS = 60_000
-#: At the end, for the transactions in progress.
+#: The time that transactions in progress get when a worker stops.
 END_S_MAX = 15.0
 
 

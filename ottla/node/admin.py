@@ -101,7 +101,7 @@ class NodeChecks:
         self._broker = broker
 
     def stories(self) -> NodeStories | None:
-        """The stories of the broker; None until there is one, and on a controller."""
+        """Return the stories of the broker; None until there is one, and on a controller."""
         broker = self._broker
         if broker is None:
             return None
@@ -109,7 +109,7 @@ class NodeChecks:
         return NodeStories(broker.groups.stories, transactional_ids, broker.replicas.stories, broker.tables.stories)
 
     def tables(self, topic: str | None) -> Iterator[dict[str, Any]]:
-        """The state of each topic's table that the broker works on, or of one topic's."""
+        """Yield the state of each topic's table that the broker works on, or of one topic's."""
         if self._broker is not None:
             clock = self._world.clock
             yield from table_states(self._broker.tables, topic, clock.wall_ms(), clock.mono_ms())

@@ -111,7 +111,7 @@ def own_voter(config: NodeConfig, directory_id: bytes) -> Voter:
 
 
 def _look(files: Files, directories: Sequence[str]) -> dict[str, MetaProperties | None]:
-    """The identities of the directories that can be read; the first one is that of the metadata log."""
+    """Return the identities of the directories that can be read; the first one is that of the metadata log."""
     found: dict[str, MetaProperties | None] = {}
     failures: list[tuple[str, StorageFailure]] = []
     for path in directories:

@@ -1,9 +1,9 @@
-"""The logs of a node at its start and at its clean stop, on workers, while the loop goes on.
+"""Opening the logs of a node at its start, and closing them at its clean stop, on workers, while the loop goes on.
 
 A start says from time to time how far it is: recovery after a crash may take minutes. The partitions are counted when their configuration
 is asked for, which is once for each, before it is opened.
 
-Of a log's close most is waiting: five to seven syncs. One after the other on the loop, 500 partitions stood still for 15.7 s, longer
+Most of the time that a log needs to close it waits: for five to seven syncs. One after the other on the loop, 500 partitions stood still for 15.7 s, longer
 than `docker stop` waits before it kills (10 s). File systems let syncs that wait at the same time share a journal commit.
 """
 
@@ -22,7 +22,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import partition_of
 from ottla.storage.log_config import LogConfig
 
-#: Between two lines of one start.
+#: The time between two lines in the log of one start.
 EVERY_MS = 5_000
 #: Logs per call: enough that handing work over costs nothing, few enough that the last threads end at about the same time.
 LOGS_PER_CALL = 4

@@ -80,7 +80,7 @@ class NodeUsers:
 
 
 def token_keys(config: NodeConfig) -> tuple[str, ...]:
-    """The keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
+    """Return the keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
     key, other = config[KEY], config[OTHER_KEY]
     return () if not key else (key, other) if other else (key,)
 
@@ -138,7 +138,7 @@ def logins_of(
 
 
 class NodeSecurity:
-    """Made before anything is opened: a key store that cannot be used ends the start. Raises ConfigError."""
+    """The security of a node, made before anything is opened: a key store that cannot be used ends the start. Raises ConfigError."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self.of_listeners: dict[str, ServerTls] = {}

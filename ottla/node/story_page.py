@@ -37,7 +37,7 @@ class NodeStories(NamedTuple):
     tables: Stories[str]
 
     def of(self, asked: dict[str, str]) -> list[StoryLine] | None:
-        """The story that a query asks for; None if it asks for none or for several."""
+        """Return the story that a query asks for; None if it asks for none or for several."""
         match asked:
             case {"group": group} if len(asked) == 1:
                 return self.groups.of(group)
@@ -89,7 +89,7 @@ def who_may_ask(who: str, request: HttpRequest, host: str) -> Answer | None:
 
 
 def lines(node_id: int, story: list[StoryLine]) -> bytes:
-    """A line of JSON for each entry, the oldest first."""
+    """Return a line of JSON for each entry, the oldest first."""
     found: list[bytes] = []
     size = 0
     for each in reversed(story):

@@ -19,7 +19,7 @@ from ottla.pipeline.errors import PipelineError
 
 
 def setting(default: Any, doc: str) -> Any:
-    """A field with its line of documentation."""
+    """Return a field with its line of documentation."""
     return field(default=default, metadata={"doc": doc})
 
 
@@ -146,7 +146,7 @@ SECTIONS = ("kafka", "source", "spark", "pipeline")
 
 
 def load(path: str | None, overrides: tuple[str, ...] = (), client_properties: str | None = None) -> Config:
-    """The file, then `section.name=value` one by one. `client_properties`: a file; [kafka.options] wins over it."""
+    """Return the configuration of the file, changed by each `section.name=value`. `client_properties`: a file; [kafka.options] wins over it."""
     config = Config()
     properties = login.read(client_properties) if client_properties else {}
     if bootstrap := properties.pop(login.BOOTSTRAP, ""):
@@ -190,7 +190,7 @@ FILES: dict[str, Any] = {
 
 
 def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The settings and the client properties among the files of --config."""
+    """Return the settings and the client properties among the files of --config."""
     settings = [path for path in given or () if not path.endswith(".properties")]
     properties = [path for path in given or () if path.endswith(".properties")]
     if max(len(settings), len(properties)) > 1:
@@ -201,7 +201,7 @@ def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str 
 
 
 def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
-    """The configuration with one setting replaced; text is accepted for numbers and truths."""
+    """Return the configuration with one setting replaced; text is accepted for numbers and truths."""
     if section not in SECTIONS:
         raise unknown(f"section [{section}]", section, SECTIONS, where)
     part = getattr(config, section)

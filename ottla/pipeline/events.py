@@ -82,7 +82,7 @@ Schemas = Mapping[int, str]
 
 @cache
 def load_schemas(folder: str) -> Schemas:
-    """Each is parsed once here: a broken one would make dead letters of good events, one by one."""
+    """Read the schemas, and parse each once: a broken one would make dead letters of good events, one by one."""
     found = {int(file.stem): file.read_text() for file in Path(folder).glob("*.avsc") if file.stem.isdigit()}
     for schema_id, text in found.items():
         try:

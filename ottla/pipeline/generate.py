@@ -128,7 +128,7 @@ def run(
     seed: int,
     show: Callable[[dict[str, Any]], None],
 ) -> Counter[str]:
-    """Send for so long at that rate, or until Ctrl-C; return how many of each kind were acknowledged.
+    """Send for this long at that rate, or until Ctrl-C; return how many of each kind were acknowledged.
 
     Whatever ends it, all acknowledgements are waited for: a truth file that lacks what is in the topic is none."""
     topics.ensure(config)

@@ -85,7 +85,7 @@ def in_buckets(events: DataFrame, buckets: int) -> Any:
 
 
 def _update_bucket(key: tuple[int], frames: Iterable[Any], state: Any, gap_ms: int) -> Iterator[Any]:
-    """The users of a bucket in one micro-batch, or after a time-out: then there are no new events and spans only close."""
+    """Yield the users of a bucket in one micro-batch, or after a time-out: then there are no new events and spans only close."""
     times = times_by_user(frames)
     spans: defaultdict[str, list[Span]] = defaultdict(list)
     for user, *span in json.loads(state.get[0]) if state.exists else ():
@@ -143,7 +143,7 @@ def named(columns: tuple[str, ...]) -> str:
 
 
 def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, int], None]:
-    """The foreachBatch of a table. The topic is written first, so that every batch in the table is in the topic as well."""
+    """Return the foreachBatch of a table. The topic is written first, so that every batch in the table is in the topic as well."""
 
     in_delta = session.uses_delta(config)
 

@@ -48,7 +48,7 @@ def read(path: str) -> dict[str, str]:
 
 
 def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
-    """The same connection in librdkafka's names. Its own names may stand among the options, and win."""
+    """Return the same connection in librdkafka's names. Its own names may stand among the options, and win."""
     plain = {name: value for name, value in options.items() if name not in JAVA_ONLY}
     if "ssl.key.location" in (key := _key(options)):
         del plain["ssl.keystore.location"]  # to librdkafka it is always a PKCS12 file
@@ -59,7 +59,7 @@ def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown(options: Mapping[str, str]) -> dict[str, str]:
-    """The options as they may be printed."""
+    """Return the options as they may be printed."""
     return {name: HIDDEN if SECRET.search(name) else value for name, value in options.items()}
 
 

@@ -29,7 +29,7 @@ def line(progress: Any) -> dict[str, Any]:
 
 
 def offsets_behind(end: str | None, latest: str | None) -> int | None:
-    """Offsets of Kafka not read yet; None for other sources."""
+    """Return offsets of Kafka not read yet; None for other sources."""
     read, there = (parsed(text) for text in (end, latest))
     if read is None or there is None:
         return None
@@ -41,7 +41,7 @@ def offsets_behind(end: str | None, latest: str | None) -> int | None:
 
 
 def parsed(text: str | None) -> dict[str, dict[str, int]] | None:
-    """The offsets of the Kafka source, `{"topic":{"0":12}}`; None for those of other sources."""
+    """Return the offsets of the Kafka source, `{"topic":{"0":12}}`; None for those of other sources."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -59,7 +59,7 @@ def shown(each: dict[str, Any]) -> str:
 
 
 def listener(folder: str, out: TextIO) -> Any:
-    """The listener, made here because its base class exists only where pyspark does."""
+    """Return the listener, made here because its base class exists only where pyspark does."""
     from pyspark.sql.streaming import StreamingQueryListener
 
     Path(folder).mkdir(parents=True, exist_ok=True)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 0.5
-#: A micro-batch is waited for so long when the user ends the stages; a second signal ends them at once.
+#: A micro-batch is waited for this long when the user ends the stages; a second signal ends them at once.
 BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once.
+    """Yield an event that Ctrl-C or SIGTERM sets, for a look between two steps; a second signal ends the process at once.
 
     A Spark session has to be there before: it sets a handler of its own, by which Ctrl-C cuts micro-batches short.
     """

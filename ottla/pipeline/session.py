@@ -66,7 +66,7 @@ def jars_folder(config: Config) -> Path | None:
 
 
 def jar_settings(config: Config) -> dict[str, str]:
-    """The setting `spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
+    """Return the setting `spark.jars` from the folder, if it is for the installed Spark; else Spark fetches the connector of its version."""
     import pyspark
 
     version = pyspark.__version__

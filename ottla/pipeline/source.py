@@ -64,7 +64,7 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
 
 
 def client_options(config: Config) -> dict[str, str]:
-    """The options `kafka.*`, for source and sink alike."""
+    """Return the options `kafka.*`, for source and sink alike."""
     for name in config.kafka.options:
         if name.removeprefix("kafka.") in FORBIDDEN:
             raise PipelineError(

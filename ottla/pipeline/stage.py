@@ -36,7 +36,7 @@ class Stage(NamedTuple):
 
 
 def triggered(writer: DataStreamWriter, config: Config, name: str) -> DataStreamWriter:
-    """A streaming query with its name, its checkpoint and its trigger."""
+    """Return a streaming query with its name, its checkpoint and its trigger."""
     named = writer.queryName(name).option("checkpointLocation", config.checkpoint(name))
     if config.pipeline.trigger == "once":
         return named.trigger(availableNow=True)

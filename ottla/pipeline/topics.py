@@ -43,7 +43,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Create the topics that are missing, and rejects a source that is not there."""
+    """Create the topics that are missing, and reject a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):

@@ -68,7 +68,7 @@ class Expected:
 def expected(
     records: Iterable[Sent], *, window_ms: int, gap_ms: int, seen: frozenset[str] | set[str] = frozenset()
 ) -> Expected:
-    """The expected results. `seen` are ids found in silver: they settle which of the unacknowledged events have to be counted in gold."""
+    """Return the expected results. `seen` are ids found in silver: they settle which of the unacknowledged events have to be counted in gold."""
     found = Expected()
     events: dict[str, Sent] = {}
     for sent in records:

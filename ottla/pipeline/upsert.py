@@ -102,7 +102,7 @@ def remove_old(table: str) -> None:
 
 
 def files(table: str) -> list[str]:
-    """The Parquet files of the table as it is now, for readers without Spark."""
+    """Return the Parquet files of the table as it is now, for readers without Spark."""
     if delta.is_table(table):
         return list(delta.current(table).files)
     return [str(file) for name in current(table)[1].values() for file in sorted((Path(table) / name).glob("*.parquet"))]

@@ -153,7 +153,7 @@ def check_gold(config: Config, expected: truth.Expected) -> list[Check]:
 
 
 def check_topic(config: Config, topic: str, table: dict[str, int], keys: tuple[str, str], value: str) -> Check:
-    """The newest message of each key in the compacted topic says what the table says."""
+    """Check that the newest message of each key in the compacted topic says what the table says."""
     latest: dict[str, int | None] = {}
     for each in read_topic.records(config, topic):
         key = json.loads(each.key or b"{}")

@@ -93,7 +93,7 @@ class MachineAdmin(AdminServer):
         return await super().answer(path)
 
     async def respond(self, request: HttpRequest) -> Answer:
-        """The stories of all processes are for this machine alone: to them, each request that is passed on comes from here."""
+        """Answer a request. Stories are for this machine alone: for the processes, each request that is passed on comes from here."""
         if request.path != "/story":
             return await super().respond(request)
         if not is_local(request, self.host):

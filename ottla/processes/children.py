@@ -23,9 +23,9 @@ from typing import IO, NamedTuple, NoReturn, Protocol
 import ottla
 from ottla.node.parent import LOG_FILE_VARIABLE, PIPES_VARIABLE, SYSTEMD_VARIABLE
 
-#: A child has neither: its output is the parent's, and the parent is the service.
+#: Variables that a child does not get: its output is the parent's, and the parent is the service.
 OF_PARENT = (SYSTEMD_VARIABLE, LOG_FILE_VARIABLE)
-#: Between two looks at a process that is to end.
+#: The time between two looks at a process that is to end.
 LOOK_S = 0.01
 STANDARD = (0, 1, 2)
 
@@ -164,7 +164,7 @@ def fork(
 
 
 def live(run: Callable[[], int]) -> NoReturn:
-    """The whole life of a process that was just forked: it ends with the exit code of `run`, and never returns to its parent's code."""
+    """Live the whole life of a process that was just forked: it ends with the exit code of `run`, and never returns to its parent's code."""
     code = 1
     try:
         os.setpgid(0, 0)  # see `spawn`

@@ -1,6 +1,6 @@
 """An argparse parser whose help and errors look like those of the other commands (`ottla/cli/help_page.py`).
 
-A node's own command is parsed by argparse, which costs 10 ms in place of 130: each restart waits for it.
+`ottla start`, `dev` and `fork` are parsed by argparse: they are below `ottla.cli`, which may import everything.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.server.address import PORT_MAX
+from ottla.server.address import PORT_MAX, Address
 from ottla.server.admin import read_address
 from ottla.server.config.key import ConfigError
 from ottla.server.config.node_config import NodeConfig
@@ -127,27 +127,27 @@ def _name(entry: str) -> str:
 
 
 def _shifted(entry: str, shift: int) -> str:
-    """Port 0 is any free port, for each process another one."""
+    """Raise the port of an entry. Port 0 stays: it is any free port, for each process another one."""
     address, _, port = entry.rpartition(":")
     return f"{address}:{int(port) + shift if int(port) > 0 else port}"
 
 
 def _without_empty(properties: dict[str, str]) -> dict[str, str]:
-    """An empty list of advertised listeners means none of this process's listeners has an entry."""
+    """Remove an empty list of advertised listeners: none of this process's listeners has an entry."""
     if not properties["advertised.listeners"]:
         del properties["advertised.listeners"]
     return properties
 
 
 def _own_voter(config: NodeConfig, where: Mapping[str, str]) -> str:
-    """The only voter, for a cluster on one machine: its brokers reach the controller through the address on which it listens."""
+    """Return the only voter, for a cluster on one machine: its brokers reach the controller through the address on which it listens."""
     (endpoint,) = (each for each in config.controller_endpoints if each.name == config.controller_names[0])
     if endpoint.port == 0:
         raise _refusal(
             config, "listeners", where, f"brokers cannot know the free port that {endpoint.name} gets", "give it a port"
         )
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return f"{config.node_id}@{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+    return f"{config.node_id}@{Address(host, endpoint.port)}"
 
 
 # -- What cannot be derived ------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ class Supervisor:
                 process.restarts += 1
 
     async def _end(self, processes: Sequence[Supervised]) -> None:
-        """Stop processes in order, at the same time, and kills those that do not stop."""
+        """Stop processes in order, at the same time, and kill those that do not stop."""
         for process in processes:
             process.signal(signal.SIGTERM)
         _, left = await asyncio.wait([self._tasks[each] for each in processes], timeout=STOP_TIMEOUT_S)

@@ -205,14 +205,14 @@ def supported_levels(advertised: Advertised = DEFAULT) -> dict[str, tuple[int, i
 
 
 def default_levels(metadata_version: int | None = None, advertised: Advertised = DEFAULT) -> dict[str, int]:
-    """The levels of a new cluster; kraft.version is the quorum's own and depends on how it was formatted."""
+    """Return the levels of a new cluster; kraft.version is the quorum's own and depends on how it was formatted."""
     level = advertised.metadata_version if metadata_version is None else metadata_version
     supported = min(level, advertised.release.metadata_version)
     return {METADATA_VERSION: level} | {name: each.default_level(supported) for name, each in FEATURES.items()}
 
 
 def metadata_version_name(level: int) -> str:
-    """ "4.3-IV0" for 30; the number for levels we do not know."""
+    """Return "4.3-IV0" for 30; the number for levels we do not know."""
     known = _BY_LEVEL.get(level)
     return known.name if known else str(level)
 

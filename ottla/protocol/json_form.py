@@ -23,7 +23,7 @@ _SPELLING = {
 
 
 def json_name(name: str) -> str:
-    """Kafka's name of a field."""
+    """Return Kafka's name of a field."""
     first, *rest = name.split("_")
     return _SPELLING.get(name) or first + "".join(word.capitalize() for word in rest)
 

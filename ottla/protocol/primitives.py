@@ -35,7 +35,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte was `first` and had the continuation bit set."""
+    """Return the rest of an unsigned varint whose first byte was `first` and had the continuation bit set."""
     value = first & 127
     for shift in (7, 14, 21, 28):
         byte = buf[pos]
@@ -104,7 +104,7 @@ def string_length(count: int) -> bytes:
 
 
 def read_string_length(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of a compact string's length, when its first byte was `first`."""
+    """Return the rest of a compact string's length, when its first byte was `first`."""
     count, pos = read_uvarint_rest(buf, pos, first)
     if count > STRING_BYTES_MAX + 1:
         raise MalformedMessage(f"string of {count - 1} bytes is longer than {STRING_BYTES_MAX}")
@@ -155,12 +155,12 @@ def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
 
 
 def uuid_to_str(uuid: bytes) -> str:
-    """Kafka's text form: URL-safe base64 without padding, 22 characters."""
+    """Return Kafka's text form: URL-safe base64 without padding, 22 characters."""
     return urlsafe_b64encode(uuid)[:22].decode("ascii")
 
 
 def uuid_from_str(text: str) -> bytes:
-    """The 16 bytes of Kafka's text form; ValueError when it is not one."""
+    """Return the 16 bytes of Kafka's text form; ValueError when it is not one."""
     try:
         uuid = urlsafe_b64decode(text + "==") if len(text) == 22 else b""
     except ValueError:

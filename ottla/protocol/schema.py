@@ -50,7 +50,7 @@ class Versions(NamedTuple):
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
     def all(self) -> range:
-        """Every version of the range, lowest first."""
+        """Return every version of the range, lowest first."""
         return range(self.low, self.high + 1)
 
 

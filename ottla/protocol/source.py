@@ -67,7 +67,7 @@ def run_size(codes: str) -> int:
 
 
 def default_value(field: Field) -> object:
-    """The Python value that stands for the field's default; lists and structs with lists are not shared."""
+    """Return the Python value that stands for the field's default; lists and structs with lists are not shared."""
     if field.default is not UNSET:
         return field.default
     if field.type.struct is None:

@@ -32,7 +32,7 @@ SCHEME = "PBKDF2"
 ITERATIONS = 100_000
 #: Logins that were found right are not hashed again.
 VERIFIED_MAX = 1_024
-#: A wrong login is answered after so long.
+#: A wrong login is answered after this time.
 WRONG_LOGIN_S = 0.5
 NAME_CHARS_MAX = 100
 UNAUTHORIZED = 401

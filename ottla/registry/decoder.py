@@ -23,7 +23,6 @@ from ottla.registry.guarded_process import GuardedProcess, GuardedProcesses, Pro
 from ottla.registry.values import GOOD, DecodedValue, DecodeFailed
 
 MAGIC_ID = 0
-MAGIC_GUID = 1
 ID_BYTES = 5
 GUID_BYTES = 17
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
@@ -33,12 +32,12 @@ VALUE_S_MAX = 5.0
 CHARS_MAX = 64 * 1024 * 1024
 #: Questions that processes are at work on at one time.
 PROCESSES = 2
-#: One question of a process has so many values, or bytes, at most.
+#: The values, and their bytes, that one question to a process has at most.
 VALUES_MAX = 4_000
 BYTES_MAX = 4 * 1024 * 1024
 #: Schemas that a process keeps.
 SCHEMAS_MAX = 1_024
-#: The code of a schema that the registry does not have, and the first one of its own failures.
+#: The error code for a schema that the registry does not have, and the lowest error code of the registry's own failures.
 NO_SUCH_THING, OWN_FAILURE = 40400, 50000
 
 
@@ -257,6 +256,12 @@ class Decoder:
         parts = (json.dumps(question).encode(), b"".join(each.payload for each in batch))
         await process.ask(filter(None, parts), self._processes.answer_s)
         return new
+
+
+def names_schema(encoded: Encoded) -> bool:
+    """Return whether a key or value is in the wire format of registries."""
+    data = encoded.data
+    return data is not None and _named(data[:ID_BYTES], encoded.headers, encoded.is_key) is not None
 
 
 def _named(data: bytes, headers: RecordHeaders, is_key: bool) -> tuple[int | bytes, bytes] | None:

@@ -22,9 +22,9 @@ from contextlib import asynccontextmanager, suppress
 START_S_MAX = 30.0
 #: What a process may allocate.
 MEMORY_BYTES_MAX = 1 << 30
-#: A process whose owner has died ends itself so much later than the owner would have ended it.
+#: A process whose owner has died ends itself this much later than the owner would have ended it.
 ORPHAN_S = 1.0
-#: Answers are written after this time: the owner of a process that ends does not have those of the last moment, and asks again.
+#: Answers are written at this interval. If the process ends, its owner lacks those of the last interval, and asks again.
 SAID_AFTER_S = 0.005
 LENGTH_BYTES = 4
 _READ_AHEAD_BYTES = 1 << 20
@@ -188,9 +188,9 @@ def _name_of(code: int) -> str:
 
 
 def serve(answers_to: Callable[[list[bytes]], Iterable[bytes | None]]) -> None:
-    """Answer questions from standard input, by their parts, until it ends. None writes the answers so far at once.
+    """Answer questions from standard input until it ends. `answers_to` gets the parts of one; a None of it sends the answers so far at once.
 
-    The module's command line has the limits.
+    The limits of time and memory are the arguments of the process.
     """
     answer_s, memory_bytes_max = float(sys.argv[1]), int(sys.argv[2])
     _limit(memory_bytes_max)

@@ -29,9 +29,8 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.consumer import Consumer
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, code_of, failure
 from ottla.client.failures import Failure
-from ottla.client.fetched import recreated_texts
+from ottla.client.fetched import epoch_ends, recreated_texts
 from ottla.client.idempotence import FENCED
-from ottla.client.leaders import epoch_ends
 from ottla.client.partitions import NO_LEADER
 from ottla.client.producer import ClusterProducer
 from ottla.protocol.errors import ErrorCode, KafkaError

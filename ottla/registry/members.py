@@ -17,7 +17,7 @@ from typing import Any
 from ottla.server.clock import Clock
 
 SECRET_BYTES_MIN = 16
-#: A forwarded request is taken so long after it was signed: the clocks of the instances may differ by as much.
+#: A forwarded request is accepted for this long after it was signed: the clocks of the instances may differ by as much.
 AGE_MS_MAX = 120_000
 #: What a forwarded request and its answer are signed with.
 SIGNED, ANSWERED = "X-Ottla-Signed", "X-Ottla-Answered"

@@ -42,7 +42,7 @@ def version_of(value: object) -> int:
 
 
 def json_from(data: bytes) -> Any:
-    """Return the JSON of a body. What no answer and no record can hold again is refused: NaN, 1e999, half of a surrogate pair.
+    """Return the JSON of a body. Values are refused that no answer and no record can hold: NaN, 1e999, half of a surrogate pair.
 
     Raises:
         ValueError: it is no JSON, or has such a value.

@@ -29,7 +29,7 @@ MayRead: TypeAlias = Callable[[str], bool]
 
 
 def everything(subject: str) -> bool:
-    """The rights of a user who may read all subjects."""
+    """Return the rights of a user who may read all subjects."""
     return True
 
 

@@ -28,9 +28,9 @@ from ottla.registry.schema_records import Record, Version
 
 logger = logging.getLogger(__name__)
 
-#: A write waits so long for an election before it is rejected.
+#: A write waits this long for an election before it is rejected.
 ELECTION_S_MAX = 5.0
-#: A registration is checked so often while others change what it was compared with.
+#: The number of times that a registration is checked while others change what it was compared with.
 RECHECKS_MAX = 5
 #: This stands in place of the differences, which show an earlier version to a user who may write and not read.
 NOT_READABLE = "an earlier version, which the user may not read"
@@ -217,7 +217,7 @@ class SchemaRegistry:
         return Question(asked.kind, asked.text, needed, normalize=normalize), resolved
 
     def _compared(self, who: Who, subject: str, kept: Asked, force: bool) -> Question | None:
-        """Return the question whether a new version is compatible, and its defaults valid; None if it is none, or need not be."""
+        """Return the question whether a version is compatible and its defaults are valid; None if it is not new, or needs no check."""
         found = decisions.find(self.state, subject, kept) if kept.version == 0 else None
         if found is not None or self.state.mode(subject) in decisions.IMPORTING:
             return None

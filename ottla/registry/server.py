@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +12,6 @@ from functools import partial
 from starlette.responses import JSONResponse
 
 from ottla.client.cluster import ClusterClient
-from ottla.client.failures import Failure, Kind
 from ottla.registry.access import Access
 from ottla.registry.checking import Checker
 from ottla.registry.client import MEDIA_TYPE
@@ -24,10 +21,8 @@ from ottla.registry.members import Members
 from ottla.registry.registry import SchemaRegistry
 from ottla.registry.rest.app import Application
 from ottla.registry.rest.forwarding import Link
-from ottla.server.hosts import LOOPBACK, is_loopback
-from ottla.server.listening import listening_sockets
 from ottla.web.rules import App, HttpRules, Ruled
-from ottla.web.server import HttpServer
+from ottla.web.server import HttpServer, listen
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +52,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
 
     def rules(self) -> HttpRules:
-        """Return which requests it takes. At an address of this machine alone, where no login is needed, pages of browsers are the danger."""
-        hosts = None
-        if self.allowed_hosts or is_loopback(self.host):
-            hosts = frozenset(name.lower() for name in (*LOOPBACK, self.host, self.identity.host, *self.allowed_hosts))
-        return HttpRules(hosts, BODIES)
+        return HttpRules.at(self.host, [self.identity.host], self.allowed_hosts, BODIES)
 
 
 async def serve(
@@ -83,14 +74,12 @@ async def serve(
     tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
     members = None if settings.secret is None else Members(settings.secret, writing.world.clock, writing.world.rng)
     server = http_server(Application(registry, access, Link(tls, members)), settings)
-    listening = _listen(settings)
+    listening = listen(settings.host, settings.port, "--listen takes another address")
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening[0].getsockname()[1], identity.eligible)
     election = RegistryElection(electing, settings.group, identity, registry.set_leader, settings.session_ms, members)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop, server)
+    server.stop_on_signals()
     try:
         async with asyncio.TaskGroup() as group:
             background = [
@@ -125,28 +114,11 @@ def http_server(application: App, settings: Settings) -> HttpServer:
     Raises:
         Failure: its certificate cannot be used.
     """
-    try:
-        return HttpServer(
-            Ruled(application, settings.rules(), _refusal),
-            CONNECTIONS_MAX,
-            certificate=settings.certificate,
-            key=settings.key,
-            keep_alive_s=KEEP_ALIVE_S,
-            stop_s=STOP_S,
-        )
-    except OSError as fault:
-        raise Failure(f"--cert and --key cannot be used: {fault}", None, Kind.WRONG) from None
-
-
-def _listen(settings: Settings) -> list[socket.socket]:
-    try:
-        return listening_sockets(settings.host, settings.port)
-    except OSError as fault:
-        raise Failure(
-            f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}",
-            "--listen takes another address",
-        ) from None
-
-
-def _stop(server: HttpServer) -> None:
-    server.should_exit = True
+    return HttpServer(
+        Ruled(application, settings.rules(), _refusal),
+        CONNECTIONS_MAX,
+        certificate=settings.certificate,
+        key=settings.key,
+        keep_alive_s=KEEP_ALIVE_S,
+        stop_s=STOP_S,
+    )

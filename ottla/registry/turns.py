@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from ottla.registry.errors import RegistryError
 
-#: So many requests of one party wait; a further one is rejected.
+#: The requests of one party that may wait; a further one is rejected.
 WAITING_MAX = 100
 
 

@@ -73,12 +73,12 @@ def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
 
 
 def shown(name: str) -> str:
-    """The name as log lines have it: the beginning of a long one."""
+    """Return the name as log lines have it: the beginning of a long one."""
     return name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}... ({len(name)} characters)"
 
 
 def short(name: str) -> str:
-    """The name, or what stands for a long one as a key."""
+    """Return the name, or what stands for a long one as a key."""
     return name if len(name) <= NAME_LENGTH_MAX else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 

@@ -239,5 +239,5 @@ class _Translation:
             return posix
         kind = self._one()
         if kind not in _IN_SET:
-            raise _Refused(f"\\{kind} in a set")
+            raise _Refused(f"\\{kind} cannot stand in a set")
         return _IN_SET[kind]

@@ -129,7 +129,7 @@ class LoopWatch:
                     self.caught = where
 
     def _where(self) -> str:
-        """The task that runs, if it is one, and the node's own code on the stack of the loop's thread."""
+        """Return the task that runs, if it is one, and the node's own code on the stack of the loop's thread."""
         task = asyncio.current_task(self._loop)
         frame = sys._current_frames().get(self._thread_id)
         frames = []

@@ -81,7 +81,7 @@ class StoryLine(NamedTuple):
 
 
 def _fact(value: object) -> Fact:
-    """The value as it is now, without the object that changes later, and short."""
+    """Return the value as it is now, in short, without the object that changes later."""
     if isinstance(value, str):
         return value if len(value) <= FACT_LENGTH_MAX else value[:FACT_LENGTH_MAX] + "..."
     if value is None or type(value) is int or type(value) is float:
@@ -94,7 +94,7 @@ def _text(value: object) -> str:
 
 
 def _what(what: object) -> str:
-    """A timer is named by the kind in its key; whom it is for is in the text."""
+    """Return the name of a cause. A timer is named by the kind in its key; whom it is for is in the text."""
     return f"timer {what[0]}" if isinstance(what, tuple) and what else _text(what)
 
 
@@ -107,7 +107,7 @@ class _Entry:
         self.bytes = 0
 
     def set(self, cause: Cause, facts: tuple[object, ...]) -> int:
-        """Take over the newest cause and facts; returns by how many bytes the entry has grown."""
+        """Take over the newest cause and facts; return by how many bytes the entry has grown."""
         what, asker = cause
         self.what, self.client_id, self.host = _what(what), _text(asker.client_id), _text(asker.host)
         self.facts = tuple(map(_fact, facts))
@@ -133,7 +133,7 @@ class _Story:
         self.bytes = STORY_BYTES + 4 * len(str(key))
 
     def growing(self, text: str) -> _Entry | None:
-        """The entry of this text, if only others that grow came after it."""
+        """Return the entry of this text, if only others that grow came after it."""
         for entry in reversed(self.entries[-GROWING_MAX:]):
             if not entry.grows:
                 return None
@@ -166,7 +166,7 @@ class Stories(Generic[K]):
         return key in self._stories
 
     def logger_of(self, key: K, logger: logging.Logger, cause: Cause | None = None) -> StoryLogger[K]:
-        """A logger whose lines are also entries of the key's story."""
+        """Return a logger whose lines are also entries of the key's story."""
         return StoryLogger(self, key, logger, cause)
 
     def add(self, key: K, text: str, facts: tuple[object, ...] = (), cause: Cause | None = None) -> None:
@@ -213,7 +213,7 @@ class Stories(Generic[K]):
             self.bytes -= self._stories.popitem(last=False)[1].bytes
 
     def of(self, key: K) -> list[StoryLine]:
-        """The story of the key, the oldest entry first; empty if nothing was added, or it had to go."""
+        """Return the story of the key, the oldest entry first; empty if nothing was added, or it had to go."""
         story = self._stories.get(key)
         return [] if story is None else [entry.line() for entry in story.entries]
 
@@ -230,7 +230,7 @@ class Stories(Generic[K]):
 
 
 def line_of(line: StoryLine) -> str:
-    """An entry as a line of the log: its time in ms, its cause, and what was decided."""
+    """Return an entry as a line of the log: its time in ms, its cause, and what was decided."""
     grown = f"{line.times} times since {line.first_ms}, the last one: " if line.times > 1 else ""
     asker = "".join((f" of {line.client_id}" if line.client_id else "", f" at {line.host}" if line.host else ""))
     return f"{line.time_ms} {line.cause or '-'}{asker}: {grown}{line.text}"

@@ -34,7 +34,7 @@ ACCEPTS_PER_TURN = 64
 ARRIVING_PART = 8
 #: The pause of accepting when this process has no descriptor or memory left for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
-#: The loop is woken for the rest of a frame when so many bytes of it are there, or all: fewer than the first are not worth a system
+#: The loop is woken for the rest of a frame when this many bytes of it are there, or all: fewer than the first are not worth a system
 #: call, and with more than the second the processor's cache no longer has them when they are used.
 LOW_WATER_BYTES = 4 * 1024
 LOW_WATER_BYTES_MAX = 64 * 1024
@@ -57,7 +57,7 @@ class SocketOptions:
     """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
-    #: The size of the send buffer; None leaves it to the distance of the peer.
+    #: The size of the send buffer; None: it depends on how far the peer is.
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = -1
 
@@ -70,7 +70,7 @@ FORGETS_TO_PAUSE = "asyncio.selector_events" if sys.version_info < (3, 14) else 
 
 
 def write_pieces(transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Hand all pieces to the transport in one call, and pauses its protocol if the peer does not take them."""
+    """Hand all pieces to the transport in one call, and pause its protocol if the peer does not take them."""
     if type(transport).__module__ == FORGETS_TO_PAUSE:
         transport.write(b"".join(pieces))
     else:
@@ -91,7 +91,7 @@ class LowWater:
 
 
 class SocketLowWater(LowWater):
-    """That of a TCP socket. The kernel also wakes at the end of the stream, and when its own buffer is full."""
+    """The `LowWater` of a TCP socket. The kernel also wakes at the end of the stream, and when its own buffer is full."""
 
     __slots__ = ("_bytes", "_sock")
 
@@ -116,7 +116,7 @@ class Woken(asyncio.BufferedProtocol):
     __slots__ = ()
 
     def woken_by(self, low_water: LowWater) -> None:
-        """Called once, when there is a socket."""
+        """Take the socket, once there is one."""
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ class Server(Protocol):
     async def begin(self) -> None: ...
     async def close(self) -> None: ...
     def hold(self, delay_s: float) -> None:
-        """Accept nothing more for so long: a limit of new connections per second has been reached."""
+        """Accept nothing more for this long: a limit of new connections per second has been reached."""
 
 
 class Network(Protocol):
@@ -255,7 +255,7 @@ def descriptors() -> int:
 
 
 def descriptors_reserved(limit: int) -> int:
-    """Return how many of so many descriptors are not for connections of clients."""
+    """Return how many of `limit` descriptors are kept from connections of clients."""
     return min(DESCRIPTORS_RESERVED, limit // 2)
 
 

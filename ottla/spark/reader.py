@@ -52,7 +52,7 @@ class RangePartition(InputPartition):
 
 
 class RecordReader(DataSourceReader):
-    """Batches. The plan is made once, on the driver."""
+    """The reader of a batch query. The plan is made once, on the driver."""
 
     def __init__(self, options: ConnectorOptions) -> None:
         self.options = options
@@ -96,7 +96,7 @@ def _ranges_of_files(options: ConnectorOptions) -> list[Range]:
 
 
 class RecordStreamReader(DataSourceStreamReader):
-    """Micro-batches. Spark keeps the offsets in its checkpoint, in the JVM source's form, with the ids of the topics beside them.
+    """The reader of a streaming query. Spark keeps the offsets in its checkpoint, in the JVM source's form, with the ids of the topics beside them.
 
     An offset counts for the topic of its id alone: a topic that is deleted and created again has the same name, and its first records
     would be passed over as if they had been read. With failOnDataLoss the query ends with the reason; without it begins at the

@@ -29,7 +29,7 @@ SQL_TYPES = {
     "offsets": "topic STRING, partition INT, leader INT, earliest BIGINT, lastStable BIGINT, latest BIGINT",
     "groups": "group STRING, topic STRING, partition INT, committed BIGINT, metadata STRING, latest BIGINT, lag BIGINT",
 }
-#: So many rows are one Arrow batch.
+#: The rows of one Arrow batch.
 ROWS_MAX = 10_000
 
 

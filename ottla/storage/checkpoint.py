@@ -57,7 +57,7 @@ def write_lines(files: Files, path: str, lines: Iterable[str], sync: bool = True
 
 
 def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition)."""
+    """Return offsets by (topic, partition)."""
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(files, path)}
     except ValueError as error:

@@ -98,7 +98,7 @@ class LeaderEpochs:
         return self.entries[at - 1][0], self.entries[at][1]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that `offset` was written in, or -1."""
+        """Return the epoch that `offset` was written in, or -1."""
         for epoch, start in reversed(self.entries):
             if start <= offset:
                 return epoch

@@ -154,7 +154,7 @@ class OsFiles:
             return sorted(os.listdir(path))
 
     def list_sizes(self, path: str) -> dict[str, int]:
-        """Names and sizes of the regular files of a directory."""
+        """Return names and sizes of the regular files of a directory."""
         with _failing(path), os.scandir(path) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
@@ -173,7 +173,7 @@ class OsFiles:
             return os.stat(path).st_mtime_ns // 1_000_000
 
     def changed_ns(self, path: str) -> int:
-        """The time of the last change of the contents, the rights or the owner."""
+        """Return the time of the last change of the contents, the rights or the owner."""
         with _failing(path):
             return os.stat(path).st_ctime_ns
 
@@ -201,7 +201,7 @@ class OsFiles:
             os.makedirs(path, exist_ok=True)
 
     def usable_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """Return (total, usable) bytes of the volume that holds `path`."""
         with _failing(path):
             stat = os.statvfs(path)
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
@@ -255,7 +255,7 @@ class _writing(_failing):
 
 @contextmanager
 def private_file(data: bytes) -> Iterator[str]:
-    """A file that only this process reads, and that is gone afterwards: OpenSSL takes private keys from files only."""
+    """Yield a file that only this process reads, and that is gone afterwards: OpenSSL takes private keys from files only."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("private"), "wb", buffering=0) as memory:
             memory.write(data)

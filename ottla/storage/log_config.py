@@ -74,13 +74,13 @@ class LogConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
     def compression_level(self, codec: int) -> int | None:
-        """The topic's level for a codec (`protocol.records.compression`), None for one that has none."""
+        """Return the topic's level for a codec (`protocol.records.compression`), None for one that has none."""
         row = CODECS[codec]
         level: int | None = getattr(self, f"compression_{row.name}_level") if row.has_levels else None
         return level
 
     def record_rules(self) -> RecordRules:
-        """The requirements on produced records."""
+        """Return the requirements on produced records."""
         codec = TARGET_CODECS[self.compression_type]
         return RecordRules(
             max_message_bytes=self.max_message_bytes,

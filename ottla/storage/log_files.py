@@ -27,7 +27,7 @@ _TIME_ENTRY = Struct(">qi")
 #: An entry of `.txnindex`: version, and the fields of an AbortedTxn.
 ABORTED_ENTRY = Struct(">hqqqq")
 ABORTED_VERSION = 0
-#: So many zeros are space ahead, and no header of which a part is lost.
+#: This many zeros are space ahead, and not a header of which a part is lost.
 _SPACE_BYTES = 4096
 
 

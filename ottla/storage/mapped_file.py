@@ -304,7 +304,7 @@ def _open(path: str, flags: int) -> int:
 
 @contextmanager
 def _opened(path: str, flags: int) -> Iterator[int]:
-    """A descriptor for some calls. A failure of one of them means that nothing has changed."""
+    """Yield a descriptor for some calls. A failure of one of them means that nothing has changed."""
     fd = _open(path, flags)
     try:
         yield fd

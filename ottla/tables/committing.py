@@ -15,7 +15,7 @@ from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
 from ottla.tables.store import Store
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused, TableState
 
-#: So many files are one commit: what was offered during an outage is taken in several.
+#: The files of one commit: what was offered during an outage is taken in several.
 FILES_MAX = 1_000
 #: How often one call looks again before it leaves the rest to the next interval.
 TURNS_MAX = 5

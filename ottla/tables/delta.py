@@ -27,7 +27,7 @@ OWNER = "ottla.owner"
 SWEPT = "ottla.swept"
 #: It would let the entries of the last decision expire.
 EXPIRY = "delta.setTransactionRetentionDuration"
-#: So many commits lie between two checkpoints, from which readers and we go on: delta-rs has 100 by default, and an open then reads up to
+#: The commits between two checkpoints, from which readers and we go on: delta-rs has 100 by default, and an open then reads up to
 #: 99 commits one by one, four times the work of the commit itself.
 PROPERTIES = {"delta.checkpointInterval": "20"}
 

@@ -40,7 +40,7 @@ SEQUENCE, OFFSETS = "ottla.commits", "ottla.offsets"
 TOPIC, TOPIC_ID, CLUSTER_ID = "ottla.topic", "ottla.topic.id", "ottla.cluster.id"
 RETRIES = "commit.retry.num-retries"
 MERGED = "ottla.merged"
-#: So many old versions of the metadata stay, whatever their age.
+#: The old versions of the metadata that stay, whatever their age.
 METADATA_MAX = 10
 PROPERTIES = {
     RETRIES: "0",
@@ -168,7 +168,7 @@ class IcebergTable:
 
     @contextmanager
     def _transaction(self, state: TableState) -> Iterator[Transaction]:
-        """A transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
+        """Yield a transaction that is conditional on the snapshot that was loaded. Raises as `commit`."""
         table: IcebergFiles = state.version
         if table.properties.get(RETRIES) != "0":
             raise TableRefused(f"{self._text}: set its property {RETRIES} to 0 again, or rows may be added twice")

@@ -17,8 +17,8 @@ from ottla.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
 from ottla.client.producer import ClusterProducer
-from ottla.client.record_json import Incoming, from_line
 from ottla.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
+from ottla.client.values import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.record import NewRecord
@@ -213,11 +213,11 @@ class Clients:
     # -- Client libraries --------------------------------------------------------------------------------------------
 
     def producer(self, **settings: Any) -> confluent_kafka.Producer:
-        """A producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
+        """Return a producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
         return _confluent_kafka().Producer(self.client_settings | _dotted(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
-        """A consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
+        """Return a consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
         own = {"group.id": f"test-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"}
         consumer = _confluent_kafka().Consumer(self.client_settings | own | _dotted(settings))
         if topics:
@@ -251,7 +251,7 @@ def _confluent_kafka() -> Any:
         import confluent_kafka
     except ModuleNotFoundError:
         raise ClientMissing(
-            "the package confluent-kafka is not installed, of which are the producers and consumers of tests",
+            "the package confluent-kafka is not installed, whose producers and consumers tests use",
             f"{install('testing')} installs it (`write` and `records` need no client library)",
         ) from None
     return confluent_kafka

@@ -208,7 +208,7 @@ class Cluster(Spoiled, Cuttable, Clients):
     # -- Faults ------------------------------------------------------------------------------------------------------
 
     def start(self, *node_ids: int) -> float:
-        """Start nodes that do not run; the seconds until all of them serve clients."""
+        """Start nodes that do not run; return the seconds until all of them serve clients."""
         began = time.monotonic()
         nodes = [self.node(node_id) for node_id in dict.fromkeys(node_ids) if not self.is_running(node_id)]
         for node in nodes:
@@ -248,7 +248,7 @@ class Cluster(Spoiled, Cuttable, Clients):
         self._wait(node_id)
 
     def restart(self, node_id: int) -> float:
-        """Stop in order if it runs, and start; the seconds that the start took."""
+        """Stop in order if it runs, and start; return the seconds that the start took."""
         if self.is_running(node_id):
             self.stop(node_id)
         return self.start(node_id)

@@ -56,7 +56,7 @@ class Cuttable:
             self.partition(node_id, CLIENTS)
 
     def latency(self, ms: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
-        """Let bytes from and to these nodes, or all, take so much longer each way: those of clients, and of nodes with each other."""
+        """Let bytes from and to these nodes, or all, take this much longer each way: those of clients, and of nodes with each other."""
         seconds = in_range("ms", ms, 0, FAULT_SECONDS_MAX * 1000) / 1000
         self._cuttable().slow(self._links_of(node_ids, clients, nodes), seconds, None)
 

@@ -52,7 +52,7 @@ def kafka_proc(
     scope: Scope = "session",
     shared: bool | None = None,
 ) -> Fixture[Cluster]:
-    """A fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
+    """Return a fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
 
     With pytest-xdist one of the session's scope is `shared` by all workers, unless it is cuttable: its nodes are not there to be broken.
     """
@@ -68,7 +68,7 @@ def kafka_cluster(
     scope: Scope = "session",
     shared: bool | None = None,
 ) -> Fixture[Cluster]:
-    """A running cluster of three nodes, or as many as the command line or the ini file sets."""
+    """Return a running cluster of three nodes, or as many as the command line or the ini file sets."""
     return _cluster(nodes, properties, cuttable, secure, scope, shared)
 
 
@@ -165,7 +165,7 @@ def kafka_noproc(
     config_file: str | None = None,
     scope: Scope = "session",
 ) -> Fixture[Clients]:
-    """A fixture that is a cluster which runs already: at `bootstrap`, or where --kafka-bootstrap or the ini file says.
+    """Return a fixture that is a cluster which runs already: at `bootstrap`, or where --kafka-bootstrap or the ini file says.
 
     `settings` are those of confluent-kafka for a cluster that wants a login; `config_file` has client properties for topics and records.
     """
@@ -194,7 +194,7 @@ def kafka_snapshot(
     secure: bool = False,
     scope: Scope = "session",
 ) -> Fixture[ClusterSnapshot[Cluster]]:
-    """A fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
+    """Return a fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
 
     @pytest.fixture(scope=scope)
     def snapshot(request: pytest.FixtureRequest) -> Iterator[ClusterSnapshot[Cluster]]:
@@ -214,7 +214,7 @@ def kafka_snapshot(
 
 
 def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture[Cluster]:
-    """A fixture that is a running cluster of its own with the data of that snapshot."""
+    """Return a fixture that is a running cluster of its own with the data of that snapshot."""
 
     @pytest.fixture(scope=scope)
     def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -233,7 +233,7 @@ def kafka_topic(
     seed: Seed = (),
     scope: Scope = "function",
 ) -> Fixture[str]:
-    """A fixture that is the name of a new topic on the cluster of that fixture. `seed` is a file or a list (ottla/testing/clients.py)."""
+    """Return a fixture that is the name of a new topic on the cluster of that fixture. `seed` is a file or a list (ottla/testing/clients.py)."""
 
     @pytest.fixture(scope=scope)
     def topic(request: pytest.FixtureRequest) -> str:
@@ -244,7 +244,7 @@ def kafka_topic(
 
 
 def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixture[dict[str, str]]:
-    """A fixture that is a client's settings: of a new user of that secure cluster, who may do what `ottla acl add` would name so."""
+    """Return a fixture with a client's settings for a new user of that secure cluster; `allowed` is written as for `ottla acl add`."""
 
     @pytest.fixture(scope=scope)
     def user(request: pytest.FixtureRequest) -> dict[str, str]:
@@ -257,7 +257,7 @@ def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixtur
 def kafka_producer(
     cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
 ) -> Fixture[confluent_kafka.Producer]:
-    """A fixture that is a producer of confluent-kafka, flushed at the end. Settings have underscores for dots."""
+    """Return a fixture that is a producer of confluent-kafka, flushed at the end. Settings have underscores for dots."""
 
     @pytest.fixture(scope=scope)
     def producer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Producer]:
@@ -272,7 +272,7 @@ def kafka_producer(
 def kafka_consumer(
     cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any
 ) -> Fixture[confluent_kafka.Consumer]:
-    """A fixture that is a consumer of confluent-kafka in a group of its own, from the beginning, which has not yet subscribed."""
+    """Return a fixture that is a consumer of confluent-kafka in a group of its own, from the beginning, which has not yet subscribed."""
 
     @pytest.fixture(scope=scope)
     def consumer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Consumer]:
@@ -285,7 +285,7 @@ def kafka_consumer(
 
 
 def unused_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses: the clusters live as long as the session, and keep what they are given."""
+    """Return a name that no other test uses: the clusters live as long as the session, and keep what they are given."""
     name = "".join(char if char.isascii() and char.isalnum() else "-" for char in request.node.name)
     return f"{name[:200]}-{uuid.uuid4().hex[:8]}"
 

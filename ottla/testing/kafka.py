@@ -118,7 +118,7 @@ class KafkaContainer:
         return self.cluster.nodes[1].port
 
     def get_logs(self) -> tuple[bytes, bytes]:
-        """The node's log, and nothing: it writes to one place."""
+        """Return the node's log, and no bytes for standard error: a node writes to one place."""
         return self.cluster.log(1).encode(), b""
 
     def __getattr__(self, name: str) -> NoReturn:

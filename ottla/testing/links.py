@@ -69,14 +69,14 @@ class Way:
         self._changed = asyncio.Event()
 
     def passes_at(self, now: float, size: int) -> float:
-        """Return the time at which so many bytes have passed that come now."""
+        """Return the time at which this many bytes have passed that come now."""
         if self.bytes_per_s is None:
             return now
         self._free_at = max(now, self._free_at) + size / self.bytes_per_s
         return self._free_at
 
     async def carry(self, due: float, size: int) -> None:
-        """Wait until so many bytes have passed that were due then, or until the link is set to another state."""
+        """Wait until this many bytes have passed that were due then, or until the link is set to another state."""
         left = self.passes_at(due, size) - time.monotonic()
         if left > 0:
             with suppress(TimeoutError):

@@ -105,7 +105,7 @@ class Nursery:
 
     @classmethod
     def here(cls) -> Nursery:
-        """The nursery for nodes with the environment that this process has now."""
+        """Return the nursery for nodes with the environment that this process has now."""
         environment = tuple(sorted((name, text) for name, text in os.environ.items() if name not in PASSING))
         with cls._lock:
             found = cls._all.get(environment)

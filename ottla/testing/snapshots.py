@@ -48,7 +48,7 @@ class ClusterSnapshot(Generic[T]):
         raise AssertionError("the last attempt returns or raises")
 
     def fork(self, directory: str | None = None) -> T:
-        """A cluster with this data, its own ports, and the snapshot's settings; it runs once it is entered: `with snapshot.fork() as cluster`."""
+        """Return a cluster with this data, its own ports, and the snapshot's settings; it runs once it is entered: `with snapshot.fork() as cluster`."""
         place = directory or tempfile.mkdtemp(prefix="ottla-fork-")
         place_fork(self._path, place)
         return self._start(place, directory is None)

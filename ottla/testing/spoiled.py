@@ -65,7 +65,7 @@ class Spoiled:
         }
         passed_ms = sum(in_range(unit, count, -DAY_MS, DAY_MS * 100) * ms for unit, (count, ms) in units.items())
         if passed_ms < 0:
-            raise InvalidFault("time does not go back", "skew_clock sets a node's wall clock back")
+            raise InvalidFault("time does not go back", "skew_clock can set a node's wall clock back")
         advanced_ms = self.advanced_ms + round(passed_ms)
         in_range("the days in all", advanced_ms / DAY_MS, 0, PASSED_DAYS_MAX)
         self._spoil((), advanced_ms=advanced_ms)
@@ -91,7 +91,7 @@ class Spoiled:
         self._spoil(node_ids, disk_full=full)
 
     def slow_disk(self, ms: int, *node_ids: int) -> None:
-        """Let each flush of these nodes, or of all, take so much longer. Kafka acknowledges before the flush, unless flush.messages is set."""
+        """Let each flush of these nodes, or of all, take this much longer. Kafka acknowledges before the flush, unless flush.messages is set."""
         self._spoil(node_ids, slow_disk_ms=round(in_range("ms", ms, 0, FAULT_SECONDS_MAX * SECOND_MS)))
 
     def fail_next(
@@ -128,7 +128,7 @@ class Spoiled:
         high = known.max_version if highest is None else highest
         if not known.advertised_min <= low <= high <= known.max_version:
             there = f"there are {known.advertised_min} to {known.max_version}"
-            raise InvalidFault(f"versions {low} to {high} of {known.name}", there)
+            raise InvalidFault(f"{known.name} cannot have the versions {low} to {high}", there)
         for node_id, faults in self._faults.items():
             others = tuple(row for row in faults.versions if row[0] != known.key)
             self._spoil([node_id], versions=(*others, (int(known.key), low, high)))

@@ -34,7 +34,7 @@ class ServedCertificate:
         states = self._files()
         if states == self._states and (self._rejection is None or now_s < self._retry_s):
             return
-        # The states of the files that are tried now: one that is replaced meanwhile is another change.
+        # The states of the files that are tried now. A file that is replaced meanwhile is another change.
         self._states = states
         try:
             self.context = self._load()

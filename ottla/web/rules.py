@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
-from ottla.server.hosts import is_known
+from ottla.server.hosts import LOOPBACK, is_known, is_loopback
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -36,6 +36,16 @@ class HttpRules:
         self._bodies = bodies
         self._schemes = ("https",) if is_tls else ("http", "https")
         self._own = None if url is None else _origin(url)
+
+    @classmethod
+    def at(cls, host: str, names: Collection[str], allowed: Collection[str], bodies: frozenset[str]) -> HttpRules:
+        """Return the rules of a server that listens at `host`, and is known by its own names and the allowed ones.
+
+        At an address of this machine alone, where no login is needed, pages of browsers are the danger.
+        """
+        if not allowed and not is_loopback(host):
+            return cls(None, bodies)
+        return cls(frozenset(name.lower() for name in (*LOOPBACK, host, *names, *allowed)), bodies)
 
     def problem(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Return the status and the reason of a request that is not taken; `headers` by their names in lower case."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -9,6 +11,8 @@ from typing import Any
 
 import uvicorn
 
+from ottla.client.failures import Failure, Kind
+from ottla.server.listening import listening_sockets
 from ottla.server.loop_watch import watched
 from ottla.web.certificate import ServedCertificate
 from ottla.web.connections import HEAD_BYTES_MAX, HttpConnections
@@ -29,13 +33,17 @@ class HttpServer(uvicorn.Server):
         key: str | None = None,
         keep_alive_s: int = 5,
         stop_s: int = 5,
+        tls_options: str = "--cert and --key",
     ) -> None:
-        """Take an application, and where TLS is served files of PEM.
+        """Take an application, and where TLS is served files of PEM, which `tls_options` have named.
 
         Raises:
-            OSError: they cannot be read, or do not belong together.
+            Failure: they cannot be read, or do not belong together.
         """
-        self._certificate = None if certificate is None else ServedCertificate(certificate, key)
+        try:
+            self._certificate = None if certificate is None else ServedCertificate(certificate, key)
+        except OSError as fault:
+            raise Failure(f"{tls_options} cannot be used: {fault}", None, Kind.WRONG) from None
         self.connections = HttpConnections(
             connections_max, None if self._certificate is None else self._certificate.context
         )
@@ -57,6 +65,11 @@ class HttpServer(uvicorn.Server):
             )
         )
 
+    def stop_on_signals(self) -> None:
+        """Stop at SIGINT or SIGTERM, from the running event loop."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, setattr, self, "should_exit", True)
+
     async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
         with watched():
             await super().serve(list(sockets or ()))
@@ -69,3 +82,15 @@ class HttpServer(uvicorn.Server):
                 self._certificate.look(now_s)
                 self.connections.tls = self._certificate.context
         return bool(await super().on_tick(counter))
+
+
+def listen(host: str, port: int, remedy: str) -> list[socket.socket]:
+    """Bind the addresses of a host, which may be an IPv6 address in brackets; 0 is a free port.
+
+    Raises:
+        Failure: the port is in use, or no address is of this machine; it has the remedy.
+    """
+    try:
+        return listening_sockets(host.strip("[]"), port)
+    except OSError as fault:
+        raise Failure(f"cannot listen at {host}:{port}: {fault.strerror or fault}", remedy) from None

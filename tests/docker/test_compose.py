@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.application import parsed
 from ottla.cli.commands import console, registry
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
@@ -67,7 +68,7 @@ def test_console_and_registry_know_the_nodes_and_are_published_for_this_machine_
     given = {}
     for name, app in {"console": console.app, "registry": registry.app}.items():
         program, command, *arguments = found[name].raw["command"]
-        verb, chosen, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        verb, chosen = parsed(app, arguments)
         assert (program, command, verb) == ("ottla", name, app.default_command)
         assert chosen.arguments["connection"].bootstrap.split(",") == nodes
         assert all(port.startswith("127.0.0.1:") for port in found[name].raw["ports"])

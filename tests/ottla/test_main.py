@@ -33,7 +33,7 @@ def test_help_loads_nothing_that_is_slow() -> None:
     code = "import sys; from ottla.__main__ import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = {name.removeprefix("ottla.").partition(".")[0] for name in done.stderr.split()}
-    assert not loaded & {"asyncio", "cyclopts", "rich", "uvloop", "protocol", "server", "storage", "broker"}
+    assert not loaded & {"asyncio", "inspect", "rich", "uvloop", "protocol", "server", "storage", "broker"}
 
 
 def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,8 +75,8 @@ def test_a_fixture_that_needs_a_client_says_which(plain: Plain, tmp_path: Path) 
     # No summary: where CI is set it repeats the sentence.
     done = plain.run("pytest", "-q", "-rN", "-p", "no:cacheprovider", cwd=tmp_path)
     sentence = (
-        "ottla.testing.errors.ClientMissing: the package confluent-kafka is not installed, of which are the producers and "
-        f"consumers of tests: {plain.remedy}[testing]' installs it"
+        "ottla.testing.errors.ClientMissing: the package confluent-kafka is not installed, whose producers and "
+        f"consumers tests use: {plain.remedy}[testing]' installs it"
     )
     assert done.returncode == 1 and done.stdout.count(sentence) == 2, done.stdout
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from types import ModuleType
 
 import pytest
-from cyclopts import App
 
+from ottla.cli.app import App
 from ottla.cli.application import parsed
 from ottla.cli.command_table import COMMANDS
-from tests.rules.blocks import ALL, NOT_RUN, PAGES, PLACEHOLDERS, RUN_BY, blocks_of, commands_of
+from tests.rules.blocks import NOT_RUN, PAGES, PLACEHOLDERS, RUN_BY, blocks_of, commands_of
 from tests.rules.sources import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
 def test_each_block_is_run_or_has_a_reason_and_no_row_is_left_over() -> None:
-    shown = [block.key for block in BLOCKS]
-    used = {next((row for row in (key, (key[0], ALL)) if row in RUN_BY or row in NOT_RUN), None) for key in shown}
-    bare = [key for key in shown if key not in RUN_BY and key not in NOT_RUN and (key[0], ALL) not in NOT_RUN]
-    assert not bare, f"name the test that runs these blocks, or why none does, in tests/rules/blocks.py: {bare}"
-    assert not {*RUN_BY, *NOT_RUN} - used, "these blocks are gone"
+    shown = {block.key for block in BLOCKS}
+    rows = {*RUN_BY, *NOT_RUN}
+    assert not shown - rows, "name the test that runs these blocks, or why none does, in tests/rules/blocks.py"
+    assert not rows - shown, "these blocks are gone"
     assert not RUN_BY.keys() & NOT_RUN.keys()
 
 
@@ -30,6 +30,18 @@ def test_each_block_is_run_or_has_a_reason_and_no_row_is_left_over() -> None:
 def test_what_runs_a_block_is_there(test: str) -> None:
     path, _, name = test.partition("::")
     assert f"def {name}(" in (ROOT / path).read_text()
+
+
+def test_a_path_in_a_reason_is_there() -> None:
+    paths = {path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/.]*\w", reason.partition("::")[0])}
+    assert len(paths) > 20 and not {path for path in paths if not (ROOT / path).exists()}
+
+
+def test_blocks_of_python_are_python() -> None:
+    blocks = [block for block in BLOCKS if block.language == "python"]
+    assert len(blocks) > 10
+    for block in blocks:
+        compile("\n".join(block.lines), block.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize(

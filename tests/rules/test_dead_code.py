@@ -10,7 +10,7 @@ from tests.rules.sources import ROOT, Source, dotted, nodes_of, sources
 #: Messages are declared because Kafka has them, and are looked up by name; their set is compared with Kafka's own.
 DECLARATIONS = ("api_message", "message", "struct")
 #: A decorator with one of these registers what it decorates, which nothing else has to name.
-REGISTERING = ("command", "default", "fixture")
+REGISTERING = ("command", "named", "default", "fixture")
 #: Called by the name alone, or offered to users of the package.
 USED_FROM_OUTSIDE = {
     "pytest_addoption": "pytest calls it (ottla/testing/plugin.py)",

@@ -71,10 +71,7 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
             "ottla/client/blocking.py",
             "ottla/node/parent.py",  # the socket of systemd
             "ottla/web/",
-            "ottla/console/server.py",
-            "ottla/registry/server.py",
             "ottla/registry/rest/leader_http.py",
-            "ottla/tables/catalog_server.py",
         ),
     ),
     "files": (

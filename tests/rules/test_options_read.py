@@ -1,7 +1,7 @@
 """Each option that a command, a tool or a daemon takes is read on some path, or stands in its module's table WITHOUT_EFFECT with a reason.
 
 An option that the parser takes and nothing reads does what its user did not ask for, and says nothing. How options are declared differs:
-`argparse` by calls, in Kafka's tools of `cli/shims` and a few programs; cyclopts by the parameters of a function or the fields of
+`argparse` by calls, in Kafka's tools of `cli/shims` and a few programs; commands of `ottla` by the parameters of a function or the fields of
 a class; `Options` of daemons by fields. A check of which options go together (`forbid`, `require`) does not count as reading.
 """
 
@@ -127,11 +127,11 @@ def unread_of_parsers(all_sources: Iterable[Source]) -> set[str]:
 
 
 def commands(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The functions whose parameters cyclopts makes options of."""
+    """The functions whose parameters are options of a command."""
     for node in nodes_of(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-            if any(dotted(each).endswith((".default", ".command")) for each in decorators):
+            if any(dotted(each).endswith((".default", ".command", ".named")) for each in decorators):
                 yield node
 
 
@@ -147,11 +147,11 @@ def unread_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[s
 
 
 def option_classes(source: Source) -> Iterator[ast.ClassDef]:
-    """Classes whose fields are options: parameter groups of cyclopts, and what a daemon, a source or a sink is given."""
+    """Classes whose fields are options: groups of a command's options, and what a daemon, a source or a sink is given."""
     for node in nodes_of(source.tree):
         if isinstance(node, ast.ClassDef):
             made = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-            if any(dotted(each) == "Parameter" for each in made) or node.name.endswith("Options"):
+            if any(dotted(each) == "option_group" for each in made) or node.name.endswith("Options"):
                 yield node
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rules.sources import ROOT, nodes_of, sources
+from tests.rules.sources import ROOT, dotted, nodes_of, sources
 
 #: The word in all its forms, and what is to be said in its place.
 RETIRED = {
@@ -59,7 +59,7 @@ LEFT: dict[str, int] = {}
 
 #: First sentences of docstrings that begin so have no subject: what is it that is "of a member", or "without a value"?
 NO_SUBJECT = re.compile(
-    r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing)\b|None:|True if\b|-?\d+:|`)"
+    r"\s*(?:(?:Of|By|Also|As|Without|Only|What|Not|Those|None of|Up to|Nothing|Called)\b|None:|True if\b|-?\d+:|`)"
 )
 #: The same of comments on lines of their own. Those that begin with the other words are sentences ("As in Kafka, ...").
 NO_SUBJECT_OF_COMMENT = re.compile(r"(?:Of|By|Also|Not|None of|Up to where|Whether it|Those)\b(?! \w+ed by)")
@@ -70,6 +70,14 @@ THIRD_PERSON = re.compile(
     r"Applies|Handles|Decides|Splits|Moves|Updates|Lowers|Finds|Keeps|Converts|Lets|Changes|Deletes|Asks|Is|Has|Does|"
     r"Whether|Where|How|Why|[A-Z]\w*Error)\b(?!:)"
 )
+
+#: The docstring of a function that returns a value says so: "Return the topics", not "The topics". The second verb has the same mood.
+NOUN_PHRASE = re.compile(r"(?:The|A|An|All|Each|Every) ")
+SECOND_VERB = re.compile(
+    r"[A-Z][a-z]+ [^.:]*?(?:, and|, or|;) (?:tries|deletes|kills|pauses|syncs|creates|clears|rejects|removes|starts|counts|loads|returns) "
+)
+#: Comments and docstrings name what is counted or measured.
+NO_MEASURE = re.compile(r"(?:So (?:many|much|long|often)|Between two) ")
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
 SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
@@ -159,6 +167,42 @@ def test_docstrings_of_functions_say_what_to_do() -> None:
         and THIRD_PERSON.match(ast.get_docstring(node) or "")
     ]
     assert not wrong, 'these docstrings do not begin as "Return", "Write", "Return whether":\n' + "\n".join(wrong)
+
+
+def test_docstrings_of_functions_with_a_value_begin_with_a_verb() -> None:
+    wrong = [
+        f"{source.path}:{node.body[0].lineno}"
+        for source in sources()
+        for node in nodes_of(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.returns is not None
+        and not (isinstance(node.returns, ast.Constant) and node.returns.value is None)
+        and not any("property" in dotted(each) or "fixture" in dotted(each) for each in node.decorator_list)
+        and NOUN_PHRASE.match(ast.get_docstring(node) or "")
+    ]
+    assert not wrong, 'these docstrings name the value: "Return the ...", or say what is done:\n' + "\n".join(wrong)
+
+
+def test_the_second_verb_of_a_docstring_has_the_mood_of_the_first() -> None:
+    wrong = [
+        f"{source.path}:{node.body[0].lineno}"
+        for source in sources()
+        for node in nodes_of(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not THIRD_PERSON.match(text := " ".join((ast.get_docstring(node) or "").split()))
+        and SECOND_VERB.match(text)
+    ]
+    assert not wrong, 'these docstrings have "Rename ..., and syncs":\n' + "\n".join(wrong)
+
+
+def test_comments_name_what_is_measured() -> None:
+    wrong = [
+        f"{source.path}:{number}: {line.strip()}"
+        for source in sources()
+        for number, line in first_lines_of_comments(source.lines)
+        if NO_MEASURE.match(line.strip().lstrip("#: "))
+    ]
+    assert not wrong, "say what it is: the time between two looks, the rows of one batch:\n" + "\n".join(wrong)
 
 
 def test_comments_name_what_they_are_about() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ottla.client.cluster import Leaders
 from ottla.client.fetched import Batches
-from ottla.client.leaders import Leaders
 from ottla.client.partitions import TopicPartition
 from ottla.mirror.beginnings import Beginnings
 from ottla.mirror.lane import Lane

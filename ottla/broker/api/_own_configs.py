@@ -137,7 +137,7 @@ def _unusable_stores(broker: BrokerComponents, resource: Any) -> str | None:
 
 
 def _resulting(before: Mapping[str, str], configs: list[Any]) -> dict[str, str]:
-    """The dynamic configuration of this broker after the change. Appended elements of lists are left to the controller's own checks."""
+    """Return the dynamic configuration of this broker after the change. Appended elements of lists are left to the controller's own checks."""
     if configs and not hasattr(configs[0], "config_operation"):
         return {each.name: each.value for each in configs if each.value is not None}
     after = dict(before)

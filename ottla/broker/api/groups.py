@@ -44,7 +44,7 @@ GroupT = TypeVar("GroupT", bound=Described)
 
 
 def host_of(context: RequestContext) -> str:
-    """The client's host as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
+    """Return the client's host as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
     host = context.connection.peer_host
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
@@ -52,12 +52,12 @@ def host_of(context: RequestContext) -> str:
 
 
 def asker_of(context: RequestContext) -> Asker:
-    """The client, for the story of what it asks for."""
+    """Return the client, for the story of what it asks for."""
     return Asker(context.client_id or "", host_of(context))
 
 
 def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
-    """The client that is, or becomes, a member."""
+    """Return the client that is, or becomes, a member."""
 
     def may_describe(topic: str) -> bool:
         return broker.authorizer.allows(context, DESCRIBE, TOPIC, topic)

@@ -115,7 +115,7 @@ def names_any(broker: BrokerComponents, request: MetadataRequest, leaders: Colle
 
 
 def _named(broker: BrokerComponents, request: MetadataRequest) -> Iterator[TopicImage]:
-    """The topics that the request names, and that there are."""
+    """Yield the topics that the request names, and that there are."""
     topics = broker.metadata.image.topics
     for asked in request.topics or ():
         image = topics.by_id(asked.topic_id) if asked.name is None else topics.by_name(asked.name)

@@ -59,7 +59,7 @@ def take_out_unknown(
 
 
 def merged(unknown: Iterable[TopicT], answered: Iterable[TopicT]) -> list[TopicT]:
-    """One entry per topic, as clients look for it."""
+    """Return one entry per topic, as clients look for it."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
     for topic in answered:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
@@ -129,7 +129,7 @@ def txn_offset_commit(
 def _commit(
     broker: BrokerComponents, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> Answer[TxnOffsetCommitResponse]:
-    """The partition of the offsets is part of the transaction, so its leader verifies it with the coordinator like any other."""
+    """Commit the offsets. Their partition is part of the transaction, so its leader verifies it with the coordinator like any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
     log = None if partition is None else partition.leader_log
@@ -163,7 +163,7 @@ def _operation(version: int) -> Operation:
 def _shaped(
     answer: TxnOffsetCommitResponse, unknown: list[TxnOffsetCommitResponseTopic], version: int
 ) -> TxnOffsetCommitResponse:
-    """One entry per topic; clients of v0 and v1 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    """Return the response with one entry per topic; clients of v0 and v1 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
     topics = merged(unknown, answer.topics)
     if version < LOAD_IN_PROGRESS_SINCE:
         for topic in topics:

@@ -41,7 +41,7 @@ def member_of(
 
 
 def may_read(broker: BrokerComponents, context: RequestContext) -> MayRead:
-    """Each request of a session is authorized again. A topic that may not be read is an error of its partitions."""
+    """Return the check of READ on topics, which each request of a session makes again. A topic that may not be read is an error of its partitions."""
     return lambda topic: broker.authorizer.allows(context, READ, TOPIC, topic)
 
 
@@ -55,7 +55,7 @@ def error_of(error: KafkaError | None) -> tuple[int, str | None]:
 
 
 def leader_of(broker: BrokerComponents, topic_id: bytes, index: int, error_code: int) -> tuple[int, int] | None:
-    """The partition's leader and its epoch, if the error says that it is another broker (KIP-951)."""
+    """Return the partition's leader and its epoch, if the error says that it is another broker (KIP-951)."""
     name = broker.metadata.topic_name(topic_id) if error_code in LEADER_MOVED else None
     return None if name is None else broker.metadata.leader_and_epoch(name, index)
 

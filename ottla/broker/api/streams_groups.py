@@ -53,7 +53,7 @@ def streams_group_heartbeat(
 
 
 def topics_of(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
-    """All topics of the request's topology, each once."""
+    """Return all topics of the request's topology, each once."""
     seen: dict[str, None] = {}
     for subtopology in () if request.topology is None else request.topology.subtopologies:
         seen |= dict.fromkeys(subtopology.source_topics)

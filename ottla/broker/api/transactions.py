@@ -57,7 +57,7 @@ ResponseT = TypeVar("ResponseT", InitProducerIdResponse, EndTxnResponse)
 
 
 def as_known(context: RequestContext, error: int) -> int:
-    """The error as the client's version has it.
+    """Return the error as the client's version has it.
 
     Errors:
         INVALID_PRODUCER_EPOCH  in place of PRODUCER_FENCED, to a client from before it

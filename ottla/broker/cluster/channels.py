@@ -161,7 +161,7 @@ class ControllerChannel:
 
 
 def says_not_controller(response: Any) -> bool:
-    """A broker's own requests are answered with an error code at the top; only CreateTopics repeats it in each topic."""
+    """Return whether the response says NOT_CONTROLLER: at its top, but for CreateTopics, which says it in each topic."""
     if isinstance(response, CreateTopicsResponse):
         return any(topic.error_code == NOT_CONTROLLER for topic in response.topics)
     return bool(response.error_code == NOT_CONTROLLER)
@@ -258,7 +258,7 @@ class BrokerChannels:
         self._channels: dict[int, tuple[int, Channel]] = {}
 
     async def request(self, node_id: int, request: object) -> Any:
-        """The broker's response; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
+        """Return the broker's response; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
         channel = self._channel(node_id)
         if channel is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to be alive")

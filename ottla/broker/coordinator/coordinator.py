@@ -18,7 +18,7 @@ from ottla.server.network.context import Answer, gather
 
 
 def java_hash_code(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
+    """Return what Java's String.hashCode does: over UTF-16 code units, as a signed 32-bit number."""
     units = text.encode("utf-16-le", "surrogatepass")
     value = 0
     for unit in struct.unpack(f"<{len(units) // 2}H", units):
@@ -26,12 +26,12 @@ def java_hash_code(text: str) -> int:
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 
-#: Every request of a group asks again: some 10,000 names.
+#: The hashes of some 10,000 names: every request of a group needs that of its name.
 hashes: Kept[str, int] = Kept("partition_hashes", 4 * 1024 * 1024)
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
+    """Return Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
     value = hashes.get(key)
     if value is None:
         value = hashes.keep(key, java_hash_code(key), key)
@@ -73,7 +73,7 @@ class Coordinator(Generic[ShardT]):
         self.runtime.on_elected(partition, leader_epoch)
 
     def unload(self, partition: int) -> None:
-        """Called when this broker stops leading the partition, or the partition is deleted."""
+        """Unload the partition, because this broker stops leading it, or it is deleted."""
         self.runtime.on_resigned(partition)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Coordinator(Generic[ShardT]):
         return partition_for(key, self.partition_count())
 
     def by_partition(self, keys: Iterable[str], ask: Callable[[int, list[str]], Answer[list[T]]]) -> Answer[list[T]]:
-        """The results for all keys; each shard is asked once."""
+        """Return the results for all keys; each shard is asked once."""
         parts: dict[int, list[str]] = {}
         for key in keys:
             parts.setdefault(self.partition_for(key), []).append(key)

@@ -35,7 +35,7 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
         self._runtime = runtime
         self._things = things
         self._item = item
-        # The partitions, and of one that was begun what is left.
+        # The partitions that are left, and what is left of one that was begun.
         self._left: list[tuple[int, Sequence[ThingT] | None]] = [(each, None) for each in runtime.partitions()]
         self._looks = 0
         self._items: list[ItemT] = []

@@ -79,7 +79,7 @@ def client_error(error: KafkaError) -> KafkaError:
 
 
 def unreadable(what: str) -> KafkaError:
-    """The error of a group or transactional id whose newest record cannot be read.
+    """Return the error of a group or transactional id whose newest record cannot be read.
 
     Clients show it and stop. With one that makes them look for the coordinator again they would do so for ever, and say nothing.
     """
@@ -93,10 +93,10 @@ def error_code(error: KafkaError) -> ErrorCode:
 
 
 def coded(response: Callable[..., T]) -> OnError[T]:
-    """The response of an API that says an error by its code."""
+    """Return the function that answers an error with its code alone, as some APIs do."""
     return lambda error: response(error_code=error.code)
 
 
 def worded(response: Callable[..., T]) -> OnError[T]:
-    """The response of an API that says an error by its code and a message."""
+    """Return the function that answers an error with its code and a message, as the other APIs do."""
     return lambda error: response(error_code=error.code, error_message=error.own_words)

@@ -26,7 +26,7 @@ class PartitionLog(Protocol):
         ...
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """Offsets below are committed. Asked once per request, so it has to be cheap."""
+        """Return the offset below which all is committed. Each request asks for it once, so it has to be cheap."""
         ...
 
     def when_committed(self, tp: TopicPartition, offset: int, callback: Callable[[], None]) -> None:
@@ -41,11 +41,11 @@ class PartitionLog(Protocol):
         ...
 
     def end_offset(self, tp: TopicPartition) -> int:
-        """The offset the next append gets."""
+        """Return the offset the next append gets."""
         ...
 
     def read(self, tp: TopicPartition, offset: int, max_bytes: int) -> bytes | memoryview:
-        """Whole batches from the one holding `offset`, up to the end of the log, at least one; empty at the end.
+        """Return whole batches from the one holding `offset`, up to the end of the log, at least one; empty at the end.
 
         Loading reads past the high watermark: an appended record counts, as the new leader will commit it.
         """

@@ -136,7 +136,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer[T]:
-        """The response of `decide(shard, now_ms, *args)`, once everything it could have seen is committed.
+        """Return the response of `decide(shard, now_ms, *args)`, once everything it could have seen is committed.
 
         `on_error` makes the API's response of an error, whichever step fails.
         """
@@ -190,7 +190,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer[T]:
-        """The response `look(shard, *args)`, once everything it could have seen is committed."""
+        """Return the response `look(shard, *args)`, once everything it could have seen is committed."""
         try:
             context = self._active(partition)
             return context.when_seen_is_committed(look(context.shard, *args, **kwargs), on_error)
@@ -213,7 +213,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def tenure(self, partition: int) -> Callable[[], bool]:
-        """Return a function that is True as long as the shard is the one of now: this broker coordinates it, in the leader epoch of now."""
+        """Return a function that is True as long as the shard is the present one: this broker coordinates it, in the leader epoch of now."""
         context = self._contexts.get(partition)
         return lambda: context is not None and self._contexts.get(partition) is context
 
@@ -240,5 +240,5 @@ class CoordinatorRuntime(Generic[ShardT]):
 
 
 def _event(decide: Callable[..., object]) -> Cause:
-    """The cause of a decision without a request is named as the function that makes it."""
+    """Return the cause of a decision without a request, which is named as the function that makes it."""
     return because(getattr(decide, "__name__", "event"))

@@ -50,7 +50,7 @@ class Shard(Protocol):
         ...
 
     def replay_failed(self, key: Any) -> None:
-        """Called while loading if the newest record of the key cannot be decoded or applied.
+        """Note while loading that the newest record of the key cannot be decoded or applied.
 
         Requests for the key's group or transactional id are rejected until a later record of that key can be applied;
         everything else in the partition is served. A guess at the record's content could lose an offset or an epoch.
@@ -62,7 +62,7 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """All records are replayed and this broker leads: rebuild timers, decide what cannot wait."""
+        """Take over: all records are replayed and this broker leads. Rebuild timers, decide what cannot wait."""
         ...
 
     def on_unloaded(self) -> Unasked:
@@ -77,11 +77,11 @@ class RecordCodec:
     types: ClassVar[RecordTypes]
 
     def version_of(self, value: Any) -> int:
-        """The version in which the value is written."""
+        """Return the version in which the value is written."""
         return 0
 
     def current(self, key: Any, value: Any) -> CoordinatorRecord:
-        """The record as the shard replays it, where an older format has another one."""
+        """Return the record as the shard replays it, where an older format has another one."""
         return key, value
 
     def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:

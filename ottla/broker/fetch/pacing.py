@@ -28,7 +28,7 @@ QUEUE_BYTES, QUEUE_RECORDS = 65_536 * 1024, 100_000
 PAUSE_BYTES_MIN, PAUSE_RECORDS_MIN = QUEUE_BYTES // 8, QUEUE_RECORDS // 8
 #: What the application is measured to take is not exceeded at first: a queue that is not full costs nothing, a pause a second.
 SHARE_OF_MEASURED = 0.97
-#: Growth of the rate in a second: in the seconds after it was measured, and by so much more in each later one.
+#: Growth of the rate in a second: in the seconds after it was measured, and by this much more in each later one.
 GROWTH, GROWTH_LATER = 0.01, 0.1
 STEADY_MS = 3_000
 #: What may be sent at once after a while without requests, in milliseconds of the rate.
@@ -114,7 +114,7 @@ class FetchPacing:
         share = self._share()
         queue = min(QUEUE_BYTES, QUEUE_RECORDS * nbytes / records) * share
         measured = SHARE_OF_MEASURED * (nbytes - queue) / filled_ms
-        # The mean rate without pacing. What is measured to be less was not the filling of an empty queue of that size.
+        # The mean rate without pacing. A lower measured rate cannot be right: then no empty queue of that size was filled.
         mean = nbytes / (filled_ms + pause_ms)
         # One of several brokers may be paused once by chance, while the others go on filling the queue.
         self._pauses += 1

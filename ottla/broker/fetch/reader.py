@@ -185,7 +185,7 @@ class SessionReader:
         return wanted, partition, log, None, data
 
     def _record_positions(self, rows: list[Row], now_ms: int) -> list[Row]:
-        """A follower that asks for an offset holds everything before it, unless its log has left the leader's."""
+        """Note where a follower is: it holds everything before the offset that it asks for, unless its log has left the leader's."""
         session, replica_id, replica_epoch = self.session, self.replica_id, self.replica_epoch
         session.contact_ms = now_ms
         for wanted, partition, _, _, data in rows:
@@ -215,7 +215,7 @@ class SessionReader:
         return self.batching.wants(records)
 
     def read(self, rows: list[Row]) -> bool:
-        """Give the rows their records; True if there are min.bytes, or a row without records that cannot wait for some.
+        """Give the rows their records; return True if there are min.bytes, or a row without records that cannot wait for some.
 
         Batches are sent whole, so a limit is seldom met to the byte. For the minimum a row that has more than it may send counts its
         limit, as in Kafka, which cuts the last batch: otherwise a minimum as large as the limits is never reached.
@@ -263,7 +263,7 @@ class SessionReader:
         return counted >= self.min_bytes or must_answer
 
     def _throttled_end(self, partition: Partition, log: Log) -> int:
-        """A replica outside of the ISR reads nothing while its leader has sent more than its quota allows."""
+        """Return the end up to which a follower may read: one outside of the ISR reads nothing while its leader is above its quota."""
         throttle = partition.leader_throttle
         if throttle is not None and self.replica_id not in partition.isr.members and throttle.pause_ms() > 0:
             return UNKNOWN_OFFSET

@@ -350,7 +350,7 @@ def response_frame(
 def _several(
     correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
 ) -> tuple[bytes, Pieces, int] | None:
-    """Partitions of one topic that follow each other are one element."""
+    """Return the response to several partitions; those of one topic that follow each other are one element."""
     pieces: Pieces = []
     topics = count = 0
     last, place = b"", 0

@@ -64,7 +64,7 @@ class FetchPartition:
             watchers.add(self)
 
     def changed(self) -> WaitingRequest | None:
-        """Called by the replica when a one-shot watch fires; returns the delayed fetch to wake, or None."""
+        """Return the delayed fetch to wake, or None. The replica calls this when a one-shot watch fires."""
         self.watched = None
         session = self.session
         if session is None:
@@ -166,7 +166,7 @@ class FetchSession:
         self.cached_size = len(self.partitions)
 
     def move_to_end(self, partition: FetchPartition) -> None:
-        """Called when the partition has returned data."""
+        """Move a partition that has returned data behind the others."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None

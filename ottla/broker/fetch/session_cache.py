@@ -105,7 +105,7 @@ class FetchSessionCache:
                 isolated(session.waiting.expire)
 
     def open(self, session: FetchSession, now_ms: int) -> bool:
-        """Keep the session under an id of its own; False if no slot can be had."""
+        """Keep the session under an id of its own; return False if there is no slot for it."""
         if not self._make_room(session, now_ms):
             return False
         session.id = self._new_id()
@@ -141,7 +141,7 @@ class FetchSessionCache:
         return True
 
     def rejoin(self, partitions: Iterable[Partition], delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
-        """A listener of metadata by which replicas may join the ISR again when their broker is unfenced: their next fetch has all their partitions.
+        """Let replicas join the ISR again when their broker is unfenced (a listener of metadata): their next fetch has all their partitions.
 
         A follower begins to fetch while its broker is fenced, and is soon idle in most partitions (session.py). Only a fetch shows that it
         is alive, so nothing is proposed here. Its waiting fetch is answered, and the next one records all positions.

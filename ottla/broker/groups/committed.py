@@ -31,7 +31,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class CommittedOffsets:
-    """Empty dictionaries are never kept, so that a group without offsets is one without an entry."""
+    """The committed offsets of groups. Empty dictionaries are never kept, so that a group without offsets has no entry."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Topics] = {}
@@ -61,7 +61,7 @@ class CommittedOffsets:
         return self._open.get(group_id, {}).keys()
 
     def of_topics(self, group_id: str, names: Set[str]) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """The group's offsets of these topics, committed and pending."""
+        """Yield the group's offsets of these topics, committed and pending."""
         topics = self.of_group(group_id)
         for topic in names & topics.keys():
             for partition, offset in topics[topic].items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
@@ -19,6 +18,7 @@ from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.share.share_state import Persister, SharePartitionKey, errors_of, outcomes_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.slotted import frozen
 from ottla.server.network.context import Answer, gather, then
 from ottla.server.story import UNNAMED, Asker, because
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 States = frozenset[tuple[bytes, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupDeletion:
     """Deletes groups of this coordinator."""
 
@@ -61,7 +61,7 @@ class GroupDeletion:
         return then(gather([self._begin(group_id) for group_id in group_ids], lambda found: found), begun)
 
     def _begin(self, group_id: str) -> Answer[States]:
-        """An error need not be kept, because the second decision finds it again."""
+        """Begin to delete the group. An error need not be kept, because the second decision finds it again."""
         self.groups.stories.begin(group_id, because("DeleteGroups"))
         return self.groups.runtime.write(
             self.groups.partition_for(group_id), begin, lambda error: frozenset(), group_id

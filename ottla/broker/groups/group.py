@@ -167,7 +167,7 @@ def _other_epoch(commit: Commit, is_classic: bool, message: str) -> KafkaError:
 
 
 class GroupType(Enum):
-    """Values are the names on the wire."""
+    """The types of groups. Their values are the names on the wire."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -230,12 +230,12 @@ class Group(Protocol):
         ...
 
     def tombstones(self) -> Iterable[CoordinatorRecord]:
-        """The tombstones of the group itself: those of its offsets come first."""
+        """Return the tombstones of the group itself: those of its offsets come first."""
         ...
 
     def offset_expiration(self) -> OffsetExpiration: ...
 
 
 def commit_time(offset: CommittedOffset) -> int:
-    """The condition of groups whose offsets expire some time after their commit."""
+    """Return the condition of groups whose offsets expire some time after their commit."""
     return offset.commit_timestamp_ms

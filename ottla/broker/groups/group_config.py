@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from ottla.protocol.slotted import frozen
 from ottla.server.client_bounds import GROUPS, Bound
 from ottla.server.config.key import ConfigError
 from ottla.server.config.settings import read, setting
@@ -39,7 +39,7 @@ def _consumer_assignors(names: Sequence[str]) -> Sequence[str]:
     return [_assignor("group.consumer.assignors", ASSIGNORS, name) for name in names]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupCoordinatorConfig:
     group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms")
     group_min_session_timeout_ms: int = setting("group.min.session.timeout.ms")

@@ -223,7 +223,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     # ---- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
-        """The empty group id is a group like others here and below, as very old consumers used it."""
+        """Commit offsets of a group, of that with the empty id, too: very old consumers use it."""
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error.code))

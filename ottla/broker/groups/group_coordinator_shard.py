@@ -56,7 +56,7 @@ class GroupCoordinatorShard(GroupMetadataManager):
     )
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """Each member gets a full session, some in each turn; a group over a lowered group.max.size rebalances."""
+        """Give each member a full session, some in each turn; a group over a lowered group.max.size rebalances."""
         self._is_loaded = True
         self._schedule_expiry()
         sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)

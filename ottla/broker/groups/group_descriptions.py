@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup
@@ -25,6 +24,7 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGro
 from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.shared_structs import Assignment as TopicAssignment
 from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, Subtopology, TaskIds, TopicInfo, TopicPartitions
+from ottla.protocol.slotted import frozen
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def listed(group: Group, states: Set[str]) -> ListedGroup | None:
     return ListedGroup(group.group_id, group.protocol_type or "", state, group.type.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Description(Generic[G, T]):
     """How the groups of a kind are described that has an API of its own; `failed` makes a row of error code, message and group id."""
 

@@ -24,10 +24,11 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from ottla.protocol.slotted import mutable
 from ottla.server.story import StoryLogger
 
 
-@dataclass(slots=True)
+@mutable
 class GroupCounts:
     """Offsets are counted one by one, rebalances when they begin (groups of Kafka 4) or have ended (classic ones)."""
 
@@ -77,7 +78,7 @@ class ClusterView(NamedTuple):
     hashes: TopicHashes
 
     def settings_of(self, group: AnyModernGroup) -> GroupSettings:
-        """The timeouts and intervals that each group may override."""
+        """Return the timeouts and intervals that each group may override."""
         return self.settings(group.type, group.group_id)
 
 
@@ -105,7 +106,7 @@ class GroupMetadataManager:
     kinds: ClassVar[GroupKinds]
 
     def story(self, group_id: str, log: logging.Logger) -> StoryLogger[str]:
-        """A logger for what is decided about the group."""
+        """Return a logger for what is decided about the group."""
         return self.stories.logger_of(group_id, log)
 
     # ---- hard state
@@ -158,7 +159,7 @@ class GroupMetadataManager:
     # ---- groups
 
     def find(self, kind: type[G], group_id: str) -> G | None:
-        """The group if it is one of this kind."""
+        """Return the group if it is one of this kind."""
         group = self.groups.get(group_id)
         return group if isinstance(group, kind) else None
 
@@ -166,7 +167,7 @@ class GroupMetadataManager:
         return [group for group in self.groups.values() if isinstance(group, kind)]
 
     def group(self, kind: type[G], group_id: str, noun: str = "Group") -> G:
-        """The group; KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
+        """Return the group; KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
         group = self.find(kind, group_id)
         if group is None:
             why = f"Group {group_id} is not a {kind.type.value} group."

@@ -4,7 +4,6 @@ of topics by the metadata."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +29,7 @@ from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.primitives import new_uuid
+from ottla.protocol.slotted import frozen
 from ottla.server.config.resource_configs import effective_group_values
 from ottla.server.config.settings import read
 from ottla.server.network.context import Reply
@@ -103,7 +103,7 @@ Partition = tuple[str, int]
 Offsets = dict[Partition, int | KafkaError]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndOffsets:
     """The ends of partitions' logs as their leaders have them, here or at other brokers: the lag of share groups is counted from these."""
 

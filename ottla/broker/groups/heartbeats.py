@@ -78,7 +78,7 @@ def check_size(group: AnyModernGroup, member_id: str, size_max: int) -> None:
 
 
 def fenced(kind: GroupType, epoch: int, current_epoch: int, also: str = "") -> KafkaError:
-    """The error for a member in another epoch than the one that the coordinator knows."""
+    """Return the error for a member whose epoch is not the one that the coordinator knows."""
     word = "greater" if epoch > current_epoch else "smaller"
     return KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -115,9 +115,9 @@ def assign(
     plan: Callable[[GroupMetadataManager, G], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
-    """A large target is not there yet when this goes on: a later heartbeat finds it.
+    """Compute the group's target, then go on. A large target is computed on a worker: a later heartbeat finds it.
 
-    The first one of a share or streams group is: its member would have epoch 0 until then, which means that it has not joined.
+    The first target of a share or streams group is computed at once: its member would have epoch 0 until then, which means that it has not joined.
     """
     if group.is_assigning:
         return go_on()
@@ -164,7 +164,7 @@ def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGro
 def target_records(
     group_id: str, epoch: int, before: Mapping[str, Any], records: ModernRecords[Any], plan: Plan, now_ms: int
 ) -> list[CoordinatorRecord]:
-    """The records of members whose target is another one than before, and that of the assignment epoch after them."""
+    """Return the records of members whose target is another one than before, and that of the assignment epoch after them."""
     changed = [
         records.target_record(group_id, member_id, target)
         for member_id, target in plan.assign(before).items()
@@ -215,7 +215,7 @@ class _Writing(NamedTuple):
         return Outcome()
 
     def _of_present_member(self, key: Any) -> Any:
-        """The key for the member, or for the one that has taken a static member's place with its target; None if it has left.
+        """Return the key for the member, or for the one that has taken a static member's place with its target; None if it has left.
 
         The partitions of a member that has left are in no target until the next one, which its leaving has made due.
         """
@@ -269,7 +269,7 @@ def keep_alive(
 
 
 def _end(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str, epoch: int | None, why: str) -> Unasked:
-    """A member's time is over: that of its session, or that to release something in an `epoch`."""
+    """Remove a member whose time is over: that of its session, or that to release something in an `epoch`."""
     member = group.members.get(member_id)
     if shard.groups.get(group.group_id) is not group or member is None or epoch not in (None, member.current.epoch):
         return Outcome()
@@ -282,7 +282,7 @@ def fence(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMemb
     )
 
     def rejected(error: KafkaError) -> Unasked:
-        """The member stays because the append failed, so its session starts again."""
+        """Start the session again of a member that stays, because the append failed."""
         keep_alive(shard, group, member)
         return Outcome()
 

@@ -47,7 +47,7 @@ def join(
 
 
 def heartbeat(shard: GroupMetadataManager, request: HeartbeatRequest) -> HeartbeatResponse:
-    """A member keeps its session, and the response says whether it must rejoin. Only the deadline of the session changes.
+    """Keep the member's session; the response says whether it must rejoin. Only the deadline of the session changes.
 
     Raises KafkaError if the heartbeat is not from a member of this generation.
     """
@@ -170,7 +170,7 @@ def _assigned(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupRespo
 
 
 def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
-    """Each member has a result of its own; one rebalance follows for all that left."""
+    """Remove members. Each has a result of its own; one rebalance follows for all that left."""
     consumer_group = shard.find(ConsumerGroup, request.group_id)
     if consumer_group is not None:
         return classic_members.leave(shard, consumer_group, request)

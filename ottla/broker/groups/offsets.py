@@ -150,7 +150,7 @@ def fetch(
 
 
 def _readable_offsets(shard: GroupMetadataManager, request: OffsetFetchRequestGroup) -> Topics:
-    """A group that is not found has no offsets; so it is with one of a kind that has none, as in Kafka."""
+    """Return the group's offsets. As in Kafka, a group that is not found has none, nor has one of a kind that commits none."""
     group = shard.groups.get(request.group_id)
     if group is None:
         return {}
@@ -224,7 +224,7 @@ def on_topics_deleted(shard: GroupMetadataManager, now_ms: int, names: frozenset
 
 
 def delete_of_unknown_topics(shard: GroupMetadataManager) -> Unasked:
-    """Called after loading: delete offsets of topics that were deleted while the partition had no coordinator.
+    """Delete, after loading, the offsets of topics that were deleted while the partition had no coordinator.
 
     The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned
     before it saw newer: a topic id that is not known here is one that is no more. Records before v4 have none.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -41,6 +40,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.protocol.slotted import frozen
 from ottla.server.network.context import Answer, Reply, then
 from ottla.server.story import because
 
@@ -55,7 +55,7 @@ T = TypeVar("T")
 HEARTBEAT_ERROR = worded(ShareGroupHeartbeatResponse)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareGroupCoordinator:
     """Share groups of this coordinator: heartbeats, descriptions and offsets."""
 
@@ -172,7 +172,7 @@ class ShareGroupCoordinator:
         on_error: Callable[[KafkaError], R],
         first: T,
     ) -> Reply[R]:
-        """The second decision, when the persister has done its part or has failed; `first` is the response of the first one."""
+        """Make the second decision, when the persister has ended or has failed; `first` is the response of the first one."""
         return outcomes_of(calls).then(
             lambda outcomes: self.groups.write(
                 group_id, PERSISTED, decide, on_error, group_id, first, errors_of(outcomes)
@@ -184,7 +184,7 @@ class ShareGroupCoordinator:
     def describe_offsets(
         self, group: DescribeShareGroupOffsetsRequestGroup
     ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-        """The start offsets of the topics asked for; if there are none, of all partitions that have state, which the group's coordinator knows.
+        """Return the start offsets of the topics asked for; if there are none, of all partitions that have state, which the group's coordinator knows.
 
         Offsets of named partitions are the share coordinator's alone: any broker describes them, also while the group has no coordinator.
         """
@@ -258,7 +258,7 @@ class ShareGroupCoordinator:
 def _row(
     partition: int, summary: StateSummary | KafkaError | None, end: int | KafkaError | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    """An error of the persister is the absence of an offset, as in Kafka; one of the partition's leader is an error."""
+    """Return the row of a partition. As in Kafka, it has no offset if the persister has failed, and an error if the leader has."""
     if isinstance(end, KafkaError):
         return DescribeShareGroupOffsetsResponsePartition(partition, error_code=end.code, error_message=end.message)
     if summary is None or isinstance(summary, KafkaError):

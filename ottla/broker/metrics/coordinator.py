@@ -43,7 +43,7 @@ OF_CONSUMERS = (GroupType.CLASSIC, GroupType.CONSUMER)
 
 
 def coordinator_metrics(groups: GroupCoordinatorService) -> Iterator[Family]:
-    """Kafka's group-coordinator-metrics, and GroupMetadataManager of the classic groups: groups are counted in the loaded shards."""
+    """Yield Kafka's group-coordinator-metrics, and GroupMetadataManager of the classic groups: groups are counted in the loaded shards."""
     runtime, counts = groups.runtime, groups.counts
     shards = [runtime.shard(partition) for partition in runtime.active_partitions()]
     states: dict[GroupType, Counter[Enum]] = {kind: Counter() for kind in GroupType}

@@ -168,7 +168,7 @@ LEADER_GAUGES = (
 
 
 def partition_metrics(replicas: Replicas, partitions_max: int) -> Iterator[Family]:
-    """One sample per partition and name, from the partition's leader alone, so that three scraped brokers do not count thrice.
+    """Yield one sample per partition and name, from the partition's leader alone, so that three scraped brokers do not count thrice.
 
     Given in portions: a broker may have thousands, and a scrape is not to hold up its clients. A partition is 14 samples and 0.9 KB
     of a scrape, so that ottla.metrics.partitions.max bounds how many there are.

@@ -77,7 +77,7 @@ def append(
     rejections: PartitionRejections,
     prepared: PreparedBatches,
 ) -> tuple[ProduceAnswer, ProduceRequest | None]:
-    """Append the batches in this turn; returns the answer, and the rest from the first batch on that asks for more work than a turn has.
+    """Append the batches in this turn; return the answer, and the rest from the first batch on that asks for more work than a turn has.
 
     The log of a partition with one of the `rejections` is not asked.
     """
@@ -193,7 +193,7 @@ def _rejected(
     api_version: int,
     rejections: PartitionRejections,
 ) -> PartitionProduceResponse:
-    """Return the response of a partition that rejects the records, and counts the failure."""
+    """Return the response of a partition that rejects the records, and count the failure."""
     partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(

@@ -50,7 +50,7 @@ async def flush_log(world: World, local_log: Log, priority: Priority = Priority.
 
 
 async def flush_when_there_is_room(world: World, local_log: Log, backoff_ms: int) -> bool:
-    """Do what `flush_log` does, and tries again each `backoff_ms` while the disk has no room; other failures are raised.
+    """Do what `flush_log` does, and try again each `backoff_ms` while the disk has no room; other failures are raised.
 
     A shortage changes nothing and takes no log directory offline, so nothing else would ever flush what waits for it.
     """

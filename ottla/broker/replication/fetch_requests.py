@@ -66,7 +66,7 @@ class FetchRequests:
         self._form_of = (0, 0, 0)
 
     def send(self, protocol: ChannelProtocol, version: int, answered: Callable[[Any, Any], None]) -> bool:
-        """Send the next request; False if there is nothing to fetch."""
+        """Send the next request; return False if there is nothing to fetch."""
         settings, session = self._settings, self._session
         replica_epoch = self._broker_epoch()
         form_of = (session.session_id, replica_epoch, version)

@@ -180,7 +180,7 @@ class FollowerSession:
         return followed.partition
 
     def resume(self, now_ms: int) -> int:
-        """End the delays that are over; when the next one will be, or NOT_DELAYED."""
+        """End the delays that are over; return the time at which the next one ends, or NOT_DELAYED."""
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
             followed = self.followed[key]
@@ -212,7 +212,7 @@ class FollowerSession:
         return self.is_open and bool(self._changed or self._forgotten)
 
     def request(self) -> FetchRequest | None:
-        """The next request, or None if there is nothing to fetch. The caller fills in who asks and how long to wait."""
+        """Return the next request, or None if there is nothing to fetch. The caller fills in who asks and how long to wait."""
         if not self.is_open:
             self._changed = dict.fromkeys(key for key in self.followed if key not in self._delayed)
             self._forgotten.clear()
@@ -304,7 +304,7 @@ class FollowerSession:
             self.reset()
 
     def asked(self, key: Key, number: int) -> Followed | None:
-        """The partition, if the response to request `number` still counts for it."""
+        """Return the partition, if the response to request `number` still counts for it."""
         followed = self.followed.get(key)
         if followed is None or followed.sent is None or followed.sent_in > number:
             return None

@@ -151,7 +151,7 @@ class InSyncReplicas:
         self._proposals.submit(self._partition)
 
     def rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the proposal. Return True if that ends it, because the proposed ISR itself is invalid."""
+        """Take the controller's rejection of the proposal. Return True if that ends it, because the proposed ISR itself is invalid."""
         story(self._partition, ALTER_PARTITION).info(
             "Failed to alter ISR to %s in %s: the controller answered %s",
             ids(self.proposed or ()),

@@ -46,7 +46,7 @@ PIECE_BYTES = 128 << 10
 LOOK_AT_RATE_MS = 500
 #: The report is sent again: it may have changed nothing (seed 188: its response came, and the directory stayed as it was).
 LOOK_AT_METADATA_MS = 500
-#: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
+#: The bytes that are read from the disk on a worker at once, and those that are written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20
 FLUSH_BYTES = 64 << 20
 #: Flushes on a worker before the one on the event loop: with flush.messages=1 a busy log is always a few records further on.
@@ -149,7 +149,7 @@ class LogMoves:
             self._world.spawn(self._run(move), f"move {partition}")
 
     def cancel(self, partition: Partition) -> None:
-        """End the move of this partition, if there is one, and deletes the copy."""
+        """End the move of this partition, if there is one, and delete the copy."""
         if (move := self._moves.get((partition.topic_id, partition.index))) is not None:
             self._end(move)
         if (future := self._logs.open.future(partition.topic_id, partition.index)) is not None:

@@ -169,7 +169,7 @@ class Partition:
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def resign(self) -> None:
-        """Called when the replica is removed from this node, or the node stops: the replica has no role and no leader."""
+        """End the replica, which is removed from this node, or whose node stops: it has no role and no leader then."""
         self.leader_log = None
         self.leader_id = NO_LEADER
 
@@ -353,7 +353,7 @@ class Partition:
             self.note_followers()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller has rejected the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
+        """Take the controller's rejection of the ISR proposal. Return True if it is to be sent again later; newer metadata may end it before."""
         if self.isr.rejected(error):
             self.advance_high_watermark()
             self.note_followers()
@@ -365,7 +365,7 @@ class Partition:
     def append_as_follower(
         self, records: bytes | memoryview, high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> None:
-        """Called with the leader's response to a fetch of this log's end offset."""
+        """Take the leader's response to a fetch of this log's end offset."""
         log = self.log
         assert log is not None and not self.is_leader
         if records:

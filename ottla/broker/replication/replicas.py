@@ -287,7 +287,7 @@ class Replicas:
             self.logs.delete(partition.topic_id, partition.index, self._clock.wall_ms())
 
     def update_configs(self, topics: Iterable[str]) -> Work[None]:
-        """The configs of these topics, or the broker's defaults below them, have changed."""
+        """Apply changed configs of these topics, or of the broker's defaults below them."""
         turn = new_turn()
         for topic in topics:
             for partition in list(self.by_name.get(topic, {}).values()):

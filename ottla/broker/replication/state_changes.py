@@ -29,7 +29,7 @@ class Storied(Protocol):
 
 
 def story(partition: Storied, cause: Cause, logger: logging.Logger = log) -> StoryLogger[tuple[str, int]]:
-    """A logger for what happens to the replica, and why."""
+    """Return a logger for what happens to the replica, and why."""
     return partition.stories.logger_of((partition.topic, partition.index), logger, cause)
 
 

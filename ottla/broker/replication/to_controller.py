@@ -59,7 +59,10 @@ Value = TypeVar("Value")
 
 
 class UntilAnswered(Generic[Key, Value]):
-    """Bounded requests, one at a time. A newer value of a key replaces the pending one; the caller handles errors in the response."""
+    """Sends bounded requests to the controller, one at a time, until each is answered.
+
+    A newer value of a key replaces the pending one; the caller handles errors in the response.
+    """
 
     def __init__(
         self,

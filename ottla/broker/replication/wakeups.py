@@ -34,7 +34,7 @@ from ottla.server.tasks import isolated
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
-#: A fetch with so many records costs little for each of them, and is not held: with 128 producers a round in which all waited for
+#: A fetch with this many records costs little for each of them, and is not held: with 128 producers a round in which all waited for
 #: the last of them gained nothing, and answered a third fewer.
 BATCHED_MAX = 16
 #: The most rounds in a row that are not held.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.broker.coordinator.shard import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
+from ottla.protocol.slotted import mutable
 from ottla.server.clock import Clock
 from ottla.server.metrics import Histogram
 
 
-@dataclass(slots=True)
+@mutable
 class ShareCounts:
     """Counts of share groups. `acknowledged`: records by acknowledge type, renewed locks among them; dead letters by group."""
 

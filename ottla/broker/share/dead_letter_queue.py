@@ -19,7 +19,7 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from ottla.broker.cluster.channels import BrokerChannels, ControllerChannel
@@ -37,6 +37,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import HEADER_BYTES, iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
+from ottla.protocol.slotted import entity
 from ottla.server.clock import TimerWheel, pause
 from ottla.server.config.resource_configs import TOPIC_CONFIGS
 from ottla.server.world import World
@@ -88,7 +89,7 @@ def letters_of(runs: Iterable[Run]) -> Iterator[Letter]:
 
 
 def why_unusable(topic: QueueTopic) -> str | None:
-    """Kafka's rules for the topic, in Kafka's order; None: dead letters can be written, perhaps once the topic is created."""
+    """Return which of Kafka's rules the topic breaks, in Kafka's order; None: dead letters can be written, perhaps once it is created."""
     if not topic.name:
         return "the group names no dead-letter topic any more"
     if topic.name.startswith(INTERNAL_PREFIX):
@@ -116,7 +117,7 @@ def headers(source: DeadLetterSource, letter: Letter) -> RecordHeaders:
 def batch_of(
     source: DeadLetterSource, letters: Sequence[Letter], copies: Mapping[int, Record], max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """One batch of at most `max_bytes`, and how many of the letters it has; at least one, whatever its size."""
+    """Return one batch of at most `max_bytes`, and how many of the letters it has; at least one, whatever its size."""
     rows: list[NewRecord] = []
     size = HEADER_BYTES
     for letter in letters[:RECORDS_A_BATCH_MAX]:
@@ -134,7 +135,7 @@ def batch_of(
 
 
 def copies_from(data: bytes, offsets: Sequence[int], max_bytes: int) -> tuple[dict[int, Record], int]:
-    """The records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
+    """Return the records with these ascending offsets in complete batches, and the offset behind the last batch (-1: there is none).
 
     A batch that is damaged, or that takes more than `max_bytes` in memory, gives no record.
     """
@@ -180,7 +181,7 @@ class Queue(NamedTuple):
     max_bytes: int
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class DeadLetterQueue:
     """Dead letters of the share partitions that this broker leads."""
 
@@ -296,7 +297,7 @@ class DeadLetterQueue:
     async def _copies(
         self, partition: Partition, leader_epoch: int, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Record], int]:
-        """Copies of the first records, as many as may be read, and how many those are. What the log does not have is left out."""
+        """Return copies of the first records, as many as may be read, and how many letters these are for. A record that is gone has no copy."""
         offsets = [letter.offset for letter in letters]
         found: dict[int, Record] = {}
         tried, left = 0, COPY_BYTES_MAX

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 from typing import NamedTuple
 
 from ottla.broker.share.in_flight import Run
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
+from ottla.protocol.slotted import entity
 from ottla.storage.log_files import AbortedTxn
 
 
@@ -38,7 +39,7 @@ class Acquired(NamedTuple):
     delivery_count: int
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class Acquisition:
     """The records that one fetch acquires: how many it may still take, and those that it has."""
 
@@ -51,7 +52,7 @@ class Acquisition:
     _bases: list[int] = field(default_factory=list)
 
     def last_from(self, first: int, last: int) -> int:
-        """The last offset to take of `first` to `last`."""
+        """Return the last offset to take of `first` to `last`."""
         left = self.limit - self.count
         if last - first + 1 <= left:
             return last
@@ -112,7 +113,7 @@ class Fetched:
                 break
 
     def aborted(self, transactions: Sequence[AbortedTxn]) -> list[Span]:
-        """The batches of aborted transactions (read_committed)."""
+        """Return the batches of aborted transactions (read_committed)."""
         found: list[Span] = []
         position = 0
         for span, end in zip(self.spans, self.ends, strict=True):
@@ -125,7 +126,7 @@ class Fetched:
         return found
 
     def part_of(self, acquired: Sequence[Acquired]) -> memoryview:
-        """The batches from the first to the last that has acquired records."""
+        """Return the batches from the first to the last that has acquired records."""
         begin = end = 0
         for span, following in zip(self.spans, self.ends, strict=True):
             if span.last < acquired[0].first_offset:

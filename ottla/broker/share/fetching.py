@@ -7,7 +7,6 @@ acquired in the same turn of the event loop, so there are no locks between the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.fetched import Fetched, Limits
@@ -15,6 +14,7 @@ from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.share_session import TopicIdPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import AcquiredRecords, PartitionData
+from ottla.protocol.slotted import entity
 from ottla.server.clock import TimerWheel
 from ottla.server.network.context import Answer, Reply
 from ottla.storage.errors import StorageFailure
@@ -23,11 +23,11 @@ Results = dict[TopicIdPartition, PartitionData]
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    """A failed partition of the response; it has no text, as in Kafka."""
+    """Return a failed partition of the response; it has no text, as in Kafka."""
     return PartitionData(partition_index=index, error_code=error.code)
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareFetching:
     """A delayed ShareFetch, completed by new records, released records, or its timer."""
 
@@ -37,7 +37,7 @@ class ShareFetching:
     errors: Results
     limits: Limits
     wheel: TimerWheel
-    #: Given the percentage of all partitions that records were acquired of.
+    #: It gets the percentage of all partitions of which records were acquired.
     answered: Callable[[int], None]
     _reply: Reply[Results] | None = None
     _slot: int = -1
@@ -129,7 +129,7 @@ class ShareFetching:
         return results
 
     def _ready(self, results: Results) -> dict[TopicIdPartition, LedSharePartition]:
-        """The partitions that have something to acquire; `results` gets the errors of others."""
+        """Return the partitions that have something to acquire; `results` gets the errors of others."""
         ready = {}
         for at, led in self.led.items():
             has_more = led.has_more()

@@ -73,7 +73,7 @@ class GroupSettingsView:
 
 
 def duration_ms(text: str) -> int:
-    """An ISO 8601 duration such as P1DT2H or PT0.5S, which the config's validator has checked."""
+    """Return the ms of an ISO 8601 duration such as P1DT2H or PT0.5S, which the config's validator has checked."""
     found = DURATION.fullmatch(text)
     assert found is not None
     days, hours, minutes, seconds = (float(amount or 0) for amount in found.groups())

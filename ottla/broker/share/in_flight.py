@@ -65,7 +65,7 @@ TRANSITIONS: dict[RecordState, dict[RecordState, str]] = {
 
 
 def released(delivery_count: int, limit: int) -> RecordState:
-    """The state of a record that its member releases."""
+    """Return the state of a record that its member releases."""
     return RecordState.AVAILABLE if delivery_count < limit else RecordState.ARCHIVED
 
 
@@ -142,7 +142,7 @@ class InFlightRecords:
         return next(run.first for run in self.runs if run.state == RecordState.AVAILABLE)
 
     def overlapping(self, first: int, last: int) -> list[Run]:
-        """The runs that have a record from `first` to `last`."""
+        """Return the runs that have a record from `first` to `last`."""
         if not self.runs or first > last:
             return []
         low = max(0, bisect_right(self._firsts, first) - 1)
@@ -151,7 +151,7 @@ class InFlightRecords:
         return found[1:] if found and found[0].last < first else found
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """The runs that have the records from `first` to `last`, and no others: those at both ends are split."""
+        """Return the runs that have the records from `first` to `last`, and no others: those at both ends are split."""
         self._split_before(first)
         self._split_before(last + 1)
         return self.overlapping(first, last)
@@ -173,7 +173,7 @@ class InFlightRecords:
     # -- Changes -----------------------------------------------------------------------------------------------------
 
     def append(self, last: int, state: RecordState, count: int) -> Run:
-        """The records from the end offset to `last` are in flight from now on."""
+        """Take the records from the end offset to `last` into flight."""
         run = Run(self.end, last, state, count, AcquiredBatch(last - self.end + 1))
         self.runs.append(run)
         self._firsts.append(run.first)
@@ -223,7 +223,7 @@ class InFlightRecords:
         self.end = max(self.end, self.start)
 
     def drop_finished(self) -> bool:
-        """Move the start offset over all records at the front that have reached their last state; whether it has moved."""
+        """Move the start offset over all records at the front that have reached their last state; return whether it has moved."""
         index = next((i for i, run in enumerate(self.runs) if run.state not in TERMINAL), len(self.runs))
         if not index:
             return False

@@ -78,7 +78,7 @@ class ShareLeaders:
     # -- Share partitions --------------------------------------------------------------------------------------------
 
     def find(self, group_id: str, at: TopicIdPartition) -> LedSharePartition:
-        """The share partition, which a fetch must have loaded.
+        """Return the share partition, which a fetch must have loaded.
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER. It was loaded in an earlier epoch, by this broker or another, and all locks are gone.
@@ -92,7 +92,7 @@ class ShareLeaders:
         return [led for groups in self._led.values() for led in groups.values()]
 
     def load(self, group_id: str, topic: str, at: TopicIdPartition, context: RequestContext) -> LedSharePartition:
-        """The share partition, loaded or loading.
+        """Return the share partition, loaded or loading.
 
         Raises:
             KafkaError: this broker does not lead the partition.
@@ -109,7 +109,7 @@ class ShareLeaders:
         return led
 
     def _reset(self, context: RequestContext, log: Log, policy: str, found: Found) -> None:
-        """The first offset of a group, by share.auto.offset.reset."""
+        """Find the first offset of a group by share.auto.offset.reset."""
         if not policy.startswith(BY_DURATION):
             found(log.log_start_offset if policy == EARLIEST else log.high_watermark)
             return

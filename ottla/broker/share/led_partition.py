@@ -190,7 +190,7 @@ class LedSharePartition:
         self._leadership.wakeups.schedule(self)
 
     def _log(self) -> Log | None:
-        """The log, while this broker leads the partition in the same epoch; otherwise this is the end."""
+        """Return the log while this broker leads the partition in the same epoch; otherwise close the share partition, and return None."""
         log = self.partition.leader_log
         if log is not None and self.partition.leader_epoch == self.leader_epoch:
             return log
@@ -272,7 +272,7 @@ class LedSharePartition:
         self.waiting.pop(fetch, None)
 
     def changed(self) -> DelayedOperation:
-        """Called by the replica when its high watermark, its log start or its role has changed; once for each watch."""
+        """Take note of a change of the replica's high watermark, log start or role. The replica calls this once for each watch."""
         self._is_watching = False
         return self
 

@@ -23,7 +23,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 #: From half of the deliveries on, and from the second at the earliest, records of a batch are delivered in smaller and smaller
 #: parts, so that one bad record does not use up the deliveries of its neighbours.
 THROTTLED_DELIVERIES_MIN = 2
-#: Up to this limit the last delivery is not made alone.
+#: With a limit of deliveries up to this one, a record's last delivery may have other records beside it.
 UNISOLATED_LIMIT = 2
 #: States in which no member gets the record again.
 GIVEN_UP = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED})
@@ -299,7 +299,7 @@ class SharePartition:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def release(self, member_id: str) -> Update | None:
-        """The member is gone: everything that it holds is released."""
+        """Release everything that a member holds, because it is gone."""
         held = [run for run in self.in_flight.runs if _is_held(run) and run.member == member_id]
         return self._begin([(run, self._released(run)) for run in held])
 
@@ -314,7 +314,7 @@ class SharePartition:
         return RecordState.ARCHIVING if state == RecordState.ARCHIVED and self.settings.dead_letters else state
 
     def take_dead(self) -> list[Run]:
-        """The ARCHIVING records whose dead letters are to be written now; `archive` them afterwards."""
+        """Return the ARCHIVING records whose dead letters are to be written now; `archive` them afterwards."""
         dead, self._dead = [run for run in self._dead if run.size], []
         return dead
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import entity
 from ottla.server.client_bounds import shown
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def rotated(self) -> list[TopicIdPartition]:
-        """The partitions, beginning with another one in each request: none is always the last."""
+        """Return the partitions, beginning with another one in each request: none is always the last."""
         partitions = list(self.partitions)
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
@@ -89,7 +90,7 @@ def check_count(group_id: str, partitions: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareSessions:
     """The share sessions of one broker."""
 
@@ -129,7 +130,7 @@ class ShareSessions:
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a request that is not its first; raises KafkaError unless the request is the next one, or the last."""
+        """Return the session of a request that is not its first; raises KafkaError unless the request is the next one, or the last."""
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -10,12 +10,12 @@ UNKNOWN_TOPIC_OR_PARTITION.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.slotted import frozen
 from ottla.server.clock import Clock
 from ottla.server.network.context import Reply
 
@@ -39,7 +39,7 @@ class SharePartitionKey(NamedTuple):
 
 
 def parse_coordinator_key(text: str) -> SharePartitionKey:
-    """The key of a FindCoordinator for a share partition; ValueError says what is wrong. A group id may have colons."""
+    """Return the key of a FindCoordinator for a share partition; ValueError says what is wrong. A group id may have colons."""
     if not text:
         raise ValueError("Share partition key cannot be empty.")
     group_and_topic, _, partition = text.rpartition(":")
@@ -96,7 +96,7 @@ class Persister(Protocol):
     """Keeps share state. A `Reply[None]` is completed with None when the state is committed, else with the KafkaError."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Reply[ShareState]:
-        """The state, from now on written by a leader of this epoch or a later one only."""
+        """Return the state, from now on written by a leader of this epoch or a later one only."""
         ...
 
     def write(self, key: SharePartitionKey, update: StateUpdate) -> Reply[None]:
@@ -121,7 +121,7 @@ class Persister(Protocol):
 
 
 def outcomes_of(calls: Mapping[K, Reply[T]]) -> Reply[dict[K, T | KafkaError]]:
-    """The outcome of each call, once all of them are there."""
+    """Return the outcome of each call, once all of them are there."""
     outcomes: dict[K, T | KafkaError] = {}
     reply: Reply[dict[K, T | KafkaError]] = Reply()
 
@@ -138,11 +138,11 @@ def outcomes_of(calls: Mapping[K, Reply[T]]) -> Reply[dict[K, T | KafkaError]]:
 
 
 def errors_of(outcomes: Mapping[K, object]) -> dict[K, KafkaError]:
-    """The calls that have failed."""
+    """Return the calls that have failed."""
     return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoPersister:
     """The `Persister` that keeps nothing."""
 

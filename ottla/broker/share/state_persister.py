@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from ottla.protocol.messages import (
     write_share_group_state,
 )
 from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
+from ottla.protocol.slotted import entity, mutable
 from ottla.server.clock import Clock
 from ottla.server.network.context import Reply
 from ottla.server.tasks import isolated
@@ -84,7 +85,7 @@ SUMMARIZE = PersisterApi(
 )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class Call:
     api: PersisterApi
     key: SharePartitionKey
@@ -95,11 +96,11 @@ class Call:
 
 
 def always() -> bool:
-    """The token of calls that the share coordinator fences by itself, because they carry the leader's epoch, or only read."""
+    """Return the token of calls that the share coordinator fences by itself, because they carry the leader's epoch, or only read."""
     return True
 
 
-@dataclass(slots=True)
+@mutable
 class StatePersister:
     """The persister of a broker. `coordinator_of` gives the broker that coordinates a share partition, -1 while there is none, None if the topic is missing;
     `send` asks a broker, this one too; `create_topic` has `__share_group_state` created.

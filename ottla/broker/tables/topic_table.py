@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 #: After a failure the next attempt comes that much later, and each further one twice as late.
 BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
-#: So many conflicts in sequence, with another committer or with retention, are no accident any more.
+#: This many conflicts in sequence, with another committer or with retention, are no accident any more.
 CONFLICT, CONFLICTS_MAX = "conflict", 5
 #: Where the commit of what several brokers offer at one time waits for theirs.
 COMMIT_DELAY_MS_MAX = 3_000

@@ -39,7 +39,7 @@ PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
-#: What the series of all clients take in the text of a scrape, about.
+#: About as many bytes the series of all clients take in the text of a scrape.
 SCRAPE_BYTES_MAX = 16 * 1024 * 1024
 #: What one sample takes besides names and values of its labels.
 SAMPLE_BYTES = 64
@@ -153,7 +153,7 @@ class Telemetry:
         return frozenset() if self._always_advertised or self.instances.has_subscriptions else TELEMETRY_APIS
 
     def metrics(self) -> Iterator[Family]:
-        """The counts of Kafka's ClientMetricsManager, and the metrics that clients have pushed."""
+        """Yield the counts of Kafka's ClientMetricsManager, and the metrics that clients have pushed."""
         instances, series = self.instances, self.series
         yield gauge(f"{METRICS}_instance_count", "Client instances that asked for subscriptions", len(instances))
         yield counter(f"{METRICS}_throttle", "Requests before the next push interval", instances.throttled)

@@ -27,7 +27,7 @@ class Subscription(NamedTuple):
     match: Mapping[str, Pattern]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
-        """An expression that needs more work than it may have matches no client any more."""
+        """Return whether all expressions match. One that needs more work than it may have matches no client any more."""
         try:
             return all(
                 pattern.fullmatch(attributes.get(selector, "")) is not None for selector, pattern in self.match.items()

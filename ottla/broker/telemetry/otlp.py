@@ -187,7 +187,7 @@ def _labels(leaf: memoryview, attributes: int) -> Labels:
 
 
 def _text(kind: int, value: Value) -> str:
-    """The text of an AnyValue: 1 is a string, 2 a bool, 3 a signed integer, 4 a double."""
+    """Return the text of an AnyValue: 1 is a string, 2 a bool, 3 a signed integer, 4 a double."""
     if isinstance(value, memoryview):
         if kind == 1:
             return bytes(value).decode()

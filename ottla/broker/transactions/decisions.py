@@ -121,7 +121,7 @@ def _is_known(transaction: Transaction, producer_id: int, epoch: int) -> bool:
 def _next_epoch(
     transaction: Transaction, last_epoch: int, expected: int | None, new_producer_id: int | None
 ) -> tuple[int, int, int]:
-    """(producer id, epoch, the epoch before) that the caller gets."""
+    """Return (producer id, epoch, the epoch before) that the caller gets."""
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.is_epoch_exhausted and expected in (None, epoch):
         return _needed(new_producer_id), 0, NO_PRODUCER_EPOCH if expected is None else epoch
@@ -331,7 +331,7 @@ def _prepare(shard: TransactionShard, before: Transaction, after: Transaction, r
 
 
 def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Unasked:
-    """All markers are written."""
+    """Complete the transaction, because all markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
         # Another marker sender has completed the transaction: after two failovers, two senders may write the markers.

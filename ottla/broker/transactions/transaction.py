@@ -214,7 +214,7 @@ class Transaction:
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-    """An id before its first InitProducerId is through."""
+    """Return the transaction of an id whose first InitProducerId is being decided."""
     return Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,

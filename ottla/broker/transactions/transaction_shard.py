@@ -127,7 +127,7 @@ class TransactionShard:
     # ---- soft state
 
     def last_epoch(self, transaction: Transaction) -> int:
-        """The epoch before the current one, if it was raised for the same producer, and here; -1 otherwise."""
+        """Return the epoch before the current one, if it was raised for the same producer, and here; -1 otherwise."""
         known = self.last_epochs.get(transaction.transactional_id)
         if known is None or known[:2] != (transaction.producer_id, transaction.producer_epoch):
             return -1

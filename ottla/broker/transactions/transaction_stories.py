@@ -15,7 +15,7 @@ from ottla.broker.transactions.transaction import TransactionState
 from ottla.protocol.errors import ErrorCode
 
 REMOVED = RecordAccount("The transactional id was removed", lambda key, value: ())
-#: What a producer gets that is not the newest one, or acts out of turn: again and again, if it does not stop.
+#: Errors of a producer that is not the newest one, or acts out of turn. It gets them again and again, if it does not stop.
 REJECTED = "The producer with producerId %d and epoch %d was answered %s"
 FINAL_ERRORS = frozenset({
     ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,

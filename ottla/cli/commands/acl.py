@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, connect, run
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows, would
@@ -38,24 +36,20 @@ from ottla.server.authorization.operations import (
 from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 
 app = App(
-    name="acl",
-    version_flags=[],
-    help="Who may do what: list, add, remove access control entries, and say why a request is allowed or denied.\n\n"
+    "acl",
+    "Who may do what: list, add, remove access control entries, and say why a request is allowed or denied.\n\n"
     "USER is a name, or Type:name. RESOURCE is topic:NAME, group:NAME, transactional-id:NAME, user:NAME or cluster; * stands for all.",
 )
 
 COLUMNS = ("permission", "user", "operation", "resource", "pattern", "host")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class Form:
     """The form of an entry: what it does, which names it is about, and the client's address."""
 
-    deny: Annotated[bool, Parameter(negative="", help="Deny instead of allow.")] = False
-    prefixed: Annotated[bool, Parameter(negative="", help="The name is the beginning of the names that are meant.")] = (
-        False
-    )
+    deny: Annotated[bool, Parameter(help="Deny instead of allow.")] = False
+    prefixed: Annotated[bool, Parameter(help="The name is the beginning of the names that are meant.")] = False
     host: Annotated[str, Parameter(help="An address, or a network such as 10.0.0.0/8; * for all.")] = "*"
 
     @property
@@ -72,7 +66,7 @@ FORM = Form()
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
     resource: str | None = None,
     /,

@@ -10,23 +10,20 @@ from functools import partial
 from random import Random
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import DryRun, Output, run
 from ottla.cli.errors import OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.client.connection import read_property_file
 
-app = App(name="adopt", version_flags=[], help="Check the log directories of an Apache Kafka, and run a node on them.")
+app = App("adopt", "Check the log directories of an Apache Kafka, and run a node on them.")
 
 main = partial(run, app)
 
 
 @app.default
 def adopt(
-    directories: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="All log directories of one stopped node.")
-    ] = None,
+    directories: Annotated[list[str] | None, Parameter(help="All log directories of one stopped node.")] = None,
     /,
     *,
     config: Annotated[

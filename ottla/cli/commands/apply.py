@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
 from ottla.cli import declared as declarations
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, Output, Yes, connect, run
 from ottla.cli.apply_plan import Present, Setting, Shape, plan
 from ottla.cli.declared import DeclaredCluster, DeclaredUser, Entity, read_declared
@@ -20,12 +19,11 @@ from ottla.client.access import AclFilter, describe_acls, describe_quotas, descr
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import OWN_PREFIX, describe_configs, takes_own_configs
 from ottla.client.failures import Failure
-from ottla.client.reassignments import adding_replicas, replication_factor
+from ottla.client.topics import adding_replicas, replication_factor
 
 app = App(
-    name="apply",
-    version_flags=[],
-    help="Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas. `ottla apply --example` prints a file.\n\n"
+    "apply",
+    "Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas. `ottla apply --example` prints a file.\n\n"
     f"{(declarations.__doc__ or '').partition(chr(10))[2].strip()}",
 )
 
@@ -41,10 +39,10 @@ async def apply(
     *,
     file: Annotated[
         str | None,
-        Parameter(name=["--file", "-f"], help="The file, - for standard input.", allow_leading_hyphen=True),
+        Parameter(name=("--file", "-f"), help="The file, - for standard input."),
     ] = None,
-    example: Annotated[bool, Parameter(negative="", help="Print a whole file to begin with, and end.")] = False,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only show the plan.")] = False,
+    example: Annotated[bool, Parameter(help="Print a whole file to begin with, and end.")] = False,
+    dry_run: Annotated[bool, Parameter(help="Only show the plan.")] = False,
     yes: Yes = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,

@@ -7,8 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -25,10 +24,10 @@ from ottla.client.cluster import RETRY_BACKOFF_MS, NoConnection
 from ottla.client.cluster_state import answers, describe_cluster, describe_log_dirs, unregister_broker
 from ottla.client.errors import code_of
 from ottla.client.moves import replicas_of_all
-from ottla.client.reassignments import adding_replicas
+from ottla.client.topics import adding_replicas
 from ottla.protocol.replica_sets import original_replicas
 
-app = App(name="broker", version_flags=[], help="Brokers: list, log directories, remove.")
+app = App("broker", "Brokers: list, log directories, remove.")
 
 LIST_COLUMNS = ("broker", "host", "port", "rack", "fenced", "leaders", "replicas", "out_of_sync")
 DIRECTORY_COLUMNS = ("broker", "log_dir", "replicas", "bytes", "free_bytes", "total_bytes", "moving", "problem")
@@ -36,7 +35,7 @@ DIRECTORY_COLUMNS = ("broker", "log_dir", "replicas", "bytes", "free_bytes", "to
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the brokers: where they are, and what they lead and hold."""
     async with connect(connection) as cluster:
@@ -69,9 +68,9 @@ async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOpti
     print_rows(rows, LIST_COLUMNS, listing.output)
 
 
-@app.command(name="log-dirs")
+@app.named("log-dirs")
 async def log_dirs(
-    brokers: Annotated[list[int] | None, Parameter(consume_multiple=True, help="Default: all.")] = None,
+    brokers: Annotated[list[int] | None, Parameter(help="Default: all.")] = None,
     /,
     *,
     listing: ListingOptions = LISTING,

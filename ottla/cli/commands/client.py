@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import print_rows
 from ottla.client.admin_listeners import AdminSample, read_admin, samples_of
 
-app = App(name="client", version_flags=[], help="Clients that push metrics to the brokers (KIP-714): list.")
+app = App("client", "Clients that push metrics to the brokers (KIP-714): list.")
 
 TIMEOUT_S = 30
 COLUMNS = ("broker", "client_id", "client_instance_id", "software", "series")
@@ -22,11 +21,9 @@ COLUMNS = ("broker", "client_id", "client_instance_id", "software", "series")
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
-    addresses: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="HOST:PORT of brokers' admin listeners.")
-    ] = None,
+    addresses: Annotated[list[str] | None, Parameter(help="HOST:PORT of brokers' admin listeners.")] = None,
     /,
     *,
     admin: Admin = ADMIN,

@@ -8,20 +8,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, named, run
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.cli.problem_summary import summary
 from ottla.client import cluster_state
 from ottla.client.cluster import ClusterClient, NoConnection
-from ottla.client.cluster_state import describe_quorum
+from ottla.client.cluster_state import Problem, StopEffects, describe_quorum, effects_of_stop, find_problems
 from ottla.client.connection import read_client_properties
-from ottla.client.health import Problem, StopEffects, effects_of_stop, find_problems
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
-app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
+app = App("cluster", "The cluster: who is in it, and is it healthy.")
 
 #: Replicas join the ISR within a second of having caught up.
 AGAIN_SECONDS = 1.0
@@ -31,9 +29,7 @@ main = partial(run, app)
 
 Verbose = Annotated[
     bool,
-    Parameter(
-        name=["--verbose", "-v"], negative="", help="A line for each problem of each partition; JSON has these always."
-    ),
+    Parameter(name=("--verbose", "-v"), help="A line for each problem of each partition; JSON has these always."),
 ]
 
 
@@ -60,7 +56,7 @@ async def info(*, listing: ListingOptions = LISTING, connection: ConnectionOptio
     print_rows(rows, INFO_COLUMNS, listing.output)
 
 
-@app.command(name="health")
+@app.named("health")
 async def show_health(
     *, verbose: Verbose = False, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION
 ) -> int:
@@ -74,7 +70,7 @@ async def show_health(
     return OK
 
 
-@app.command(name="may-stop")
+@app.named("may-stop")
 async def may_stop(
     node: str,
     /,
@@ -117,7 +113,7 @@ def _show(problems: list[Problem], verbose: bool, output: str) -> None:
 
 
 async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
-    """A broker that goes away meanwhile is a reason to wait, too."""
+    """Return the effects of a stop. A broker that goes away meanwhile is a reason to wait, too."""
     try:
         return await effects_of_stop(cluster, node_id)
     except NoConnection as fault:

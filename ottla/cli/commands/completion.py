@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-from cyclopts.argument import Argument, ArgumentCollection
-
+from ottla.cli.app import App, CommandOption, Parameter, options_of
 from ottla.cli.application import run
 from ottla.cli.command_table import COMMANDS
-from ottla.cli.completed_names import AskedCompletion, names_for
+from ottla.cli.word_parser import HELP, is_option
 
 SCRIPTS = {
     # bash divides words at ":" and "=" too, as in topic:NAME: the line is divided at blanks here, and what bash has in
@@ -45,12 +43,12 @@ compdef _ottla ottla""",
     "fish": """complete -c ottla -f -a '(ottla complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'""",
 }
 
-app = App(name="completion", version_flags=[], help="Print the completion script of a shell.")
+app = App("completion", "Print the completion script of a shell.")
 print_script = partial(run, app)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The entry point of both commands: `complete` has the words of a command line behind a --."""
+    """Run one of both commands: `complete` has the words of a command line behind a --."""
     if list(arguments[:1]) == ["--"]:
         for found in candidates(list(arguments[1:])):
             print(found)
@@ -80,52 +78,49 @@ def _possible(before: list[str], beginning: str) -> Iterable[str]:
     app = getattr(import_module(COMMANDS[command].module), "app", None) if command in COMMANDS else None
     if not isinstance(app, App):
         return ()
-    verb = None
-    if app.default_command is None:
-        verbs = {name: app[name] for name in app if not name.startswith("-")}
+    verb, function = None, app.default_command
+    if function is None:
         if not rest:
-            return verbs
+            return app.verbs
         verb, rest = rest[0], rest[1:]
-        if verb not in verbs:
+        if verb not in app.verbs:
             return ()
-        app = verbs[verb]
-    arguments = app.assemble_argument_collection()
-    option, places = _divided(arguments, rest)
+        function = app.function(verb)
+    options = options_of(function)
+    option, places = _divided(options, rest)
     if option is None and beginning.startswith("-"):
-        return [name for found in arguments for name in found.names if name.startswith("-")]
-    argument = option or _positional(arguments, len(places))
+        return [*(name for found in options for name in found.names), *HELP]
+    argument = option or _at_place(options, len(places))
     if argument is None:
         return ()
-    if choices := _choices(argument.hint):
-        return choices
+    if argument.choices:
+        return argument.choices
+    from ottla.cli.completed_names import (
+        AskedCompletion,
+        names_for,
+    )  # the clients of a cluster, which other words need not
+
     return names_for(AskedCompletion(command, verb, option.names if option else (), places, beginning, rest))
 
 
-def _divided(arguments: ArgumentCollection, words: Sequence[str]) -> tuple[Argument | None, list[str]]:
+def _divided(options: Sequence[CommandOption], words: Sequence[str]) -> tuple[CommandOption | None, list[str]]:
     """Return the option whose value comes next, if there is one, and the words that belong to no option."""
-    options = {name: found for found in arguments for name in found.names if name.startswith("-")}
+    named = {name: found for found in options for name in found.names}
     places: list[str] = []
-    awaited: Argument | None = None
+    awaited: CommandOption | None = None
     for word in words:
         if awaited is not None:
             awaited = None
-        elif word in options:
-            awaited = options[word] if options[word].token_count()[0] else None
-        elif not word.startswith("-"):
+        elif word in named:
+            awaited = None if named[word].is_flag else named[word]
+        elif not is_option(word):
             places.append(word)
     return awaited, places
 
 
-def _positional(arguments: ArgumentCollection, count: int) -> Argument | None:
-    """Return the parameter at this place: the last one if it takes as many words as there are."""
-    at = sorted((found for found in arguments if found.index is not None), key=lambda found: found.index or 0)
+def _at_place(options: Sequence[CommandOption], count: int) -> CommandOption | None:
+    """Return the argument at this place: the last one if it takes as many words as there are."""
+    at = [found for found in options if not found.names]
     if count < len(at):
         return at[count]
-    return at[-1] if at and at[-1].token_count()[1] else None
-
-
-def _choices(hint: object) -> list[str]:
-    """Return the words of a Literal, which may be one of several types."""
-    if get_origin(hint) is Literal:
-        return [str(word) for word in get_args(hint)]
-    return [word for part in get_args(hint) for word in _choices(part)]
+    return at[-1] if at and at[-1].is_list else None

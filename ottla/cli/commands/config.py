@@ -6,8 +6,7 @@ import asyncio
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Output, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
@@ -20,9 +19,8 @@ from ottla.client.failures import did_you_mean
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(
-    name="config",
-    version_flags=[],
-    help="Settings of topics, brokers, groups and client metrics: get, set, unset, diff.",
+    "config",
+    "Settings of topics, brokers, groups and client metrics: get, set, unset, diff.",
 )
 
 Kind = Literal["topic", "broker", "group", "client-metrics"]
@@ -36,11 +34,11 @@ main = partial(run, app)
 async def get(
     kind: Kind,
     name: str,
-    keys: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    keys: list[str] | None = None,
     /,
     *,
-    changed: Annotated[bool, Parameter(negative="", help="Only settings that are not at their default.")] = False,
-    docs: Annotated[bool, Parameter(negative="", help="With the documentation of each setting.")] = False,
+    changed: Annotated[bool, Parameter(help="Only settings that are not at their default.")] = False,
+    docs: Annotated[bool, Parameter(help="With the documentation of each setting.")] = False,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -55,11 +53,11 @@ async def get(
     print_rows(rows, (*GET_COLUMNS, "documentation") if docs else GET_COLUMNS, listing.output)
 
 
-@app.command(name="set")
+@app.named("set")
 async def set_(
     kind: Kind,
     name: str,
-    settings: Annotated[list[str], Parameter(consume_multiple=True, help="KEY=VALUE ...")],
+    settings: Annotated[list[str], Parameter(help="KEY=VALUE ...")],
     /,
     *,
     dry_run: CheckOnly = False,
@@ -74,7 +72,7 @@ async def set_(
 async def unset(
     kind: Kind,
     name: str,
-    keys: Annotated[list[str], Parameter(consume_multiple=True)],
+    keys: list[str],
     /,
     *,
     dry_run: CheckOnly = False,

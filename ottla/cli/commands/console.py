@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, chosen, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.shared_options import ADMIN_HELP, ADMIN_PORT_HELP, REGISTRY_CONFIG_HELP
@@ -21,9 +20,7 @@ from ottla.client.values import number_in
 from ottla.console.options import HOST, PORT, ConsoleOptions, read_login
 from ottla.local.running import admin_listeners
 
-app = App(
-    name="console", version_flags=[], help="A web page for a Kafka cluster: look at it, and change it if you allow it."
-)
+app = App("console", "A web page for a Kafka cluster: look at it, and change it if you allow it.")
 
 main = partial(run, app)
 
@@ -34,7 +31,7 @@ async def console(
     host: Annotated[str, Parameter(help="The address that browsers connect to; other machines need a login.")] = HOST,
     port: Annotated[int, Parameter(help="Its port; 0 takes a free one.")] = PORT,
     allow_changes: Annotated[
-        bool, Parameter(negative="", help="Let pages change the cluster, each change after a confirmation.")
+        bool, Parameter(help="Let pages change the cluster, each change after a confirmation.")
     ] = False,
     login_file: Annotated[
         str | None,
@@ -45,40 +42,36 @@ async def console(
     token_file: Annotated[
         str | None, Parameter(help="A file with a token of an administrator: the password of any user.")
     ] = None,
-    no_login: Annotated[bool, Parameter(negative="", help="No login although --host is for other machines.")] = False,
+    no_login: Annotated[bool, Parameter(help="No login although --host is for other machines.")] = False,
     tls_cert: Annotated[str | None, Parameter(help="A PEM file: serve https.")] = None,
     tls_key: Annotated[str | None, Parameter(help="The PEM file of its key.")] = None,
     allowed_host: Annotated[
-        list[str] | None, Parameter(negative="", help="A further name by which browsers reach the console.")
+        list[str] | None, Parameter(help="A further name by which browsers reach the console.")
     ] = None,
     url: Annotated[
         str | None, Parameter(help="How browsers reach it through a proxy, such as https://console.example.com.")
     ] = None,
     admin: Annotated[
         list[str] | None,
-        Parameter(negative="", help=ADMIN_HELP),
+        Parameter(help=ADMIN_HELP),
     ] = None,
-    admin_port: Annotated[list[str] | None, Parameter(negative="", help=ADMIN_PORT_HELP)] = None,
+    admin_port: Annotated[list[str] | None, Parameter(help=ADMIN_PORT_HELP)] = None,
     registry: Annotated[
-        list[str] | None, Parameter(negative="", help="The URL of a schema registry: its schemas are shown and used.")
+        list[str] | None, Parameter(help="The URL of a schema registry: its schemas are shown and used.")
     ] = None,
     registry_config: Annotated[
         list[str] | None,
         Parameter(
-            negative="",
             help=REGISTRY_CONFIG_HELP,
         ),
     ] = None,
     tables: Annotated[
         list[str] | None,
-        Parameter(
-            negative="", help="Where topics' tables lie, as ottla.table.location: a page shows how far they are."
-        ),
+        Parameter(help="Where topics' tables lie, as ottla.table.location: a page shows how far they are."),
     ] = None,
     clusters: Annotated[
         list[str] | None,
         Parameter(
-            negative="",
             help="A context of `ottla context`, several times for a switch between clusters. Then --admin, --admin-port, --registry, "
             "--registry-config and --tables are NAME=VALUE, for each of them.",
         ),

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import escaped_json, note
@@ -22,13 +21,13 @@ from ottla.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Co
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.partitions import TopicPartition
-from ottla.client.record_json import to_line
+from ottla.client.values import to_line
 from ottla.protocol.records.record import Record
 
-#: Keys and values that could not be decoded are named so often; then they are counted.
+#: The keys and values that could not be decoded and are named one by one. The others are counted.
 FAILURES_SHOWN = 10
 
-app = App(name="consume", version_flags=[], help="Read records of a topic.")
+app = App("consume", "Read records of a topic.")
 
 main = partial(run, app)
 
@@ -41,38 +40,37 @@ async def consume(
     start: Annotated[
         str,
         Parameter(
-            name=["--from", "-s"],
+            name=("--from", "-s"),
             help="earliest, latest, an offset, -N for the last N records of each partition, or a time "
             "(2026-01-31T12:00:00Z, or @ and epoch milliseconds).",
-            allow_leading_hyphen=True,
         ),
     ] = "earliest",
-    to: Annotated[str | None, Parameter(help="Stop before this offset, -N or time.", allow_leading_hyphen=True)] = None,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Wait for more at the end.")] = False,
+    to: Annotated[str | None, Parameter(help="Stop before this offset, -N or time.")] = None,
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Wait for more at the end.")] = False,
     group: Annotated[
         str | None,
-        Parameter(name=["--group", "-g"], help="Join this group: go on at its offsets, share partitions, and commit."),
+        Parameter(name=("--group", "-g"), help="Join this group: go on at its offsets, share partitions, and commit."),
     ] = None,
-    max_records: Annotated[int | None, Parameter(name=["--max", "-n"], help="Stop after this many.")] = None,
+    max_records: Annotated[int | None, Parameter(name=("--max", "-n"), help="Stop after this many.")] = None,
     partition: Partitions = None,
     key: Annotated[str | None, Parameter(help="Only records whose key matches this regular expression.")] = None,
     value: Annotated[str | None, Parameter(help="Only records whose value matches this regular expression.")] = None,
     header: Annotated[
         list[str] | None,
-        Parameter(name=["--header", "-H"], help="Only records with the header NAME, or NAME=REGEX.", negative=""),
+        Parameter(name=("--header", "-H"), help="Only records with the header NAME, or NAME=REGEX."),
     ] = None,
     isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
     output: Annotated[
         Literal["text", "json", "value", "hex"],
         Parameter(
-            name=["--output", "-o"],
+            name=("--output", "-o"),
             help="text: key, tab, value, or the value alone without keys; json: all of it, as `produce -i json` reads it.",
         ),
     ] = "text",
     form: Annotated[
         str | None,
         Parameter(
-            name=["--format", "-F"],
+            name=("--format", "-F"),
             help="Such as '%t %p %o %k %v\\n': topic, partition, offset, key, value; %d timestamp, %h headers, %K and %V sizes; "
             "%v{hex}, %k{base64}, %d{%H:%M:%S}.",
         ),

@@ -230,7 +230,7 @@ def _create_topics_later(first_start: FirstStart) -> None:
 
 
 def _processes(text: str) -> int | None:
-    """An empty variable is none: compose files pass unset ones on as empty."""
+    """Return the number of processes, None for an empty variable: compose files pass unset ones on as empty."""
     from ottla.container.settings import ContainerError
 
     if not text:

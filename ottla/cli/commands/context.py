@@ -6,9 +6,8 @@ import os
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
 from ottla.cli import contexts
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.contexts import ClientContext, Contexts
 from ottla.cli.errors import USAGE, CommandFailed
@@ -16,9 +15,8 @@ from ottla.cli.output import note, print_rows
 from ottla.client.cluster import parse_bootstrap
 
 app = App(
-    name="context",
-    version_flags=[],
-    help="Names of clusters, so that commands need no -b and --config: list, set, use, delete.\n\n"
+    "context",
+    "Names of clusters, so that commands need no -b and --config: list, set, use, delete.\n\n"
     "-b, --config and their variables win over a context, and --context NAME or $OTTLA_CONTEXT over the current one.",
 )
 
@@ -27,7 +25,7 @@ COLUMNS = ("current", "context", "bootstrap", "config")
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 def list_(*, output: Output = "table") -> None:
     """Show the contexts."""
     found = contexts.load()
@@ -38,12 +36,12 @@ def list_(*, output: Output = "table") -> None:
     print_rows(rows, COLUMNS, output)
 
 
-@app.command(name="set")
+@app.named("set")
 def set_(
     name: str,
     /,
     *,
-    bootstrap: Annotated[str | None, Parameter(name=["--bootstrap", "-b"], help="Brokers, HOST:PORT[,...].")] = None,
+    bootstrap: Annotated[str | None, Parameter(name=("--bootstrap", "-b"), help="Brokers, HOST:PORT[,...].")] = None,
     config: Annotated[str | None, Parameter(help="A file of client properties.")] = None,
 ) -> None:
     """Name a cluster, and use it if it is the first."""

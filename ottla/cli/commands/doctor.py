@@ -6,8 +6,7 @@ import asyncio
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.doctor.cluster import check_cluster
 from ottla.cli.doctor.connection import CLIENT_ID, ConnectionsLook, Passed
@@ -17,7 +16,7 @@ from ottla.cli.output import note, print_rows, printable
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
 
-app = App(name="doctor", version_flags=[], help="Look for what is wrong between here and a cluster, and in it.")
+app = App("doctor", "Look for what is wrong between here and a cluster, and in it.")
 
 COLUMNS = ("severity", "finding", "place", "problem", "exit_code")
 
@@ -29,7 +28,7 @@ async def doctor(
     *,
     topic: Annotated[str | None, Parameter(help="Look also at what this user may do with this topic.")] = None,
     read_only: Annotated[
-        bool, Parameter(negative="", help="Write no record: otherwise one goes to a topic that is deleted again.")
+        bool, Parameter(help="Write no record: otherwise one goes to a topic that is deleted again.")
     ] = False,
     admin: Admin = ADMIN,
     listing: ListingOptions = LISTING,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, Yes, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
@@ -22,19 +21,19 @@ from ottla.client.cluster_state import (
 from ottla.client.failures import did_you_mean
 from ottla.protocol.features import METADATA_VERSION, metadata_version_level, metadata_version_name
 
-app = App(name="feature", version_flags=[], help="Features of the cluster: list, upgrade, downgrade.")
+app = App("feature", "Features of the cluster: list, upgrade, downgrade.")
 
 COLUMNS = ("feature", "level", "lowest", "highest")
 
 Levels = Annotated[
     list[str],
-    Parameter(consume_multiple=True, help="NAME=LEVEL ...; metadata.version by level or release, such as 4.3."),
+    Parameter(help="NAME=LEVEL ...; metadata.version by level or release, such as 4.3."),
 ]
 
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """Show the features: the level that the cluster uses, and those that the broker supports."""
     async with connect(connection) as cluster:
@@ -63,9 +62,7 @@ async def downgrade(
     levels: Levels,
     /,
     *,
-    unsafe: Annotated[
-        bool, Parameter(negative="", help="Though metadata is lost that the lower level cannot hold.")
-    ] = False,
+    unsafe: Annotated[bool, Parameter(help="Though metadata is lost that the lower level cannot hold.")] = False,
     dry_run: CheckOnly = False,
     yes: Yes = False,
     connection: ConnectionOptions = CONNECTION,

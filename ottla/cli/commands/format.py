@@ -12,8 +12,7 @@ from functools import partial
 from random import SystemRandom
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
@@ -22,7 +21,7 @@ from ottla.server.config.key import ConfigError
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
 
-app = App(name="format", version_flags=[], help="Format the directories of a node, once, before its first start.")
+app = App("format", "Format the directories of a node, once, before its first start.")
 
 main = partial(run, app)
 
@@ -39,14 +38,13 @@ def format_(
         ),
     ] = None,
     standalone: Annotated[
-        bool, Parameter(name="--standalone", help="A new cluster with this controller alone.", negative="")
+        bool, Parameter(name="--standalone", help="A new cluster with this controller alone.")
     ] = False,
     no_initial_controllers: Annotated[
         bool,
         Parameter(
             name="--no-initial-controllers",
             help="A node that joins a cluster, or comes back to it with a new disk.",
-            negative="",
         ),
     ] = False,
     cluster_id: Annotated[str | None, Parameter(name="--cluster-id", help="Default: cluster.id of FILE.")] = None,
@@ -55,12 +53,9 @@ def format_(
         Parameter(
             name="--users",
             help="A file of the first users of a new cluster, as `ottla init --secure` writes it; - reads standard input.",
-            allow_leading_hyphen=True,
         ),
     ] = None,
-    feature: Annotated[
-        list[str] | None, Parameter(name="--feature", help="NAME=LEVEL, for a new cluster.", negative="")
-    ] = None,
+    feature: Annotated[list[str] | None, Parameter(name="--feature", help="NAME=LEVEL, for a new cluster.")] = None,
     release_version: Annotated[
         str | None,
         Parameter(name="--release-version", help="The metadata.version of a new cluster; default: the newest."),

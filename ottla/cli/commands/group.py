@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -31,7 +30,7 @@ from ottla.client.partitions import TopicPartition
 from ottla.client.topics import places_of
 from ottla.protocol.errors import ErrorCode
 
-app = App(name="group", version_flags=[], help="Consumer groups: list, describe, lag, reset, delete.")
+app = App("group", "Consumer groups: list, describe, lag, reset, delete.")
 
 LIST_COLUMNS = ("group", "type", "state", "protocol")
 MEMBER_COLUMNS = ("group", "state", "topic", "partition", "committed", "end", "lag", "member", "client_id", "host")
@@ -41,7 +40,7 @@ RESET_COLUMNS = ("group", "topic", "partition", "committed", "new", "records_ski
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_groups(*, listing: ListingOptions = LISTING, connection: ConnectionOptions = CONNECTION) -> None:
     """List groups of all kinds."""
     async with connect(connection) as cluster:
@@ -127,12 +126,10 @@ async def reset(
     group: str,
     /,
     *,
-    topic: Annotated[list[str], Parameter(name=["--topic", "-t"], help="TOPIC or TOPIC:PARTITION.", negative="")],
+    topic: Annotated[list[str], Parameter(name=("--topic", "-t"), help="TOPIC or TOPIC:PARTITION.")],
     to: Annotated[
         str,
-        Parameter(
-            help="earliest, latest, an offset, +N or -N from the committed one, or a time.", allow_leading_hyphen=True
-        ),
+        Parameter(help="earliest, latest, an offset, +N or -N from the committed one, or a time."),
     ],
     dry_run: DryRun = False,
     output: Output = "table",
@@ -163,7 +160,7 @@ async def reset(
 
 @app.command
 async def delete(
-    names: Annotated[list[str], Parameter(consume_multiple=True)],
+    names: list[str],
     /,
     *,
     dry_run: DryRun = False,
@@ -185,7 +182,7 @@ async def delete(
 def _member_rows(
     description: GroupDescription, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[dict[str, object]]:
-    """A row per partition that is assigned or has an offset, and one per member that has no partition."""
+    """Return a row per partition that is assigned or has an offset, and one per member that has no partition."""
     owners = {place: member for member in description.members for place in member.assigned}
     rows: list[dict[str, object]] = []
     for place in sorted(committed.keys() | owners.keys()):

@@ -7,8 +7,7 @@ from functools import partial
 from random import SystemRandom
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
@@ -17,7 +16,7 @@ from ottla.local.bundles import write_bundles
 from ottla.local.cluster_files import PlannedCluster
 from ottla.local.secure_files import ADMIN, SecureFiles
 
-app = App(name="init", version_flags=[], help="The files of a cluster on machines elsewhere.")
+app = App("init", "The files of a cluster on machines elsewhere.")
 
 main = partial(run, app)
 
@@ -30,10 +29,8 @@ def init(
     nodes: Annotated[
         str, Parameter(name="--nodes", help="How many (node-1, node-2, ...), or their host names: HOST,HOST,...")
     ] = "3",
-    secure: Annotated[bool, Parameter(name="--secure", help="With TLS, logins and ACLs.", negative="")] = False,
-    user: Annotated[
-        list[str] | None, Parameter(name="--user", help="A user besides admin, with --secure.", negative="")
-    ] = None,
+    secure: Annotated[bool, Parameter(name="--secure", help="With TLS, logins and ACLs.")] = False,
+    user: Annotated[list[str] | None, Parameter(name="--user", help="A user besides admin, with --secure.")] = None,
     data: Annotated[str, Parameter(name="--data", help="The log directory on each machine.")] = "/var/lib/ottla/data",
     etc: Annotated[str, Parameter(name="--etc", help="Where each machine has its settings and keys.")] = "/etc/ottla",
 ) -> None:

@@ -8,8 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.dump import DUMPS, Row, dump_log
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
@@ -17,7 +16,7 @@ from ottla.cli.output import note, print_json, print_rows
 from ottla.storage.files import Files, OsFiles
 from ottla.storage.log_files import BATCH_SUFFIXES
 
-app = App(name="inspect", version_flags=[], help="Print what is in the files of a log directory, without a broker.")
+app = App("inspect", "Print what is in the files of a log directory, without a broker.")
 
 BATCH_COLUMNS = (
     "position",
@@ -38,11 +37,11 @@ main = partial(run, app)
 
 @app.default
 def inspect(
-    paths: Annotated[list[str], Parameter(consume_multiple=True)],
+    paths: list[str],
     /,
     *,
     records: Annotated[
-        bool, Parameter(name=["--records", "-r"], negative="", help="Records instead of batches, as JSON lines.")
+        bool, Parameter(name=("--records", "-r"), help="Records instead of batches, as JSON lines.")
     ] = False,
     output: Output = "table",
 ) -> int:

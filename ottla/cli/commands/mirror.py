@@ -6,12 +6,10 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -45,9 +43,8 @@ from ottla.server.metrics import Registry
 from ottla.server.world import World
 
 app = App(
-    name="mirror",
-    version_flags=[],
-    help="Mirror topics, records, offsets of groups and ACLs of one cluster in another: run, status, offsets.",
+    "mirror",
+    "Mirror topics, records, offsets of groups and ACLs of one cluster in another: run, status, offsets.",
 )
 
 main = partial(run, app)
@@ -58,19 +55,16 @@ OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
 CLIENT_ID = "ottla-mirror"
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class TopicOptions:
     """Which topics are mirrored, and their names in the target."""
 
     topics: Annotated[
         list[str] | None,
-        Parameter(
-            negative="", help="Names or regular expressions of the topics to mirror; default: all but internal ones."
-        ),
+        Parameter(help="Names or regular expressions of the topics to mirror; default: all but internal ones."),
     ] = None
     exclude: Annotated[
-        list[str] | None, Parameter(negative="", help="Of these, not to mirror. Default: MirrorMaker's topics.exclude.")
+        list[str] | None, Parameter(help="Of these, not to mirror. Default: MirrorMaker's topics.exclude.")
     ] = None
     policy: Annotated[
         Literal["default", "identity"],
@@ -91,8 +85,7 @@ class TopicOptions:
         return Policy(check_alias(source), check_alias(target), IDENTITY if self.policy == "identity" else DEFAULT)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class GroupOptions:
     """The groups whose offsets are translated."""
 
@@ -102,19 +95,17 @@ class GroupOptions:
     ] = "source"
     groups: Annotated[
         list[str] | None,
-        Parameter(
-            negative="", help="Names or regular expressions of the groups whose offsets are translated; default: all."
-        ),
+        Parameter(help="Names or regular expressions of the groups whose offsets are translated; default: all."),
     ] = None
     exclude_groups: Annotated[
         list[str] | None,
-        Parameter(negative="", help="Of these, not to translate. Default: MirrorMaker's groups.exclude."),
+        Parameter(help="Of these, not to translate. Default: MirrorMaker's groups.exclude."),
     ] = None
     checkpoint_every: Annotated[float, Parameter(help="Seconds between two translations of the groups' offsets.")] = (
         60.0
     )
     sync_group_offsets: Annotated[
-        bool, Parameter(negative="", help="Set them in the target, for groups that have no members there.")
+        bool, Parameter(help="Set them in the target, for groups that have no members there.")
     ] = False
 
     def selection(self) -> Selection:
@@ -126,7 +117,7 @@ class GroupOptions:
 TOPICS, GROUPS = TopicOptions(), GroupOptions()
 
 
-@app.command(name="run")
+@app.named("run")
 async def run_worker(
     source: str,
     target: str,
@@ -142,18 +133,18 @@ async def run_worker(
     ] = "exactly-once",
     throttle: Annotated[float | None, Parameter(help="Bytes per second that this worker reads.")] = None,
     replication_factor: CreatedReplicas = -1,
-    settings: Annotated[bool, Parameter(help="Keep the settings of topics alike.")] = True,
+    settings: Annotated[bool, Parameter(help="Leave the settings of the target's topics alone.")] = True,
     refresh: Annotated[float, Parameter(help="Seconds between two looks for topics, partitions and settings.")] = 30.0,
     session_timeout_ms: Annotated[
         int, Parameter(help="A worker that is silent for so long loses its partitions to the others.")
     ] = 10_000,
     groups: GroupOptions = GROUPS,
-    acls: Annotated[bool, Parameter(help="Give readers of the source's topics the same in the target.")] = True,
+    acls: Annotated[bool, Parameter(help="Give readers of the source's topics no permission in the target.")] = True,
     metrics: Annotated[
         str | None, Parameter(help="HOST:PORT of /metrics for Prometheus, and of /readyz; port 0 takes a free one.")
     ] = None,
-    heartbeats: Annotated[bool, Parameter(help="Write MirrorMaker's heartbeats, and mirror them.")] = True,
-    once: Annotated[bool, Parameter(negative="", help="End when all is mirrored that is there now.")] = False,
+    heartbeats: Annotated[bool, Parameter(help="Neither write MirrorMaker's heartbeats nor mirror them.")] = True,
+    once: Annotated[bool, Parameter(help="End when all is mirrored that is there now.")] = False,
     dry_run: DryRun = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -233,12 +224,12 @@ def status(
 @app.command
 async def offsets(
     source: str,
-    groups: Annotated[list[str] | None, Parameter(consume_multiple=True, help="Groups; default: all.")] = None,
+    groups: Annotated[list[str] | None, Parameter(help="Groups; default: all.")] = None,
     /,
     *,
     set_them: Annotated[
         bool,
-        Parameter(name="--set", negative="", help="Set them in the target, for groups that have no members there."),
+        Parameter(name="--set", help="Set them in the target, for groups that have no members there."),
     ] = False,
     dry_run: DryRun = False,
     output: Output = "table",

@@ -11,12 +11,10 @@ What shall move is said in one of four ways, the same for `plan` and `run`:
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -63,13 +61,11 @@ from ottla.client.moves import (
     watch_moves,
 )
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import list_reassignments
-from ottla.client.topics import places_of
+from ottla.client.topics import list_reassignments, places_of
 
 app = App(
-    name="move",
-    version_flags=[],
-    help="Move replicas: plan, run, show, wait, cancel; take throttles off.",
+    "move",
+    "Move replicas: plan, run, show, wait, cancel; take throttles off.",
 )
 
 MOVE_COLUMNS = ("topic", "partition", "replicas", "new_replicas", "bytes")
@@ -79,8 +75,7 @@ LOAD_COLUMNS = ("broker", "rack", "leaders", "new_leaders", "replicas", "new_rep
 main = partial(run, app)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class MoveTarget:
     """Where replicas shall be: one of --to, --among, --even or --drain, --plan."""
 
@@ -91,13 +86,10 @@ class MoveTarget:
     among: Annotated[str | None, Parameter(help="Some of these brokers only, evenly and over their racks: 1,2,3.")] = (
         None
     )
-    even: Annotated[bool, Parameter(negative="", help="Even replicas, bytes and leaders over brokers and racks.")] = (
-        False
-    )
+    even: Annotated[bool, Parameter(help="Even replicas, bytes and leaders over brokers and racks.")] = False
     drain: Annotated[
         list[int] | None,
         Parameter(
-            negative="",
             help="A broker that shall hold nothing, before it is taken away. With --even the others are evened.",
         ),
     ] = None
@@ -130,7 +122,7 @@ class MoveTarget:
 
 
 TARGET = MoveTarget()
-Places = Annotated[list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...")]
+Places = Annotated[list[str] | None, Parameter(help="TOPIC or TOPIC:PARTITION ...")]
 
 
 @app.command
@@ -152,7 +144,7 @@ async def plan(
         replace_file(save, write_moves({move.place: move.after for move in moves}))
 
 
-@app.command(name="run")
+@app.named("run")
 async def run_(
     places: Places = None,
     /,
@@ -162,7 +154,7 @@ async def run_(
         int | None,
         Parameter(help="Bytes a second that each broker may send and fetch for the moves; taken off at the end."),
     ] = None,
-    wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
+    wait: Annotated[bool, Parameter(help="End when the move has begun.")] = True,
     rollback: Annotated[str | None, Parameter(help="Write the replicas as they are now into this file.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -219,7 +211,7 @@ async def show(*, listing: ListingOptions = LISTING, connection: ConnectionOptio
     print_rows(rows, SHOW_COLUMNS, listing.output)
 
 
-@app.command(name="wait")
+@app.named("wait")
 async def wait_(*, connection: ConnectionOptions = CONNECTION) -> None:
     """Wait for all moves that go on, with rate and remaining time."""
     async with connect(connection, limited=False) as cluster:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -24,11 +23,10 @@ from ottla.cli.shared_options import Internal, PlacesOrAll
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import code_of
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
-from ottla.client.topics import places_of
+from ottla.client.topics import PREFERRED, UNCLEAN, elect_leaders, places_of
 from ottla.protocol.errors import ErrorCode
 
-app = App(name="partition", version_flags=[], help="Partitions: list them, elect their leaders.")
+app = App("partition", "Partitions: list them, elect their leaders.")
 
 LIST_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
 ELECT_COLUMNS = ("topic", "partition", "result")
@@ -38,7 +36,7 @@ NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
     places: PlacesOrAll = None,
     /,
@@ -79,7 +77,7 @@ async def elect(
     /,
     *,
     unclean: Annotated[
-        bool, Parameter(negative="", help="Of partitions without a leader: any replica, though records may be lost.")
+        bool, Parameter(help="Of partitions without a leader: any replica, though records may be lost.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter, option_group
 from ottla.cli.application import CONNECTION, ConnectionOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.load import reading, writing
@@ -33,35 +31,31 @@ PREFIX = "ottla-perf-"
 #: A record and its batch must stay below the brokers' message.max.bytes, 1 MB by default.
 SIZE_BYTES_MAX = 1_000_000
 
-app = App(
-    name="perf", version_flags=[], help="Measure a cluster from here: produce, consume, latency; with percentiles."
-)
+app = App("perf", "Measure a cluster from here: produce, consume, latency; with percentiles.")
 
 main = partial(run, app)
 
 Topic = Annotated[str | None, Parameter(help="Default: a topic of its own, which is deleted at the end.")]
-Records = Annotated[int, Parameter(name=["--records", "-n"], help="How many.")]
-Size = Annotated[int, Parameter(name=["--size", "-s"], help="Bytes of each value.")]
+Records = Annotated[int, Parameter(name=("--records", "-n"), help="How many.")]
+Size = Annotated[int, Parameter(name=("--size", "-s"), help="Bytes of each value.")]
 
 
-Partitions = Annotated[int, Parameter(name=["--partitions", "-p"], help="Partitions of the topic of its own.")]
+Partitions = Annotated[int, Parameter(name=("--partitions", "-p"), help="Partitions of the topic of its own.")]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class OwnTopic:
     """The topic of a run that names none."""
 
     partitions: Partitions = 6
     replication_factor: Annotated[
-        int, Parameter(name=["--replication-factor", "-r"], help="Replicas of the topic of its own.")
+        int, Parameter(name=("--replication-factor", "-r"), help="Replicas of the topic of its own.")
     ] = -1
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class OnePartition(OwnTopic):
-    """The same for a run with one record at a time."""
+    """The topic of a run with one record at a time, if the run names none."""
 
     partitions: Partitions = 1
 
@@ -103,7 +97,7 @@ async def consume(
     /,
     *,
     records: Annotated[
-        int, Parameter(name=["--records", "-n"], help="Of a topic of its own; a topic that is named is read as it is.")
+        int, Parameter(name=("--records", "-n"), help="Of a topic of its own; a topic that is named is read as it is.")
     ] = 100_000,
     size: Size = 1000,
     own: OwnTopic = OWN_TOPIC,
@@ -193,7 +187,7 @@ class _Counted(Measured):
 
 @asynccontextmanager
 async def _topic(cluster: ClusterClient, name: str | None, own: OwnTopic) -> AsyncIterator[str]:
-    """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    """Yield the topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
     if name is not None:
         async with cluster.limit():
             await cluster.topic(name)

@@ -8,21 +8,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
 from ottla.cli.output import note
 from ottla.cli.shared_options import Compression
 from ottla.client.producer import ClusterProducer
-from ottla.client.record_json import Incoming, from_line
+from ottla.client.values import Incoming, from_line
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import CODEC_IDS
 from ottla.protocol.records.record import NewRecord
 from ottla.server.clock import Clock
 
-app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
+app = App("produce", "Write records to a topic, one per line of standard input.")
 
 main = partial(run, app)
 
@@ -37,14 +36,14 @@ async def produce(
     *,
     input: Annotated[
         Literal["text", "json"],
-        Parameter(name=["--input", "-i"], help="Lines as they are, or what `consume -o json` prints."),
+        Parameter(name=("--input", "-i"), help="Lines as they are, or what `consume -o json` prints."),
     ] = "text",
-    file: Annotated[str, Parameter(name=["--file", "-f"], help="Read this file instead of standard input.")] = "-",
-    key: Annotated[str | None, Parameter(name=["--key", "-k"], help="The key of every text record.")] = None,
+    file: Annotated[str, Parameter(name=("--file", "-f"), help="Read this file instead of standard input.")] = "-",
+    key: Annotated[str | None, Parameter(name=("--key", "-k"), help="The key of every text record.")] = None,
     key_separator: Annotated[str | None, Parameter(help="What divides key and value in a text line.")] = None,
-    header: Annotated[list[str] | None, Parameter(name=["--header", "-H"], help="NAME=VALUE.", negative="")] = None,
+    header: Annotated[list[str] | None, Parameter(name=("--header", "-H"), help="NAME=VALUE.")] = None,
     partition: Annotated[
-        int | None, Parameter(name=["--partition", "-p"], help="Instead of the one the key says.")
+        int | None, Parameter(name=("--partition", "-p"), help="Instead of the one the key says.")
     ] = None,
     compression: Compression = "none",
     connection: ConnectionOptions = CONNECTION,

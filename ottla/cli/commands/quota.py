@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, ListingOptions, connect, run
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed
@@ -18,7 +17,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.failures import did_you_mean
 from ottla.server.quotas.clients import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 
-app = App(name="quota", version_flags=[], help="Quotas of users, client ids and addresses: list, set, unset.")
+app = App("quota", "Quotas of users, client ids and addresses: list, set, unset.")
 
 COLUMNS = ("user", "client_id", "ip", "quota", "value")
 #: The name of a type's default, as in Kafka's own tools.
@@ -37,7 +36,7 @@ OfClient = Annotated[
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
     kind: Annotated[Literal["user", "client-id", "ip"] | None, Parameter(help="Whose quotas; default: all.")] = None,
     name: Annotated[str | None, Parameter(help=f"A name, or {DEFAULT}.")] = None,
@@ -60,11 +59,11 @@ async def list_(
     print_rows(sorted(rows, key=lambda row: [str(row.get(column, "")) for column in COLUMNS]), COLUMNS, listing.output)
 
 
-@app.command(name="set")
+@app.named("set")
 async def set_(
     kind: Kind,
     name: Name,
-    quotas: Annotated[list[str], Parameter(consume_multiple=True, help="QUOTA=VALUE ...")],
+    quotas: Annotated[list[str], Parameter(help="QUOTA=VALUE ...")],
     /,
     *,
     client_id: OfClient = None,
@@ -86,7 +85,7 @@ async def set_(
 async def unset(
     kind: Kind,
     name: Name,
-    quotas: Annotated[list[str], Parameter(consume_multiple=True)],
+    quotas: list[str],
     /,
     *,
     client_id: OfClient = None,

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, connect, run
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
@@ -23,9 +22,7 @@ from ottla.registry.members import check_secret
 from ottla.server.address import NoAddress, parse_address
 from ottla.server.hosts import is_loopback
 
-app = App(
-    name="registry", version_flags=[], help="Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API)."
-)
+app = App("registry", "Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API).")
 
 main = partial(run, app)
 
@@ -44,7 +41,6 @@ async def registry(
     allowed_host: Annotated[
         list[str] | None,
         Parameter(
-            negative="",
             help="A name by which clients reach it: others are refused, as at localhost, where any web page could point its name.",
         ),
     ] = None,
@@ -54,7 +50,7 @@ async def registry(
         int,
         Parameter(help="A leader that is silent for so long is replaced (Confluent's kafkagroup.session.timeout.ms)."),
     ] = SESSION_MS,
-    leader: Annotated[bool, Parameter(help="Whether this instance can be the leader.")] = True,
+    leader: Annotated[bool, Parameter(help="This instance only follows: it is never the leader.")] = True,
     compatibility: Annotated[Level, Parameter(help="Level of subjects that have none set.")] = "backward",
     https: HttpsOptions = HTTPS,
     ca: Annotated[str | None, Parameter(help="Certificates in PEM that the leader's is checked by.")] = None,
@@ -71,7 +67,7 @@ async def registry(
         ),
     ] = None,
     hash_password: Annotated[
-        bool, Parameter(negative="", help="Read a password, print what --users takes in its place, and stop.")
+        bool, Parameter(help="Read a password, print what --users takes in its place, and stop.")
     ] = False,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:

@@ -6,15 +6,14 @@ import os
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import DryRun, Output, run
 from ottla.cli.output import note, print_rows, would
 from ottla.client.values import time_ms, time_text
 from ottla.local.snapshots.rewinding import rewind_fork
 from ottla.local.snapshots.taking import start_command
 
-app = App(name="rewind", version_flags=[], help="Let a fork be what the cluster was at a time.")
+app = App("rewind", "Let a fork be what the cluster was at a time.")
 
 COLUMNS = ("rewound_to", "removed_records", "removed_topics", "empty_topics")
 

@@ -7,15 +7,14 @@ import os
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
 from ottla.local import secure_files
 from ottla.local.secure_files import ADMIN
 
-app = App(name="secure", version_flags=[], help="TLS and logins of a cluster.")
+app = App("secure", "TLS and logins of a cluster.")
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -29,9 +28,9 @@ def init(
     *,
     node: Annotated[
         list[str] | None,
-        Parameter(name="--node", help="NAME[=HOST,HOST...]; default node-1 on this machine.", negative=""),
+        Parameter(name="--node", help="NAME[=HOST,HOST...]; default node-1 on this machine."),
     ] = None,
-    user: Annotated[list[str] | None, Parameter(name="--user", help="A user besides admin.", negative="")] = None,
+    user: Annotated[list[str] | None, Parameter(name="--user", help="A user besides admin.")] = None,
 ) -> None:
     """Make a development CA, certificates for the nodes, users, and client property files.
 
@@ -72,9 +71,7 @@ def renew(
     directory: str,
     nodes: Annotated[
         list[str] | None,
-        Parameter(
-            consume_multiple=True, help="Names of nodes, or paths of their key stores; default: all in DIRECTORY."
-        ),
+        Parameter(help="Names of nodes, or paths of their key stores; default: all in DIRECTORY."),
     ] = None,
     /,
 ) -> None:

@@ -6,8 +6,7 @@ import os
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import DryRun, Output, Yes, run
 from ottla.cli.output import confirm, note, print_rows, would
 from ottla.client.failures import Failure
@@ -17,9 +16,8 @@ from ottla.local.snapshots.placing import at_rest, checked, restore
 from ottla.local.snapshots.taking import check, cluster_at, data_directories, start_command, take
 
 app = App(
-    name="snapshot",
-    version_flags=[],
-    help="Consistent copies of a cluster that runs on this machine: create, list, restore, delete.\n\n"
+    "snapshot",
+    "Consistent copies of a cluster that runs on this machine: create, list, restore, delete.\n\n"
     "`ottla fork` makes clusters of them. They share the files of the cluster that are never written again.",
 )
 
@@ -46,7 +44,7 @@ def create(name: str, /, *, dir: Directory, dry_run: DryRun = False, output: Out
     print_rows([_row(about)], COLUMNS, output)
 
 
-@app.command(name="list")
+@app.named("list")
 def list_(*, dir: Directory, output: Output = "table") -> None:
     """Show the snapshots of a cluster."""
     directory = os.path.abspath(dir)
@@ -60,7 +58,7 @@ def list_(*, dir: Directory, output: Output = "table") -> None:
     print_rows([_row(each) for each in sorted(found, key=lambda each: each.taken_ms)], COLUMNS, output)
 
 
-@app.command(name="restore")
+@app.named("restore")
 def restore_(name: str, /, *, dir: Directory, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Let a cluster that is stopped be what it was. What was written since is lost."""
     directory = os.path.abspath(dir)

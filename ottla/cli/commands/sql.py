@@ -9,8 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.errors import need_extra
 from ottla.cli.output import note, print_rows
@@ -18,9 +17,8 @@ from ottla.cli.table_options import At, StoreOptions, location_of, store_options
 from ottla.client.failures import Failure, Kind
 
 app = App(
-    name="sql",
-    version_flags=[],
-    help='Ask topics that are tables: ottla sql "select count(*) from orders". It needs no cluster and only reads.',
+    "sql",
+    'Ask topics that are tables: ottla sql "select count(*) from orders". It needs no cluster and only reads.',
 )
 
 main = partial(run, app)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from uuid import uuid4
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import Output, run
 from ottla.cli.commands.table_maintain import PARTITIONS, maintain, partition_row, rebuild, status, table_failures
 from ottla.cli.commands.table_serve import serve
@@ -18,9 +17,8 @@ from ottla.cli.table_options import store_options
 from ottla.server.table_work import TableSettings
 
 app = App(
-    name="table",
-    version_flags=[],
-    help="Topics as tables: export one into Iceberg, Delta or Parquet, see how far a table is, keep it in order.\n\n"
+    "table",
+    "Topics as tables: export one into Iceberg, Delta or Parquet, see how far a table is, keep it in order.\n\n"
     "A row is a committed record, and each is there once. An export that is run again goes on where the last one ended.",
 )
 

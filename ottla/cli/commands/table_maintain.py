@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter, option_group
 from ottla.cli.application import Output
 from ottla.cli.errors import need_extra
 from ottla.cli.output import confirm, note, print_rows
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
     from ottla.tables.translating import CommittedSpan
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@option_group
 class PresentTable:
     """A table that is there, and how it is opened."""
 
@@ -38,7 +35,7 @@ class PresentTable:
     catalog: Annotated[str, Parameter(help="The catalog of Iceberg: what `export` had as --catalog.")] = FILES
     option: Annotated[
         list[str] | None,
-        Parameter(name="--option", negative="", help="NAME=VALUE of the store or of the catalog, as of `export`."),
+        Parameter(name="--option", help="NAME=VALUE of the store or of the catalog, as of `export`."),
     ] = None
 
     def open(self, topic: str) -> tuple[Owner, OpenTables]:
@@ -51,7 +48,7 @@ class PresentTable:
 
 SomeLogDirs = Annotated[
     list[str] | None,
-    Parameter(name="--log-dir", negative="", help="A log directory of a broker, which says what the log has."),
+    Parameter(name="--log-dir", help="A log directory of a broker, which says what the log has."),
 ]
 
 STATUS = ("topic", "commits", "last_commit", "rows", "files", "rejected", "waiting", "orphans", "lag")
@@ -65,7 +62,7 @@ def status(
     *,
     table: PresentTable,
     log_dir: SomeLogDirs = None,
-    partitions: Annotated[bool, Parameter(negative="", help="A row for each partition.")] = False,
+    partitions: Annotated[bool, Parameter(help="A row for each partition.")] = False,
     output: Output = "table",
 ) -> None:
     """Show how far a table is: commits, rows, rejected records, offers that wait, orphans; with --log-dir its lag."""
@@ -133,7 +130,7 @@ def rebuild(
         str | None,
         Parameter(help="The id of the topic whose table it is, if that is not the topic in the log directories."),
     ] = None,
-    yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False,
+    yes: Annotated[bool, Parameter(help="Do not ask.")] = False,
 ) -> None:
     """Delete a table and what was decided about it: the next export begins at the start of the log.
 

@@ -7,8 +7,7 @@ import secrets
 from functools import partial
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter
 from ottla.cli.errors import USAGE, CommandFailed, need_extra
 from ottla.cli.output import note
 from ottla.cli.shared_options import HTTPS, HttpsOptions
@@ -27,7 +26,6 @@ async def serve(
     allowed_host: Annotated[
         list[str] | None,
         Parameter(
-            negative="",
             help="A name by which engines reach it: others are refused, as at localhost, where any web page could point its name.",
         ),
     ] = None,

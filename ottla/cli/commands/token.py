@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Output, connect, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows, would
@@ -18,9 +17,8 @@ from ottla.client.values import time_text
 from ottla.protocol.messages.shared_structs import TokenPrincipal
 
 app = App(
-    name="token",
-    version_flags=[],
-    help="Delegation tokens: list, create, renew, expire. HMAC is what `create` prints: the secret of the token.",
+    "token",
+    "Delegation tokens: list, create, renew, expire. HMAC is what `create` prints: the secret of the token.",
 )
 
 COLUMNS = ("token_id", "owner", "renewers", "issued", "expires", "ends")
@@ -31,10 +29,10 @@ Hours = Annotated[float | None, Parameter(help="Default: the broker's setting.")
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
     *,
-    owner: Annotated[list[str] | None, Parameter(help="Only tokens of these users.", negative="")] = None,
+    owner: Annotated[list[str] | None, Parameter(help="Only tokens of these users.")] = None,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,
 ) -> None:
@@ -59,7 +57,7 @@ async def list_(
 async def create(
     *,
     owner: Annotated[str | None, Parameter(help="Another user, who then owns the token.")] = None,
-    renewer: Annotated[list[str] | None, Parameter(help="Who may renew it besides.", negative="")] = None,
+    renewer: Annotated[list[str] | None, Parameter(help="Who may renew it besides.")] = None,
     hours: Hours = None,
     dry_run: DryRun = False,
     output: Output = "table",

@@ -9,8 +9,7 @@ import time
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import ADMIN, CONNECTION, Admin, ConnectionOptions, Output, connect, run
 from ottla.cli.cluster_look import look_at
 from ottla.cli.errors import USAGE, CommandFailed
@@ -22,7 +21,7 @@ from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
 
-app = App(name="top", version_flags=[], help="Watch nodes, topics and groups.")
+app = App("top", "Watch nodes, topics and groups.")
 
 #: Lines and columns of tables that are not on a screen.
 SIZE_MAX = 1_000_000
@@ -35,7 +34,7 @@ main = partial(run, app)
 @app.default
 async def top(
     *,
-    once: Annotated[bool, Parameter(negative="", help="Look twice, show that, and end: for scripts.")] = False,
+    once: Annotated[bool, Parameter(help="Look twice, show that, and end: for scripts.")] = False,
     every: Annotated[float, Parameter(help="Seconds between two looks.")] = 2.0,
     admin: Admin = ADMIN,
     output: Output = "table",

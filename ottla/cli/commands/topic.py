@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -21,27 +20,23 @@ from ottla.cli.application import (
     connect,
     run,
 )
-from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import Internal, Partitions
 from ottla.cli.stories import NO_STORY, StoryOptions, show_story
 from ottla.client import topics
-from ottla.client.admin_listeners import story_of_partition
+from ottla.client.admin_listeners import story_of_partition, table_states
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
-from ottla.client.reassignments import adding_replicas, replication_factor
-from ottla.client.table_states import table_states
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
 app = App(
-    name="topic",
-    version_flags=[],
-    help="Topics: list, create, describe, copy, delete, diff; add partitions, delete records.",
+    "topic",
+    "Topics: list, create, describe, copy, delete, diff; add partitions, delete records.",
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
@@ -54,14 +49,12 @@ INT64_MAX = 2**63 - 1
 
 main = partial(run, app)
 
-app.command(copy)
+app.elsewhere("copy", "ottla.cli.commands.topic_copy")
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_topics(
-    patterns: Annotated[
-        list[str] | None, Parameter(consume_multiple=True, help="Names or patterns such as 'ord*'; default: all.")
-    ] = None,
+    patterns: Annotated[list[str] | None, Parameter(help="Names or patterns such as 'ord*'; default: all.")] = None,
     /,
     *,
     internal: Internal = False,
@@ -72,12 +65,12 @@ async def list_topics(
     async with connect(connection) as cluster:
         cluster.doing = "listing topics"
         found = (await cluster.metadata(None)).topics
-        adding = await adding_replicas(cluster, found)
+        adding = await topics.adding_replicas(cluster, found)
     rows = [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
-            "replication_factor": replication_factor(topic, adding),
+            "replication_factor": topics.replication_factor(topic, adding),
             "topic_id": uuid_to_str(topic.topic_id),
             "internal": topic.is_internal,
         }
@@ -92,12 +85,12 @@ async def create(
     name: str,
     /,
     *,
-    partitions: Annotated[int, Parameter(name=["--partitions", "-p"], help="-1: the broker's num.partitions.")] = -1,
+    partitions: Annotated[int, Parameter(name=("--partitions", "-p"), help="-1: the broker's num.partitions.")] = -1,
     replication_factor: Annotated[
-        int, Parameter(name=["--replication-factor", "-r"], help="-1: the broker's default.replication.factor.")
+        int, Parameter(name=("--replication-factor", "-r"), help="-1: the broker's default.replication.factor.")
     ] = -1,
-    config: Annotated[list[str] | None, Parameter(name=["--set", "-c"], help="KEY=VALUE.", negative="")] = None,
-    if_not_exists: Annotated[bool, Parameter(negative="", help="Be content with a topic that is there.")] = False,
+    config: Annotated[list[str] | None, Parameter(name=("--set", "-c"), help="KEY=VALUE.")] = None,
+    if_not_exists: Annotated[bool, Parameter(help="Be content with a topic that is there.")] = False,
     dry_run: DryRun = False,
     output: Output = "table",
     connection: ConnectionOptions = CONNECTION,
@@ -182,13 +175,13 @@ async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[
         return []
     if all(entry.value == "none" for entry in found):
         return []
-    states = (await table_states(listeners, name)).states
+    states = await table_states(listeners, name)
     return [f"its table waits at node {each.get('node')}: {each['waits']}" for each in states if each.get("waits")]
 
 
 @app.command
 async def delete(
-    names: Annotated[list[str], Parameter(consume_multiple=True, help="Names or patterns such as 'test-*'.")],
+    names: Annotated[list[str], Parameter(help="Names or patterns such as 'test-*'.")],
     /,
     *,
     dry_run: DryRun = False,
@@ -215,7 +208,7 @@ async def diff(one: str, other: str, /, *, output: Output = "table", connection:
     async with connect(connection) as cluster:
         for name in (one, other):
             topic = await cluster.topic(name)
-            factor = replication_factor(topic, await adding_replicas(cluster, [topic]))
+            factor = topics.replication_factor(topic, await topics.adding_replicas(cluster, [topic]))
             shapes.append({"partitions": str(len(topic.partitions)), "replication_factor": str(factor)})
             entries.append(await describe_configs(cluster, "topic", name, None))
     rows: list[Row] = [
@@ -228,7 +221,7 @@ async def diff(one: str, other: str, /, *, output: Output = "table", connection:
     return FAILED if rows else OK
 
 
-@app.command(name="add-partitions")
+@app.named("add-partitions")
 async def add_partitions(
     name: str,
     /,
@@ -246,7 +239,7 @@ async def add_partitions(
         note(f"topic {name} has {to} partitions")
 
 
-@app.command(name="delete-records")
+@app.named("delete-records")
 async def delete_records(
     name: str,
     /,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from cyclopts import Parameter
-
+from ottla.cli.app import Parameter
 from ottla.cli.application import CONNECTION, ConnectionOptions, DryRun, connect
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, would
@@ -24,7 +23,7 @@ async def copy(
     *,
     to: TargetOptions = TARGET,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what comes later, until Ctrl-C.")
+        bool, Parameter(name=("--follow", "-f"), help="Go on with what comes later, until Ctrl-C.")
     ] = False,
     replication_factor: CreatedReplicas = -1,
     compression: Compression = "none",

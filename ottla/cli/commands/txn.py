@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
 from ottla.broker.coordinator.coordinator import partition_for
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import (
     CONNECTION,
     LISTING,
@@ -32,25 +31,23 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.coordinator_records import TransactionLogKey, encode_key
 from ottla.protocol.records.record import NewRecord
 
-app = App(
-    name="txn", version_flags=[], help="Transactions: list, describe, abort; forget ids whose record cannot be read."
-)
+app = App("txn", "Transactions: list, describe, abort; forget ids whose record cannot be read.")
 
 LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 DESCRIBE_COLUMNS = (*LIST_COLUMNS, "producer_epoch", "began", "timeout_ms", "partitions")
 
-Ids = Annotated[list[str], Parameter(consume_multiple=True, help="Transactional ids.")]
+Ids = Annotated[list[str], Parameter(help="Transactional ids.")]
 
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
     *,
     state: Annotated[
-        list[str] | None, Parameter(help="Only in this state: Ongoing, PrepareCommit, CompleteAbort, ...", negative="")
+        list[str] | None, Parameter(help="Only in this state: Ongoing, PrepareCommit, CompleteAbort, ...")
     ] = None,
-    producer_id: Annotated[list[int] | None, Parameter(help="Only of these producers.", negative="")] = None,
+    producer_id: Annotated[list[int] | None, Parameter(help="Only of these producers.")] = None,
     open_seconds: Annotated[float | None, Parameter(name="--open-for", help="Only open for this many seconds.")] = None,
     listing: ListingOptions = LISTING,
     connection: ConnectionOptions = CONNECTION,

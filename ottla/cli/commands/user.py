@@ -7,8 +7,7 @@ import sys
 from functools import partial
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
-
+from ottla.cli.app import App, Parameter
 from ottla.cli.application import CONNECTION, LISTING, ConnectionOptions, DryRun, ListingOptions, Yes, connect, run
 from ottla.cli.errors import FAILED, USAGE, CommandFailed
 from ottla.cli.output import confirm, note, print_rows, would
@@ -17,25 +16,24 @@ from ottla.client.failures import did_you_mean
 from ottla.server.sasl.scram import ITERATIONS_MIN
 
 app = App(
-    name="user",
-    version_flags=[],
-    help="Users that log in by SCRAM: list, create, change the password, delete.\n\n"
+    "user",
+    "Users that log in by SCRAM: list, create, change the password, delete.\n\n"
     "The password is asked for at a terminal, else it is the first line of standard input; --generate makes one and prints it.",
 )
 
 COLUMNS = ("user", "mechanism", "iterations")
 PASSWORD_BYTES = 18
 
-Mechanism = Annotated[Literal["SCRAM-SHA-256", "SCRAM-SHA-512"], Parameter(name=["--mechanism", "-m"])]
+Mechanism = Annotated[Literal["SCRAM-SHA-256", "SCRAM-SHA-512"], Parameter(name=("--mechanism", "-m"))]
 Iterations = Annotated[int, Parameter(help="Of the hash: more cost the server and a thief of the metadata more.")]
-Generate = Annotated[bool, Parameter(negative="", help="Make a random password and print it.")]
+Generate = Annotated[bool, Parameter(help="Make a random password and print it.")]
 
 main = partial(run, app)
 
 
-@app.command(name="list")
+@app.named("list")
 async def list_(
-    names: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    names: list[str] | None = None,
     /,
     *,
     listing: ListingOptions = LISTING,
@@ -86,7 +84,7 @@ async def passwd(
     *,
     mechanism: Annotated[
         Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] | None,
-        Parameter(name=["--mechanism", "-m"], help="Default: all that the user has."),
+        Parameter(name=("--mechanism", "-m"), help="Default: all that the user has."),
     ] = None,
     generate: Generate = False,
     dry_run: DryRun = False,

@@ -14,6 +14,8 @@ from ottla.client.admin_listeners import AdminSample, scrape
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import (
     FULL_BYTES,
+    MIN_ISR,
+    VOTER_SILENT_MS_MAX,
     FeatureLevels,
     describe_cluster,
     describe_features,
@@ -23,10 +25,9 @@ from ottla.client.cluster_state import (
 from ottla.client.configs import describe_topics_config
 from ottla.client.errors import failure
 from ottla.client.failures import Failure
-from ottla.client.health import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.reassignments import adding_replicas, list_reassignments
+from ottla.client.topics import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
@@ -84,7 +85,7 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         names = [topic.name or "" for topic in topics if not topic.error_code]
         min_isr = await describe_topics_config(cluster, names, MIN_ISR)
         unclean = await describe_topics_config(cluster, names, UNCLEAN)
-        # A topic that was deleted meanwhile is in no danger: that of the doctor's own record often is one.
+        # A topic that was deleted meanwhile is in no danger. The topic of the doctor's own record often is such a one.
         readable = [topic for topic in topics if topic.name in min_isr]
         numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
         adding = await adding_replicas(cluster, readable)

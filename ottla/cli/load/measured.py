@@ -103,7 +103,7 @@ class Measured:
 
 
 class MeasuredRun:
-    """All of a run, and its window: what came since the last report, of which there is one in each interval."""
+    """The measurements of a whole run, and those of its window, which is what came since the last report. Each interval has a report."""
 
     def __init__(self, begin_ns: int, interval_ms: float) -> None:
         self.every, self.window = Measured(begin_ns), Measured(begin_ns)

@@ -81,7 +81,7 @@ def _batches(view: memoryview, position: int) -> Iterator[BatchView]:
 
 
 def _offset_entries(files: Files, path: str) -> list[tuple[int, int]]:
-    """Offsets and positions. An index of space ahead alone has, for Kafka's tool, one entry, its base offset."""
+    """Return offsets and positions. An index of space ahead alone has, for Kafka's tool, one entry, its base offset."""
     data = files.read(path) or b""
     found = list(offset_entries(data, base_offset(path) or 0))
     return found or ([(offset_in_name(path), 0)] if len(data) >= OFFSET_ENTRY_BYTES else [])

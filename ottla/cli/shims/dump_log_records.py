@@ -122,7 +122,7 @@ def _coordinator_decoder(topic: str) -> Decode:
 
 
 def _with_messages(shown: dict[str, object], group: Any) -> Iterator[tuple[str, object]]:
-    """The fields of a classic group of consumers, in which the subscriptions and assignments of members are decoded."""
+    """Yield the fields of a classic group of consumers, in which the subscriptions and assignments of members are decoded."""
     for name, value in shown.items():
         if name == "members":
             assert isinstance(value, list)

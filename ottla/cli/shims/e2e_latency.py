@@ -16,7 +16,7 @@ from ottla.client.consumer import places_of
 from ottla.client.failures import Failure
 from ottla.protocol.records.record import NewRecord
 
-#: The arguments of earlier versions, by their places, which Kafka still takes.
+#: The positional arguments of earlier versions, which Kafka's tool still takes.
 PLACES = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size", "command-config")
 PROGRESS_RECORDS = 1000
 

@@ -11,7 +11,7 @@ from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.cluster import ClusterClient
 from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, UNCLEAN, elect_leaders
+from ottla.client.topics import PREFERRED, UNCLEAN, elect_leaders
 from ottla.protocol.errors import ErrorCode
 
 TYPES = {"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}

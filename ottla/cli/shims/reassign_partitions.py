@@ -26,7 +26,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import alter_replica_log_dirs, describe_cluster, describe_log_dirs
 from ottla.client.failures import Failure
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import alter_reassignments, list_reassignments
+from ottla.client.topics import alter_reassignments, list_reassignments
 from ottla.protocol.errors import ErrorCode
 
 #: What each action needs, and what else may stand beside it.

@@ -138,7 +138,7 @@ class ToolParser(argparse.ArgumentParser):
                 self.usage_error(f'Option "[{used}]" can\'t be used with option "[{name}]"')
 
     def _joined(self, arguments: list[str]) -> list[str]:
-        """An option with an argument takes the next word whatever it begins with, which argparse would not allow."""
+        """Join each option with its argument, which may begin with a dash: argparse would not allow that."""
         takes_one = {name for action in self._actions if action.nargs is None for name in action.option_strings}
         words: list[str] = []
         left = iter(arguments)

@@ -14,7 +14,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs
 from ottla.client.errors import check
 from ottla.client.failures import Failure
-from ottla.client.reassignments import ongoing_reassignments
+from ottla.client.topics import ongoing_reassignments
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -17,7 +17,7 @@ from ottla.columns.batches import ColumnsError
 
 #: The most digits of a decimal in Spark, Iceberg and Delta.
 DIGITS_MAX = 38
-#: So many types, nested ones included, may a column have: names can stand for each other's sums of sums.
+#: The types that a column may have, nested ones included: names can stand for each other's sums of sums.
 TYPES_MAX = 10_000
 Convert = Callable[[Any], Any]
 
@@ -167,7 +167,7 @@ def _map(value: Typed) -> Typed:
 
 
 def _members(members: list[tuple[str, Typed]], by_class: dict[type, int], by_mark: dict[int, int]) -> Typed:
-    """A union of several types is a struct in which one member is not null, as from_avro has it."""
+    """Return the column of a union of several types: a struct in which one member is not null, as from_avro has it."""
 
     def convert(value: Any) -> dict[str, Any]:
         is_marked = isinstance(value, dict) and MARK in value

@@ -83,7 +83,7 @@ async def group_list(request: Request) -> Response:
 
 
 async def topic_groups(request: Request) -> Response:
-    """The groups that have committed offsets of a topic."""
+    """Return the groups that have committed offsets of a topic."""
     site: Site = request.app.state.site
     name = request.path_params["name"]
     rows = sorted((group, lags[name]) for group, lags in site.sampler.topic_lags.items() if name in lags)

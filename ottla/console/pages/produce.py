@@ -148,7 +148,7 @@ def json_of(part: str, text: str) -> bytes:
         raise Failure(f"the {part} is nested too deeply", None, Kind.WRONG) from None
     except json.JSONDecodeError as fault:
         cause = f"the {part} is no JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}"
-        raise Failure(cause, "choose text if it is none", Kind.WRONG) from None
+        raise Failure(cause, "choose the form text for a value that is not JSON", Kind.WRONG) from None
     return text.strip().encode()
 
 

@@ -26,8 +26,7 @@ from ottla.client.moves import (
     throttled_topics,
 )
 from ottla.client.partitions import TopicPartition
-from ottla.client.reassignments import PREFERRED, elect_leaders, list_reassignments
-from ottla.client.topics import places_of
+from ottla.client.topics import PREFERRED, elect_leaders, list_reassignments, places_of
 from ottla.client.values import INT32_MAX, INT64_MAX, number_in
 from ottla.console.site import Site
 from ottla.protocol.errors import ErrorCode

@@ -27,20 +27,20 @@ from ottla.console.site import Site, number
 
 log = logging.getLogger(__name__)
 
-#: Between two messages about the progress of a scan.
+#: The time between two messages about the progress of a scan.
 STATE_S = 0.4
 #: Records of one download, unless its link asks for fewer.
 DOWNLOAD_MAX = 1_000_000
 DOWNLOAD_DEFAULT = 10_000
-#: A download is sent in pieces of so many bytes.
+#: The bytes of one piece of a download.
 PIECE_BYTES = 64 * 1024
-#: Records are made ready for a page for so long in one turn of the event loop.
+#: The time in one turn of the event loop for which records are made ready for a page.
 VIEWED_S = 0.01
 #: A screen waits longer than a panel: it reads from the leaders of all partitions.
 SCREEN_LIMIT_S = 8.0
-#: A live view ends after this time with a sentence; a scan and a download have so long, too, and a browser that reads its pieces slowly.
+#: A live view ends after this time with a sentence; a scan and a download have the same time, and so has a browser that reads its pieces slowly.
 STREAM_S_MAX = 3_600.0
-#: A browser has so long for what it has not read when the next piece is to be sent (64 KB wait for it at most): it holds one of few scans.
+#: A browser has this long for what it has not read when the next piece is to be sent (64 KB wait for it at most): it holds one of few scans.
 PIECE_S_MAX = 60.0
 
 
@@ -263,7 +263,7 @@ def _event(name: str, text: str) -> str:
 
 
 async def download(request: Request) -> RecordStream:
-    """All records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
+    """Return all records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
     site: Site = request.app.state.site
     query = query_of(request)
     as_csv = request.query_params.get("format") == "csv"

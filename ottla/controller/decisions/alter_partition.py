@@ -23,7 +23,7 @@ ANY_EPOCH = -1  # a broker epoch that the leader does not know (before v3)
 
 
 def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
-    """Each partition is decided by itself: after an outage one request may be about all partitions of a broker."""
+    """Decide each partition by itself: after an outage one request may be about all partitions of a broker."""
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     response = AlterPartitionResponse()

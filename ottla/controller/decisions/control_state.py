@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.decisions.index import ClusterIndex, TopicIdPartition
 from ottla.controller.decisions.partition_change import Election, PartitionChange
@@ -20,10 +20,11 @@ from ottla.controller.metadata.topics import (
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import DEFAULT, Advertised
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
+from ottla.protocol.slotted import frozen, mutable
 from ottla.server.config.settings import setting
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationTokenSettings:
     """The settings of delegation tokens. Without a secret key there are no tokens."""
 
@@ -34,7 +35,7 @@ class DelegationTokenSettings:
     check_interval_ms: int = setting("delegation.token.expiry.check.interval.ms")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlSettings:
     node_id: int
     cluster_id: str
@@ -71,7 +72,7 @@ def is_directory_online(directory: bytes, registered: Container[bytes]) -> bool:
     return directory in (UNASSIGNED_DIR, MIGRATING_DIR) or not registered or directory in registered
 
 
-@dataclass(slots=True)
+@mutable
 class ControlState:
     image: MetadataImage
     index: ClusterIndex

@@ -81,7 +81,7 @@ def renew(
 def expire(
     state: ControlState, request: ExpireDelegationTokenRequest, principal: Principal, tokens: TokensByHmac, now_ms: int
 ) -> Outcome[ExpireDelegationTokenResponse]:
-    """A negative period removes the token at once."""
+    """Set when a token expires. A negative period removes it at once."""
     token = _token(state, tokens, bytes(request.hmac))
     _check_renewer(token, principal)
     if request.expiry_time_period_ms < 0:

@@ -23,7 +23,7 @@ PREFERRED = 0
 UNCLEAN = 1
 
 # The number of elections in one turn of the event loop, so that requests are served in between. Partitions that cannot have
-# another leader are left out before, at a fiftieth of the cost: so many may be looked at in a turn.
+# another leader are left out before, at a fiftieth of the cost: that many more may be looked at in a turn.
 ELECTIONS_MAX = 400
 LOOKED_AT_MAX = 4_000
 

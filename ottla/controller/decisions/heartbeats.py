@@ -17,8 +17,9 @@ do not prevent a restarted broker from registering (in Kafka it waits for 9 s).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from ottla.protocol.slotted import mutable
 
 NEVER_MS = 1 << 62
 
@@ -34,7 +35,7 @@ class BrokerControlState(Enum):
         return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
-@dataclass(slots=True)
+@mutable
 class _Session:
     fenced: bool
     deadline_ms: int

@@ -134,7 +134,7 @@ class Leaving:
 
 
 def held_by(state: ControlState, broker_id: int) -> list[TopicIdPartition]:
-    """Partitions of which the broker is in the ISR or the ELR; those that it leads come first and get another leader first."""
+    """Return the partitions that have the broker in the ISR or the ELR; those that it leads come first, and get another leader first."""
     index = state.index
     return list(dict.fromkeys(index.led_by(broker_id) + index.in_isr(broker_id) + index.in_elr(broker_id)))
 

@@ -17,7 +17,7 @@ in the ISR. A reassignment that the new ISR completes is completed in the same r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from ottla.controller.metadata.topics import (
@@ -28,6 +28,7 @@ from ottla.controller.metadata.topics import (
 )
 from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord
+from ottla.protocol.slotted import mutable
 
 # Below this metadata.version a shrunk ISR needs a new leader epoch: followers of that time had KAFKA-15021.
 MV_NO_EPOCH_BUMP_ON_SHRINK = 12
@@ -39,7 +40,7 @@ class Election(Enum):
     UNCLEAN = "as ONLINE, and if there is none, any replica that is alive"
 
 
-@dataclass(slots=True)
+@mutable
 class PartitionChange:
     """Set the requested fields, then call `record()`, which returns None if nothing changes. A field of None stays unchanged."""
 

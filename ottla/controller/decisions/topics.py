@@ -50,7 +50,7 @@ def _one_by_one(
     validate_only: bool,
     charge: Charge,
 ) -> Decision[list[Result]]:
-    """An invalid topic does not hinder the others.
+    """Decide topics one by one: an invalid topic does not hinder the others.
 
     `partitions`: how many the topic asks for, which counts for a rejected one, too. `charge` raises KafkaError where these are
     more than the client's quota allows; what fails otherwise is not charged.

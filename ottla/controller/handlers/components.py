@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import mutable
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC
 from ottla.server.network.context import Peer, RequestContext
@@ -18,7 +19,7 @@ from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 
-@dataclass(slots=True)
+@mutable
 class ControllerComponents:
     world: World
     controller: Controller
@@ -45,6 +46,6 @@ class ControllerComponents:
         return frozenset(name for name in names if self.authorizer.allows(context, operation, TOPIC, name))
 
     def mutation_quota(self, context: RequestContext, *, strict_since: int) -> MutationQuota:
-        """The quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+        """Return the quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
         principal = context.connection.principal
         return self.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)

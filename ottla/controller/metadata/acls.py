@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.internal_topics.metadata_records import (
@@ -11,10 +11,11 @@ from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,
     RemoveAccessControlEntryRecord,
 )
+from ottla.protocol.slotted import frozen
 from ottla.server.authorization.acl import AccessControlEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AclsImage:
     entries: Map[bytes, AccessControlEntry] = field(default_factory=Map)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, changed_maps, remove_others_of_maps
 from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord
 from ottla.protocol.messages.shared_structs import EntityData
+from ottla.protocol.slotted import frozen
 
 # ((entity type, entity name or None), ...) sorted by type, so that equal entities are equal keys.
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -23,7 +24,7 @@ def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientQuotasImage:
     entities: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
 

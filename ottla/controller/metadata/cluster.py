@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from ottla.controller.metadata.shared_map import Map, changed, remove_others
@@ -19,6 +19,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     UnregisterControllerRecord,
 )
 from ottla.protocol.messages.shared_structs import Feature, Listener
+from ottla.protocol.slotted import frozen
 
 # BrokerRegistrationChangeRecord.fenced and .in_controlled_shutdown; 0 is no change.
 FENCE = 1
@@ -56,7 +57,7 @@ def features_of(ranges: Mapping[str, FeatureRange]) -> list[Feature]:
     return [Feature(name, span.min_version, span.max_version) for name, span in ranges.items()]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerRegistration:
     id: int
     epoch: int
@@ -127,7 +128,7 @@ class BrokerRegistration:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControllerRegistration:
     id: int
     incarnation_id: bytes
@@ -155,7 +156,7 @@ class ControllerRegistration:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterImage:
     brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
     controllers: Map[int, ControllerRegistration] = field(default_factory=Map)
@@ -230,7 +231,7 @@ class ClusterDelta:
         return broker
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerIdsImage:
     """The first producer id that is not yet allocated to a broker; -1 if no block has been allocated."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 from ottla.controller.metadata.shared_map import Map, changed_maps, remove_others_of_maps
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
+from ottla.protocol.slotted import frozen
 
 
 class ResourceType(IntEnum):
@@ -25,7 +26,7 @@ Resource = tuple[int, str]
 _NONE: Map[str, str] = Map()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigsImage:
     resources: Map[Resource, Map[str, str]] = field(default_factory=Map)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.internal_topics.metadata_records import (
@@ -11,9 +11,10 @@ from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,
     RemoveDelegationTokenRecord,
 )
+from ottla.protocol.slotted import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationToken:
     owner: str
     requester: str
@@ -44,7 +45,7 @@ def record_of(token: DelegationToken) -> DelegationTokenRecord:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationTokensImage:
     tokens: Map[str, DelegationToken] = field(default_factory=Map)
 

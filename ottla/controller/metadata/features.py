@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.features import ELR_VERSION, METADATA_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
+from ottla.protocol.slotted import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FeaturesImage:
     levels: Map[str, int] = field(default_factory=Map)
 

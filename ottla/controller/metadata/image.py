@@ -31,6 +31,7 @@ from ottla.controller.metadata.scram import ScramDelta, ScramImage
 from ottla.controller.metadata.topics import TopicDelta, TopicImage, TopicsDelta, TopicsImage
 from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
+from ottla.protocol.slotted import frozen
 from ottla.protocol.work import Turn, Work, do_now
 
 
@@ -60,7 +61,7 @@ PARTS: Mapping[type[PartDelta], str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataImage:
     offset: int = -1  # offset of the last record in the image
     epoch: int = -1

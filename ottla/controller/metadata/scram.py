@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.metadata.shared_map import Map, MapDelta
 from ottla.protocol.errors import ErrorCode
@@ -19,10 +19,11 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from ottla.protocol.slotted import frozen
 from ottla.server.sasl.scram import ScramCredential
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramImage:
     credentials: Map[tuple[int, str], ScramCredential] = field(default_factory=Map)
 

@@ -36,7 +36,7 @@ MIGRATING_DIR = bytes(15) + b"\x02"
 
 
 class PartitionRegistration(NamedTuple):
-    """It is a NamedTuple because one is created for each of 100k partitions at start, in a quarter of a dataclass's time."""
+    """A partition's registration. It is a NamedTuple, because one is created for each of 100k partitions at start, in a quarter of a dataclass's time."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

@@ -18,12 +18,13 @@ It applies to controller.quorum.voters only: dynamic voters (KIP-853) are in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.slotted import mutable
 
-#: The time between two responses counts at most so long: what stands still between them (this node, or all of a machine) elects no
+#: The time between two responses counts as this much at most: what stands still between them (this node, or all of a machine) elects no
 #: leader meanwhile. A node without a leader asks far more often.
 BETWEEN_RESPONSES_MS_MAX = 500
 
@@ -32,7 +33,7 @@ class QuorumDisagreement(Exception):
     """Nodes are configured for different quorums. The text names the settings to compare."""
 
 
-@dataclass(slots=True)
+@mutable
 class Rejections:
     """The peers that rejected this node as not of their quorum. A later response without rejection removes a peer."""
 

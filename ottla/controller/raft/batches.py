@@ -58,7 +58,7 @@ def data_batch(values: Iterable[bytes], *, base_offset: int, epoch: int, now_ms:
 
 
 def batch_bytes(values: Sequence[bytes]) -> int:
-    """The size of a batch of these records, or a few bytes per record more."""
+    """Return the size of a batch of these records, at most a few bytes per record too large."""
     return HEADER_BYTES + sum(map(len, values)) + len(values) * _RECORD_OVERHEAD_BYTES
 
 

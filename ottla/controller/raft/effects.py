@@ -6,13 +6,14 @@ A crash between any two lines is safe; changing their order is not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ReplyBody, RequestBody
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.slotted import mutable
 
 
 class ElectionState(NamedTuple):
@@ -52,7 +53,7 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True)
+@mutable
 class Effects:
     """The effects of one step; etcd's counterpart is Ready."""
 

@@ -216,7 +216,7 @@ def is_consistent_leader(state: QuorumState, epoch: int, leader_id: int) -> bool
 def follow_or_fall_back(
     state: QuorumState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int
 ) -> None:
-    """Enter a later epoch, or follows the leader of this one."""
+    """Enter a later epoch, or follow the leader of this one."""
     role = state.role
     if leader_id == state.key.id:
         return

@@ -7,12 +7,13 @@ record of an older epoch on a majority (Raft, figure 8). The leader's own progre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.messages import HIGH_WATERMARK_UNKNOWN, AddVoter, Fetch
 from ottla.controller.raft.voters import ReplicaKey, VoterSet
 from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.slotted import mutable
 
 #: No deadline.
 NEVER = 1 << 62
@@ -24,7 +25,7 @@ OBSERVER_SESSION_MS = 5 * 60 * 1000
 CAUGHT_UP_MS = 60 * 60 * 1000
 
 
-@dataclass(slots=True)
+@mutable
 class Progress:
     """The fetch progress of one replica; -1 means unknown."""
 
@@ -47,7 +48,7 @@ class Progress:
         self.end_offset = offset
 
 
-@dataclass(slots=True)
+@mutable
 class Parked:
     """A delayed fetch: it waits for records, for a higher high watermark, or for its timeout."""
 
@@ -61,7 +62,7 @@ class Parked:
         )
 
 
-@dataclass(slots=True)
+@mutable
 class PendingChange:
     """The change of the voter set in progress (at most one), and the request that waits for it."""
 
@@ -73,7 +74,7 @@ class PendingChange:
     probe_id: int = -1
 
 
-@dataclass(slots=True)
+@mutable
 class Leader:
     epoch: int
     own_key: ReplicaKey

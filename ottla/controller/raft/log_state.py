@@ -11,8 +11,10 @@ follower's, and where that epoch ends; the follower truncates and asks again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from ottla.protocol.slotted import mutable
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -45,7 +47,7 @@ class NeedsSnapshot(NamedTuple):
     snapshot: OffsetAndEpoch
 
 
-@dataclass(slots=True)
+@mutable
 class LogState:
     """Ends and epochs of the log. `epochs` are (epoch, start offset), both strictly ascending; `snapshots` ascend too."""
 

@@ -6,19 +6,19 @@ them to wire messages and back. Field names are Kafka's; `voter` is the replica 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.slotted import frozen
 
 NONE = ErrorCode.NONE
 #: The high watermark of a Fetch without that field (before KIP-1166): its fetch is not completed by the high watermark alone.
 HIGH_WATERMARK_UNKNOWN = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """One record batch: the core reads its offsets and its records about voters; `data` is for the driver alone."""
 
@@ -30,7 +30,7 @@ class Batch:
     kraft_version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderChange:
     """The first record of every epoch, so that the leader has one of its own to commit."""
 
@@ -39,7 +39,7 @@ class LeaderChange:
     granting_voters: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlRecords:
     """The contents of a control batch of the leader; the driver encodes it."""
 
@@ -55,7 +55,7 @@ class ControlRecords:
 # Requests and replies.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderReply:
     """A reply with the replier's epoch and the leader that it knows (-1: none)."""
 
@@ -65,7 +65,7 @@ class LeaderReply:
     leader_endpoints: QuorumEndpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vote:
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -75,12 +75,12 @@ class Vote:
     pre_vote: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoteReply(LeaderReply):
     granted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BeginQuorumEpoch:
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -89,12 +89,12 @@ class BeginQuorumEpoch:
     leader_endpoints: QuorumEndpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BeginQuorumEpochReply(LeaderReply):
     """The voter follows the leader, or knows a later one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndQuorumEpoch:
     cluster_id: str | None
     epoch: int
@@ -103,12 +103,12 @@ class EndQuorumEpoch:
     leader_endpoints: QuorumEndpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndQuorumEpochReply(LeaderReply):
     """The voter has learned that the leader resigned, or knows a later one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetch:
     cluster_id: str | None
     replica: ReplicaKey
@@ -119,7 +119,7 @@ class Fetch:
     bytes_max: int = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchReply(LeaderReply):
     """The leader's core leaves `batches` empty and sets `records_from`; its driver reads the log when it sends."""
 
@@ -132,7 +132,7 @@ class FetchReply(LeaderReply):
     batches: tuple[Batch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchSnapshot:
     cluster_id: str | None
     replica: ReplicaKey
@@ -142,7 +142,7 @@ class FetchSnapshot:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchSnapshotReply(LeaderReply):
     """The leader's core leaves `data` empty; its driver reads the file when it sends, and sets `size`."""
 
@@ -153,7 +153,7 @@ class FetchSnapshotReply(LeaderReply):
     data: bytes | memoryview = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddVoter:
     cluster_id: str | None
     voter: ReplicaKey
@@ -162,32 +162,32 @@ class AddVoter:
     ack_when_committed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoveVoter:
     cluster_id: str | None
     voter: ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpdateVoter:
     cluster_id: str | None
     epoch: int
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoterChangeReply(LeaderReply):
     """The reply to AddVoter, RemoveVoter and UpdateVoter."""
 
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SupportedVersions:
     """Requests a replica's supported kraft.version levels (ApiVersions), before it may become a voter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SupportedVersionsReply:
     error: ErrorCode
     kraft_version_min: int = 0

@@ -6,7 +6,7 @@ The role and the high watermark change in `transitions.py` alone; messages are h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Any, TypeVar
 
@@ -19,11 +19,12 @@ from ottla.controller.raft.raft_config import RaftConfig
 from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoint, QuorumEndpoints, VoterHistory
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.slotted import mutable
 
 ReplyT = TypeVar("ReplyT", bound=LeaderReply)
 
 
-@dataclass(slots=True)
+@mutable
 class PeerState:
     request_id: int = -1
     body: RequestBody | None = None
@@ -31,7 +32,7 @@ class PeerState:
     ready_ms: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class Peers:
     """One request at a time to each replica, with timeout and backoff.
 

@@ -7,9 +7,8 @@ share the next flush, so lingering would only add latency. A fetch takes 8 MiB, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
+from ottla.protocol.slotted import frozen
 from ottla.server.config.key import LONG_MAX
 from ottla.server.config.settings import setting
 from ottla.storage.reserve import RESERVE_BYTES
@@ -22,7 +21,7 @@ def unlimited(limit: int) -> int:
     return LONG_MAX if limit < 0 else limit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RaftConfig:
     node_id: int
     directory_id: bytes

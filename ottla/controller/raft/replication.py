@@ -79,7 +79,7 @@ def check_leader(state: QuorumState, epoch: int) -> ErrorCode:
 
 
 def answer_fetch(state: QuorumState, fetch: Fetch, now_ms: int) -> FetchReply:
-    """Respond from the current log, and counts the acknowledgement of the fetch."""
+    """Respond from the current log, and count the acknowledgement of the fetch."""
     leader = state.role
     assert isinstance(leader, Leader)
     match state.log.validate(fetch.log_end):

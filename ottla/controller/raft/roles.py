@@ -16,15 +16,16 @@ Deadlines are monotonic milliseconds. `election` is the durable part of the role
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.leader import NEVER, Leader
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey
+from ottla.protocol.slotted import mutable
 
 
-@dataclass(slots=True)
+@mutable
 class Votes:
     """The votes of one election among the voters at its start."""
 
@@ -77,7 +78,7 @@ def grants_without_leader(
     return role.leader_id < 0 and log_is_up_to_date
 
 
-@dataclass(slots=True)
+@mutable
 class Unattached:
     epoch: int
     election_deadline_ms: int
@@ -97,7 +98,7 @@ class Unattached:
         return grants_without_leader(self, candidate, log_is_up_to_date, pre_vote)
 
 
-@dataclass(slots=True)
+@mutable
 class Prospective:
     epoch: int
     votes: Votes
@@ -121,7 +122,7 @@ class Prospective:
         return grants_without_leader(self, candidate, log_is_up_to_date, pre_vote)
 
 
-@dataclass(slots=True)
+@mutable
 class Candidate:
     epoch: int
     own_key: ReplicaKey
@@ -141,7 +142,7 @@ class Candidate:
         return log_is_up_to_date if pre_vote else candidate == self.own_key
 
 
-@dataclass(slots=True)
+@mutable
 class Download:
     """The download of a snapshot from the leader."""
 
@@ -151,7 +152,7 @@ class Download:
     is_complete: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class Follower:
     epoch: int
     leader_id: int
@@ -178,7 +179,7 @@ class Follower:
         return pre_vote and log_is_up_to_date and not self.has_fetched
 
 
-@dataclass(slots=True)
+@mutable
 class Resigned:
     epoch: int
     own_id: int

@@ -7,10 +7,11 @@ safe, because the majorities of two consecutive sets always overlap. A truncatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.slotted import frozen, mutable
 
 #: kraft.version: with 0 the voters are configured, with 1 they are in VotersRecords in the log (KIP-853).
 STATIC_VOTERS = 0
@@ -42,7 +43,7 @@ class QuorumEndpoint(NamedTuple):
 QuorumEndpoints = tuple[QuorumEndpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Voter:
     """One voter with its endpoints and the kraft.version levels it supports."""
 
@@ -56,11 +57,11 @@ class Voter:
         return self.key.id
 
     def is_replica(self, replica: ReplicaKey) -> bool:
-        """A static voter has no directory id; its node id alone decides."""
+        """Return whether this voter is the replica. A static voter has no directory id, so that its node id alone decides."""
         return self.key.id == replica.id and (not self.key.knows_directory or self.key == replica)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoterSet:
     """The voters, ordered by node id; a node id occurs once."""
 
@@ -119,7 +120,7 @@ class VoterSet:
         return VoterSet(tuple(voter if known.id == voter.id else known for known in self.voters))
 
 
-@dataclass(slots=True)
+@mutable
 class VoterHistory:
     """Every voter set and kraft.version since the oldest snapshot, by the offset of its record."""
 

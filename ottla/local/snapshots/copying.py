@@ -108,7 +108,7 @@ class Copied:
     end: CopiedEnd = NOTHING
     #: Files that grow in place, and those that cannot be linked.
     growing: dict[str, CopyState] = field(default_factory=dict)
-    #: Small files that are replaced as a whole. Their inode says nothing: it is free again after the second time.
+    #: Small files that are replaced as a whole. Their inode proves nothing, because the file system gives it to a later file.
     replaced: list[str] = field(default_factory=list)
 
 
@@ -358,7 +358,7 @@ def end_of_settled(path: str, start: CopiedEnd) -> CopiedEnd:
 
 
 def _follows(header: Header, before: Header) -> bool:
-    """The CRC covers neither the offset nor the epoch, which a leader sets last."""
+    """Return whether offset and epoch follow those before: the CRC covers neither, because a leader sets them last."""
     return (
         header[BASE_OFFSET] > before[BASE_OFFSET] + before[LAST_OFFSET_DELTA]
         and header[PARTITION_LEADER_EPOCH] >= before[PARTITION_LEADER_EPOCH]

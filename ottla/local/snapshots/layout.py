@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The contents of the file. Sizes are bytes; `fence_ms` is how long no node ran."""
+    """The contents of the file that describes a snapshot. Sizes are bytes; `fence_ms` is how long no node ran."""
 
     name: str
     directory: str

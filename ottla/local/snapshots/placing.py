@@ -75,7 +75,7 @@ def place_fork(path: str, directory: str) -> KeptCluster:
 
 
 def restore(directory: str, name: str) -> About:
-    """Let a cluster that does not run be what it was. What it has now is removed once the snapshot's data is in its place.
+    """Restore a stopped cluster to the state of a snapshot. What it has now is removed once the snapshot's data is in its place.
 
     Raises:
         Failure: nothing was changed; or, of a disk that fails halfway, the same call goes on.

@@ -71,7 +71,7 @@ class Rewound:
 
 
 def rewind_fork(directory: str, to_ms: int, dry_run: bool = False) -> Rewound:
-    """Let a fork that does not run be what it was at a time. With `dry_run` that is built, and dropped.
+    """Restore a stopped fork to its state at a time. With `dry_run` that is built, and dropped.
 
     Raises:
         Failure: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
@@ -229,7 +229,7 @@ def _nodes_of(image: MetadataImage, partition: Partition) -> tuple[int, ...]:
 
 
 def _best_replicas(sources: list[str], image: MetadataImage) -> dict[Partition, StoredLog]:
-    """Return of each partition that there was at the time the replica that has most."""
+    """Return, for each partition that existed at the time, the replica that has most."""
     found: dict[Partition, StoredLog] = {}
     for node, data in enumerate(sources, 1):
         for partition, log in stored_logs(node, data):

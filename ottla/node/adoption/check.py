@@ -34,14 +34,14 @@ ALONE = {
 
 
 def roles_of(found: Ownership, metadata: FoundMetadata) -> list[str]:
-    """The roles of the node: a voter is a controller, and what is registered as a broker, or no voter, is a broker."""
+    """Return the roles of the node: a voter is a controller, and what is registered as a broker, or no voter, is a broker."""
     is_controller = found.node_id in metadata.voter_ids
     is_broker = found.node_id in metadata.image.cluster.brokers or not is_controller
     return [name for name, has in ((BROKER, is_broker), (CONTROLLER, is_controller)) if has]
 
 
 def completed(properties: Mapping[str, str], metadata: FoundMetadata) -> dict[str, str]:
-    """Kafka's properties, and the release to advertise unless they name it: one that Kafka can go on from again, if the features allow."""
+    """Return Kafka's properties, and the release to advertise unless they name it: one that Kafka can go on from again, if the features allow."""
     return {ADVERTISED_RELEASE: metadata.release, **properties}
 
 
@@ -122,7 +122,7 @@ def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
 
 
 def _directories(found: Ownership, registered: Collection[bytes | None]) -> dict[str, str]:
-    """The metadata log may have a directory without other logs: then the broker is not registered with it."""
+    """Return the properties of the directories. The metadata log may have one without other logs: the broker is not registered with that."""
     others = [path for path in found.paths if path != found.metadata_directory]
     if others and registered and found.identities[found.metadata_directory].directory_id not in registered:
         return {"log.dirs": ",".join(others), "metadata.log.dir": found.metadata_directory}
@@ -135,7 +135,7 @@ def _address(endpoint: RegisteredEndpoint) -> str:
 
 
 def _quorum_endpoints(metadata: FoundMetadata) -> dict[int, RegisteredEndpoint]:
-    """The first endpoint of each voter: of its registration (KIP-919), or of the voters in the log (KIP-853)."""
+    """Return the first endpoint of each voter: of its registration (KIP-919), or of the voters in the log (KIP-853)."""
     registered = metadata.image.cluster.controllers
     found = {node: next(iter(registered[node].endpoints.values())) for node in metadata.voter_ids if node in registered}
     protocols = {endpoint.name: endpoint.security_protocol for endpoint in found.values()}
@@ -153,7 +153,7 @@ def _voters(metadata: FoundMetadata, quorum: Mapping[int, RegisteredEndpoint]) -
 
 
 Facts = dict[str, object]
-#: So many names of a list are shown.
+#: The names of a list that are shown.
 NAMES_SHOWN = 5
 
 

@@ -176,7 +176,7 @@ class FoundMetadata:
     release: str
 
     def levels(self) -> dict[str, int]:
-        """The finalized levels of all features."""
+        """Return the finalized levels of all features."""
         return dict(sorted({**self.image.features.levels, KRAFT_VERSION: self.kraft_version}.items()))
 
 
@@ -238,13 +238,13 @@ def _last_migration(values: Iterable[bytes], known: int) -> int:
 
 
 def _release(image: MetadataImage, kraft_version: int) -> str:
-    """The first release that supports every finalized feature, or else the last."""
+    """Return the first release that supports every finalized feature, or else the last."""
     levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
     return next((name for name in ADVERTISED if not _beyond(levels, name)), ADVERTISED[-1])
 
 
 def _beyond(levels: dict[str, int], release: str) -> list[str]:
-    """The features whose level the release does not support."""
+    """Return the features whose level the release does not support."""
     supported = supported_levels(Advertised(RELEASES[release]))
     return [name for name, level in levels.items() if level and level > supported.get(name, (0, 0))[1]]
 

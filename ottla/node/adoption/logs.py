@@ -81,7 +81,7 @@ class FoundLogs:
         return sum(log.segments.size for log in self.logs.open)
 
     def of_topic(self, name: str) -> list[Log]:
-        """The partitions of a topic that are here."""
+        """Return the partitions of a topic that are here."""
         return sorted((log for log in self.logs.open if log.topic == name), key=lambda log: log.partition)
 
 
@@ -99,7 +99,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def kept_warnings() -> Iterator[list[str]]:
-    """The warnings of the node's code go into this list while it runs for the check."""
+    """Yield a list into which the warnings of the node's code go while it runs for the check."""
     logger, handler = logging.getLogger("ottla"), _Lines()
     before = logger.propagate
     logger.addHandler(handler)

@@ -29,7 +29,7 @@ class PreviewFiles(OsFiles):
     # Names
 
     def _on_disk(self, path: str) -> str | None:
-        """The name that the path has on the disk, or None if it was removed or renamed."""
+        """Return the name that the path has on the disk, or None if it was removed or renamed."""
         name, rest = path, ""
         while name:
             if name in self._moved:

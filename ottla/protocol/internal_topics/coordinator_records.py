@@ -44,7 +44,7 @@ def decode_key(types: RecordTypes, data: Buffer) -> object:
     record_type = _int16(data)
     classes = types.get(record_type)
     if classes is None:
-        raise UnknownRecord(f"record type {record_type}")
+        raise UnknownRecord(f"unknown record type {record_type}")
     return decode(classes[0], data, 0, 2)
 
 

@@ -59,7 +59,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of (key, value, timestamp[, headers]) rows; at least one row."""
+    """Return one batch of (key, value, timestamp[, headers]) rows; at least one row."""
     parts: list[bytes] = []
     base_timestamp = max_timestamp = NO_TIMESTAMP
     for delta, row in enumerate(records):

@@ -238,7 +238,7 @@ def _one_frame(package: _Zstandard, data: memoryview, max_bytes: int) -> bytes |
     try:
         return bytes(package.unpacker.decompress(data, min(room, max_bytes)))
     except zstandard.ZstdError as fault:
-        # All of the frame is there, so what was not enough is the room.
+        # The whole frame was there, so the output buffer was too small.
         if max_bytes < room and "full frame" in str(fault):
             raise OverLimitError from None
         raise

@@ -248,7 +248,7 @@ def _check_each(batch: BatchView, data: bytes, rules: RecordRules, now_ms: int, 
 def _judge(
     buf: memoryview, pos: int, end: int, header: Header, rules: RecordRules, now_ms: int, turn: object
 ) -> Header:
-    """The cold path of `validate_header`: raises Kafka's error, or accepts an unusual but valid batch."""
+    """Judge a header on the cold path of `validate_header`: raise Kafka's error, or accept an unusual but valid batch."""
     base_offset, length, _, _, crc, attributes, _, _, _, _, _, _, _ = header
     _check_alone(buf, pos, end)
     size = length + LOG_OVERHEAD_BYTES

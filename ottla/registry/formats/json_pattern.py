@@ -134,7 +134,7 @@ class _Reader:
         self._at += count
 
     def _group(self) -> bool:
-        """Read the beginning of a group; whether a repetition may follow."""
+        """Read the beginning of a group; return whether a repetition may follow."""
         found = _GROUP.match(self._text, self._at)
         assert found is not None
         plain, looking, name, flags, end = found.groups()
@@ -152,7 +152,7 @@ class _Reader:
         return end == ")"
 
     def _repetition(self, character: str, can_repeat: bool) -> bool:
-        """Read a repetition with what follows it; whether the character is one."""
+        """Read a repetition with what follows it; return whether the character begins one."""
         counted = _COUNTED.match(self._text, self._at) if character == "{" else None
         if character == "{":
             if counted is None or not can_repeat:

@@ -29,10 +29,10 @@ class ParsedSchema(Protocol):
         """The text that is kept: the identity of the schema within its subject."""
 
     def normalized(self) -> str:
-        """The text of `?normalize=true`: equal for schemas that differ in nothing that matters."""
+        """Return the text of `?normalize=true`: equal for schemas that differ in nothing that matters."""
 
     def formatted(self, name: str) -> str:
-        """The text in a form that a client asks for by `?format=`; an unknown form is the canonical one."""
+        """Return the text in a form that a client asks for by `?format=`; an unknown form is the canonical one."""
 
     def incompatible(self, writer: ParsedSchema) -> list[str]:
         """Return why this schema cannot read all that was written by `writer`, a schema of the same format; empty if it can."""

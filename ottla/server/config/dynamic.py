@@ -45,7 +45,7 @@ from ottla.server.config.resource_configs import (
 
 
 class ConfigSource(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The source of a configuration's value. The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -315,7 +315,7 @@ def _check_local_retention(values: Values) -> None:
 
 
 def _invalid(name: str, size: int, why: str) -> ConfigError:
-    """Kafka's text names the class of its exception."""
+    """Return the error with Kafka's text, which names the class of its exception."""
     java = f"org.apache.kafka.common.config.ConfigException: {why}"
     message = f"Invalid value {java} for configuration Invalid dynamic configuration"
     return ConfigError(name, size, why, message=message, code=CODE)

@@ -16,7 +16,7 @@ from ottla.server.extras import missing
 
 
 class Type(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The type of a configuration. The numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -202,7 +202,7 @@ def shown(value: object) -> str:
 
 
 def require(package: str, what: str, name: str, value: object) -> None:
-    """Refuse the property that asks for it. Raises ConfigError: the package is not there."""
+    """Refuse a property that needs a package. Raises ConfigError: the package is not there."""
     if reason := missing(package, what):
         remedy = f"install {package} of your distribution, or pip install {package} with a compiler"
         raise ConfigError(name, str(value), reason, remedy)

@@ -53,7 +53,7 @@ class NodeConfig:
         """Take in `where` the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
-        #: Options of topics' tables' stores and catalogs, which may be passwords.
+        #: The options of the stores and catalogs of tables. Some are passwords.
         self.store_options = {
             name.removeprefix(STORE_OPTION): text for name, text in self.static.items() if name.startswith(STORE_OPTION)
         }

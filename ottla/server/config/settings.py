@@ -97,7 +97,7 @@ CONVERT = "convert"
 
 
 def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **default: Any) -> Any:
-    """A field that is read from a property, whose default is the field's if no other `default` is given.
+    """Return a field that is read from a property, whose default is the field's if no other `default` is given.
 
     `convert` makes the field's value of the property's: another unit, or an object that has it.
     """

@@ -91,7 +91,7 @@ def not_null(name: str, value: object) -> None:
 
 
 def level(codec: Codec) -> Validator:
-    """The levels of a codec; its default may lie outside of them, as -1 of gzip."""
+    """Return the levels of a codec; its default may lie outside of them, as -1 of gzip."""
     if codec.level_min <= codec.level_default <= codec.level_max:
         return between(codec.level_min, codec.level_max)
 

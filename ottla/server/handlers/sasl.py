@@ -10,7 +10,7 @@ from ottla.server.network.context import RequestContext
 
 
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """A connection that is authenticated logs in again (KIP-368)."""
+    """Begin the login again of a connection that is authenticated (KIP-368)."""
     connection = context.connection
     login = connection.login if isinstance(connection, Connection) else None
     if login is None:

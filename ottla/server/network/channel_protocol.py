@@ -160,7 +160,7 @@ class ChannelProtocol(FrameProtocol):
         self._timer = self._world.clock.call_later(max(0, deadline_ms - self._world.clock.mono_ms()), self._look)
 
     def _look(self) -> None:
-        """Called by the timer: fails the channel if a response is overdue."""
+        """Fail the channel if a response is overdue, as the timer says."""
         self._timer = None
         if not self._in_flight:
             return

@@ -69,7 +69,7 @@ class Channel:
         return {} if self._protocol is None else self._protocol.wire.versions
 
     async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """The answer, or ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
+        """Return the answer. Raises ChannelClosed, RequestTimeout, or KafkaError(UNSUPPORTED_VERSION) before anything is sent.
 
         `version` None: the highest that both sides have. The time is for connecting and for the answer, each.
         """

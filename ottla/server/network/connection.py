@@ -42,7 +42,7 @@ PIECES_MAX = 1 << 16
 
 
 class Connection(FrameProtocol):
-    """Made by a `Listener` for each client."""
+    """The connection of one client, which a `Listener` makes."""
 
     __slots__ = (
         "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
@@ -112,7 +112,7 @@ class Connection(FrameProtocol):
         return Pause(self)
 
     def pause_ended(self) -> None:
-        """Called by `Pause.end` only."""
+        """Go on after a pause. `Pause.end` alone calls this."""
         self._pauses -= 1
         if not self._pauses:
             self._go_on(Reason.WORK)
@@ -200,7 +200,7 @@ class Connection(FrameProtocol):
         self._go_on(Reason.WRITING)
 
     def expire(self) -> None:
-        """Called by the timer wheel: the connection is idle, or its close takes too long."""
+        """End a connection that is idle, or whose close takes too long, as the timer wheel says."""
         if self.closed:
             self.transport.abort()
         else:
@@ -304,7 +304,7 @@ class Connection(FrameProtocol):
             self.transport.resume_reading()
 
     def mute(self, wait_ms: int, clock: Clock) -> None:
-        """Read nothing for so long, after what has been answered (KIP-219)."""
+        """Read nothing for this long, after what has been answered (KIP-219)."""
         until_ns = clock.mono_ns() + wait_ms * 1_000_000
         if self.closed or until_ns <= self._muted_until_ns:
             return

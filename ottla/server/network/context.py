@@ -25,7 +25,7 @@ Served = TypeVar("Served", contravariant=True)
 
 #: Contexts kept per connection; clients use a dozen pairs of API and version.
 CONTEXTS_MAX = 64
-#: A connection that writes to several topics in turn repeats no request. After so many requests of its API that were left to
+#: A connection that writes to several topics in turn repeats no request. After this many requests of its API that were left to
 #: the handler a fast path is dropped, and one is made for the next request: that costs as much as three requests.
 MISSES_MAX = 32
 
@@ -212,7 +212,7 @@ class Reply(Generic[T]):
         return cast("Reply[S]", self)
 
     def otherwise(self, on_error: Callable[[KafkaError], T]) -> Reply[T]:
-        """The same reply, whose response is `on_error(error)` when it fails."""
+        """Return the same reply, whose response is `on_error(error)` when it fails."""
         self._add(partial(_if_failed, on_error))
         return self
 
@@ -225,7 +225,7 @@ class Reply(Generic[T]):
         self._receiver = receiver
 
     def take(self) -> T | KafkaError:
-        """The response of a reply that was done before it had a receiver."""
+        """Return the response of a reply that was done before it had a receiver."""
         outcome = self._outcome
         del self._outcome
         return outcome

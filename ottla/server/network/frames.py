@@ -54,7 +54,7 @@ class ReceiveBuffer:
         self.requests = RequestBytes() if requests is None else requests
 
     def borrow(self, size: int) -> bytearray | None:
-        """A buffer for a frame of `size` bytes, if there is one to spare."""
+        """Return a buffer for a frame of `size` bytes, if there is one to spare."""
         if size > POOLED_BYTES:
             return None
         if self._spare:

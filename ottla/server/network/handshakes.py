@@ -144,7 +144,7 @@ class Handshake:
             self.stepped(take_step(end))
 
     def next_end(self) -> tls.SSLObject | None:
-        """The end whose next step is to be taken; None if the connection is closed."""
+        """Return the end of a connection whose next step is to be taken; None if the connection is closed."""
         if self._stream is None or self._stream.is_closing():
             return None
         if self.end is None:

@@ -35,7 +35,7 @@ class ConnectionRate:
     _filled_ns: int = -1
 
     def opened(self, now_ns: int) -> int:
-        """One more connection has been accepted; how many ms to accept no other."""
+        """Count a connection that has been accepted; return for how many ms to accept no other."""
         if self.per_second == INT_MAX:
             return 0
         if self._filled_ns < 0:
@@ -176,7 +176,7 @@ class ConnectionLimits:
 
 
 def read_overrides(text: str) -> dict[str, int]:
-    """host:limit pairs; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
+    """Return the limits by host of a list of host:limit; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(limit) for host, _, limit in pairs}
 

@@ -69,7 +69,11 @@ class ServerTls(Protocol):
     def handshakes(self) -> Handshakes: ...
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """The principal of a client with this certificate (DER), which has been verified; raises ValueError for none."""
+        """Return the principal of a client with this certificate (DER), which has been verified. ANONYMOUS for None.
+
+        Raises:
+            ValueError: the certificate cannot be read.
+        """
 
 
 class Listener:

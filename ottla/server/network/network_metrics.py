@@ -82,7 +82,7 @@ def _software(listeners: Sequence[Listener]) -> Iterator[Sample]:
 
 
 def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
-    """Connections and bytes per listener."""
+    """Yield connections and bytes per listener."""
     prefix = "kafka_server_socket_server_metrics"
 
     def each(name: str, kind: str, doc: str, attribute: str) -> Family:
@@ -108,7 +108,7 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
 
 
 def memory_metrics(requests: RequestBytes) -> Iterator[Family]:
-    """Kafka's gauges of its memory pool: queued.max.request.bytes."""
+    """Yield Kafka's gauges of its memory pool: queued.max.request.bytes."""
     prefix = "kafka_network_socketserver_memorypool"
     available = max(0, requests.limit - requests.taken) if requests.limit > 0 else LONG_MAX
     doc = "Bytes of large requests that are arriving"

@@ -323,7 +323,7 @@ class Parser:
 
 
 def _number(digits: str) -> int:
-    """A number of a repetition; of more than eight digits, one that is too large as well."""
+    """Return the number of a repetition; for more than eight digits one that is too large in any case."""
     return int(digits[:9])
 
 

@@ -50,7 +50,7 @@ LAYERS_BYTES = 4
 
 
 def offer() -> bytes:
-    """The server's layers, and the longest message that it takes."""
+    """Return the server's offer: its security layers, and the length of the longest message that it takes."""
     return bytes((NO_LAYER,)) + MESSAGE_SIZE.to_bytes(3, "big")
 
 
@@ -72,7 +72,7 @@ def choice(offered: bytes, principal: str) -> bytes:
 
 
 class GssapiExchange:
-    """The server's side."""
+    """The server's side of a login by GSSAPI (RFC 4752)."""
 
     def __init__(self, begin: Callable[[], Accepting], rules: Rules) -> None:
         self._context = begin()
@@ -110,7 +110,7 @@ class GssapiExchange:
 
 
 class GssapiClient:
-    """The client's side."""
+    """The client's side of a login by GSSAPI (RFC 4752)."""
 
     def __init__(self, context: Initiating) -> None:
         self._context = context

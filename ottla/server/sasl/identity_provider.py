@@ -34,7 +34,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def without_secrets(url: str) -> str:
-    """The URL for logs: without user, password and query, which may have a key."""
+    """Return the URL for logs: without user, password and query, which may have a key."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -76,7 +76,7 @@ class EndpointTokens(ABC):
 
     @abstractmethod
     def form(self) -> dict[str, str]:
-        """The grant, as the endpoint gets it. Raises ValueError."""
+        """Return the grant, as the endpoint gets it. Raises ValueError."""
 
     def _ask(self) -> bytes:
         form = self.form() | ({"scope": self._scope} if self._scope else {})
@@ -176,7 +176,7 @@ class JwtBearer(EndpointTokens):
         try:
             private = load_pem_private_key(key, self._passphrase.encode() if self._passphrase else None)
             if not isinstance(private, RSAPrivateKey | EllipticCurvePrivateKey):
-                raise ValueError("another kind of key")
+                raise ValueError("the key is of another kind")
             return jwt.encode(payload, private, header["alg"], headers=header)
         except (ValueError, TypeError, jwt.PyJWTError):
             what = f"{self._values[PRIVATE_KEY]} has no private key for {header['alg']} in PEM"

@@ -106,7 +106,7 @@ class Accepting(Context):
 
 
 def acceptor(keys: PrincipalKeys) -> Callable[[], Accepting]:
-    """Return what begins a context with the keys of the service that this node is; each reads the key table again: new keys need no restart.
+    """Return a function that begins a context with this service's keys. Each context reads the key table again: new keys need no restart.
 
     Raises ImportError; KerberosFailure: the table cannot be read, or has no key of the principal.
     """
@@ -147,7 +147,7 @@ class Initiating(Context):
             return bytes(step.token or b"")
 
     def _acquire(self) -> Any:
-        """Tickets are kept in memory by principal. The library gets new ones after half of their lifetime."""
+        """Return the credentials. Tickets are kept in memory by principal: the library gets new ones after half of their lifetime."""
         raw, keys = self._raw, self._keys
         if keys is None:
             return raw.acquire_cred(None, None, [raw.MechType.kerberos], "initiate").creds

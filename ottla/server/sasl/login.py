@@ -167,7 +167,7 @@ class Login:
             self._fail(f"the request cannot be read: {error}")
 
     def expire(self) -> None:
-        """Called by the timer wheel: the login takes too long, or the session has ended."""
+        """End a login that takes too long, or a session whose time is over, as the timer wheel says."""
         if self._state is LoginState.AUTHENTICATED:
             self._state = LoginState.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)

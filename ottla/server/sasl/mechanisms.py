@@ -218,7 +218,7 @@ class OAuthTokens:
         self._key_sets: dict[tuple[object, ...], KeySet] = {}
 
     def validator(self, listener: str, values: Values, options: Mapping[str, str], handler: str | None) -> Validator:
-        """The validator by the `options` of the JAAS entry; `handler` is sasl.server.callback.handler.class.
+        """Return the validator by the `options` of the JAAS entry; `handler` is sasl.server.callback.handler.class.
 
         Raises:
             ConfigError: no issuer of valid tokens is configured.

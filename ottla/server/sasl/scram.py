@@ -136,7 +136,7 @@ class ScramKeys(NamedTuple):
 
 
 def salted_password(digest: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """PBKDF2, about 10 ms for 16,384 iterations: it runs on a worker, where OpenSSL releases the GIL."""
+    """Return the password by PBKDF2. 16,384 iterations take about 10 ms: it runs on a worker, where OpenSSL releases the GIL."""
     return hashlib.pbkdf2_hmac(digest, password, salt, iterations)
 
 
@@ -247,7 +247,7 @@ class ScramExchange:
         return self._challenge(first, [credential or self._users.decoy(self._mechanism, first.name)])
 
     def _derive(self, first: ClientFirst, secrets: tuple[bytes, ...]) -> bytes:
-        """The password of a delegation token is its HMAC in Base64."""
+        """Derive keys for a login by a delegation token, whose password is its HMAC in Base64."""
         salt = self._users.nonce().encode()
         derived = []
         for secret in secrets:

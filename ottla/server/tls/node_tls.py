@@ -82,7 +82,7 @@ class NodeTls:
         self._look_later()
 
     def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
-        """The properties of TLS; `config` is another than the present one."""
+        """Return the properties of TLS; `config` is another than the present one."""
         config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
@@ -186,7 +186,7 @@ class NodeTls:
         rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # The states of the files that are tried now: one that is replaced meanwhile is another change.
+            # The states of the files that are tried now. A file that is replaced meanwhile is another change.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
@@ -206,7 +206,7 @@ class NodeTls:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
 
     def _reject(self, side: Side, why: str) -> bool:
-        """The change is tried again later. Return whether the log has to say why: it is news, or has not been said for a while."""
+        """Reject the change, which is tried again later. Return whether to log the reason: it is new, or was not logged for a while."""
         now_ms = self._world.clock.mono_ms()
         is_due = why != side.rejection or now_ms >= side.repeat_ms
         side.rejection, side.retry_ms = why, now_ms + RETRY_MS

@@ -51,7 +51,7 @@ class TlsProperties:
         return self.prefix + name if name in self.own else name
 
     def error(self, name: str, why: str, remedy: str) -> ConfigError:
-        """The message shows the value, unless it is secret."""
+        """Return the error of a property. Its message shows the value, unless that is secret."""
         return ConfigError(self.name_of(name), HIDDEN if is_secret(name) else self[name], why, remedy)
 
 
@@ -180,7 +180,7 @@ def pem_blocks(text: str) -> list[tuple[str, bytes]]:
 
 
 def _pem_key_store(properties: TlsProperties, key_text: str, chain_text: str, file: str | None = None) -> KeyStore:
-    """The key store of a PEM file or text; `file` is the property that names the file, where the texts are not properties themselves."""
+    """Return the key store of a PEM file or text; `file` is the property that names the file, where the texts are not properties themselves."""
     key_name, chain_name = file or "ssl.keystore.key", file or "ssl.keystore.certificate.chain"
     try:
         keys = [der for label, der in pem_blocks(key_text) if label.endswith(PRIVATE_KEY)]

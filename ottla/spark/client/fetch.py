@@ -22,7 +22,7 @@ _FETCH_VERSION_MAX, _NAMES_VERSION_MAX = 13, 12
 _WAIT_MS_MAX = 500
 #: The leader knows no topic of this id, or knows the name by another one.
 OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-#: So many responses in turn without a batch, from a leader that has the range, and the rest of the range is a hole.
+#: After this many responses in a row without a batch, from a leader that has the range, the rest of the range is taken for a hole.
 _EMPTY_MAX = 5
 #: The time without any progress after which a task fails: kafkaConsumer.pollTimeoutMs of the JVM source.
 PROGRESS_SECONDS_MAX = 120.0

@@ -32,7 +32,9 @@ def security_of(properties: Mapping[str, str]) -> BlockingSecurity:
         return BlockingSecurity(tls)
     mechanism = properties.get(MECHANISM, "GSSAPI")
     if mechanism not in SERVED:
-        raise ConnectorError(f"kafka.{MECHANISM} {mechanism} is not served", f"this connector has {', '.join(SERVED)}")
+        raise ConnectorError(
+            f"kafka.{MECHANISM} {mechanism} is not served", f"this connector serves {', '.join(SERVED)}"
+        )
     try:
         options = read_module(properties.get(JAAS, "")).values
     except JaasError as fault:
@@ -61,7 +63,7 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
         values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in SSL.items()}
         return client_context(TlsProperties(values, _read)).context
     except ConfigError as fault:
-        raise ConnectorError(f"kafka.{fault}") from None
+        raise ConnectorError(f"options kafka.ssl.*: {fault}") from None
 
 
 def _text(default: Any) -> str | None:

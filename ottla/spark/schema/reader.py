@@ -82,7 +82,7 @@ def read_columns(options: ConnectorOptions, schemas: Schemas, wanted: Range) -> 
 
 
 class SchemaReader(RecordReader):
-    """Batches."""
+    """The reader of a batch query, with decoded columns."""
 
     def __init__(self, options: ConnectorOptions, schemas: Schemas) -> None:
         super().__init__(options)
@@ -93,7 +93,7 @@ class SchemaReader(RecordReader):
 
 
 class SchemaStreamReader(RecordStreamReader):
-    """Micro-batches. The readers' schemas are those of the start of the query."""
+    """The reader of a streaming query, with decoded columns. The readers' schemas are those of the start of the query."""
 
     def __init__(self, options: ConnectorOptions, schemas: Schemas) -> None:
         super().__init__(options)

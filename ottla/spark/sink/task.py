@@ -151,7 +151,7 @@ class Partitioner:
     `first` is the partition with which the turns begin: other tasks begin elsewhere, or all small ones would write to the same.
     """
 
-    #: Rows without a key go to one partition until it has so many, so that they fill batches (KIP-480).
+    #: Rows without a key go to one partition until it has this many, so that they fill batches (KIP-480).
     STICKY_ROWS = 500
 
     def __init__(self, partitions_of: Callable[[str], int], first: int) -> None:

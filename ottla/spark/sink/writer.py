@@ -30,7 +30,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-    """Micro-batches. Spark looks for the class of Arrow writers in streams as well, and then hands over Arrow batches."""
+    """The writer of a streaming query. Spark looks for the class of Arrow writers in streams as well, and then hands over Arrow batches."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from ottla.protocol.slotted import frozen
 from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner_pass import Job, PassProgress, SourceSegment
 from ottla.storage.directories.logs import Logs
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 MEMORY_BYTES = 128 << 20
 #: The number of segments that are checked in one turn of the event loop: each may have to be read for its first timestamp.
 SEGMENTS_PER_TURN = 100
-#: So many processes in a row may end before their pass does; then it may be the log's own fault: more memory than there is.
+#: The processes in a row that may end before their pass does. If more do, the log itself may be the cause: it needs too much memory.
 PASSES_ENDED_MAX = 5
 
 
@@ -127,7 +127,7 @@ class Cleaner:
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, PassProgress | None, tuple[Log, CleaningPlan] | None]:
-        """The log with the greatest dirty ratio among those that are due."""
+        """Yield the log with the greatest dirty ratio among those that are due."""
         best: tuple[Log, CleaningPlan] | None = None
         looked_at = 0
         for log in self._logs.open:
@@ -161,7 +161,7 @@ def _pass_over(log: Log, error: Exception) -> None:
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleaningPlan:
     """The plan of a pass over the segments below `end`. Those from `first_dirty` on were never cleaned."""
 

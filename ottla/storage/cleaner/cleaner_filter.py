@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from heapq import heappop, heappush
 from struct import Struct
@@ -31,6 +31,7 @@ from ottla.protocol.records.record import (
     timestamp_delta,
     with_timestamp_delta,
 )
+from ottla.protocol.slotted import mutable
 from ottla.storage.log.replay import read_marker
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_files import AbortedTxn
@@ -114,7 +115,7 @@ def ordinals_max(memory_bytes: int) -> int:
     return min(max(memory_bytes // _ORDINALS_SHARE, _ORDINALS_MIN), _FREE - 1)
 
 
-@dataclass(slots=True)
+@mutable
 class TransactionsSeen:
     """Receives batches in offset order and decides for each whether its transaction was aborted.
 
@@ -171,7 +172,7 @@ def commits(batch: BatchView) -> bool | None:
     return marker.committed
 
 
-@dataclass(slots=True)
+@mutable
 class Keep:
     """The inputs of a pass's decisions. `ordinal` is that of the next record of the dirty part (`OffsetMap`)."""
 

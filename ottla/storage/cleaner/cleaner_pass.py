@@ -10,12 +10,13 @@ a new `.cleaned` file, group by group. Source segments are never changed, so the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import ATTRIBUTES_AT, COUNT_AT, HEADER, HEADER_BYTES, BatchView, Header, crc32c
+from ottla.protocol.slotted import frozen, mutable
 from ottla.storage.cleaner.cleaner_filter import (
     Keep,
     OffsetMap,
@@ -52,7 +53,7 @@ GROUP_SEGMENTS_MAX = 50
 _COUNT = Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceSegment:
     base_offset: int
     size: int
@@ -85,7 +86,7 @@ def group_sources(
     return groups
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """The input of a pass. `sources` are the log's sealed segments below `end`."""
 
@@ -101,7 +102,7 @@ class Job:
     last_of_producers: dict[int, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PassProgress:
     """The result of a piece of work. `written` are the base offsets of the segments that a finished `.cleaned` segment of `size` replaces."""
 
@@ -113,7 +114,7 @@ class PassProgress:
     records: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class _Work:
     """Bytes read and written in the present slice. Each batch has a fixed cost besides its bytes."""
 
@@ -132,7 +133,7 @@ class _Work:
         return progress
 
 
-@dataclass(slots=True)
+@mutable
 class _Output:
     """A `.cleaned` segment, and the batches that wait to be written to it."""
 

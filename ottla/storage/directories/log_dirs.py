@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.slotted import frozen, mutable
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure, ZooKeeperDirectory
 from ottla.storage.files import FileLock, Files
 
@@ -25,14 +26,14 @@ ZOOKEEPER_VERSION = "0"
 RESERVED_IDS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: bytes | None  # directories from before KIP-858 have none
 
 
-@dataclass(slots=True)
+@mutable
 class LogDir:
     """One directory: in use, or offline since `failure`."""
 
@@ -71,8 +72,13 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         values = dict(_properties(data.decode()))
         if values.get("version") == ZOOKEEPER_VERSION:
             raise ZooKeeperDirectory(path, values.get("broker.id"))
-        if values.get("version") != VERSION:
-            raise ValueError(f"version is {values.get('version')}, not {VERSION}")
+        if (version := values.get("version", "")) != VERSION:
+            if version.isdecimal() and int(version) > int(VERSION):
+                raise InconsistentLogDirectory(
+                    f"{path} has version {version}, and this release knows {VERSION}: start the newer one that wrote it. "
+                    "Do not format the directory: it has the records"
+                )
+            raise ValueError(f"version is {version or 'missing'}, not {VERSION}")
         directory_id = uuid_from_str(values["directory.id"]) if "directory.id" in values else None
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (ValueError, KeyError) as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from threading import Lock
 
+from ottla.protocol.slotted import mutable
 from ottla.protocol.work import DiskJob, Turn, Work
 from ottla.storage import checkpoint
 from ottla.storage.directories.log_checkpoints import LogCheckpoints
@@ -120,7 +120,7 @@ class OpenLogs:
         self.add_to(directory, future)
 
     def replace_by_future(self, future: Log) -> LogDir | None:
-        """The future log becomes the partition's log. Return the directory of the one that it replaces, None if there was none."""
+        """Make the future log the partition's log. Return the directory of the one that it replaces, None if there was none."""
         target, key = self.directory_of(future), (future.topic_id, future.partition)
         del self._futures[key]
         current = self._logs.get(key)
@@ -256,7 +256,7 @@ REMOVED_AT_ONCE = 64
 RETRY_MS = 300_000
 
 
-@dataclass(slots=True)
+@mutable
 class RemovedLog:
     """A log that is removed from memory, until the rename of its directory is synced."""
 
@@ -312,7 +312,7 @@ class Removals:
         self._due_files.setdefault(log.partition_dir.log_dir, {})[path] = due_ms
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Rename those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
+        """Rename those of these directories that are pending, and sync the renames, so that a crash cannot undo them.
 
         Raises:
             StorageFailure: a directory could not be renamed.

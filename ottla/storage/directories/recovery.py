@@ -52,7 +52,7 @@ NEW_SUFFIX = ".tmp"
 
 
 def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
-    """Open the log in its directory, or creates an empty one there.
+    """Open the log in its directory, or create an empty one there.
 
     Raises:
         StorageFailure: the directory cannot be read or written.

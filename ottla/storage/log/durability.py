@@ -12,9 +12,10 @@ All below the recovery point is flushed. Three things keep it true beside a flus
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
+from ottla.protocol.slotted import mutable
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.partition_dir import PartitionDir, sync_topic_id
@@ -205,7 +206,7 @@ class Durability:
     # What checkpoints say
 
     def recovery_point_to_write(self, end_offset: int) -> int:
-        """The recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
+        """Return the recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
         return self._before_gap(min(self.recovery_point, self.truncating_to, end_offset))
 
     def log_start_to_write(self, start_offset: int) -> int:
@@ -238,7 +239,7 @@ class Durability:
         return gap_from if gap_from < offset <= gap_to else offset
 
 
-@dataclass(slots=True)
+@mutable
 class FlushJob:
     """One flush. What `run` has found out is in the fields after `entry`."""
 

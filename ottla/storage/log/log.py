@@ -369,7 +369,7 @@ class Log:
             self.end_flush(job, now_ms)
 
     def begin_flush(self) -> FlushJob | None:
-        """The same in three parts: `run` of the job makes the system calls on a worker, and `end_flush` counts them."""
+        """Begin a flush in three parts: `run` of the job makes the system calls on a worker, and `end_flush` counts them."""
         return self.durability.begin_flush(self.log_end_offset)
 
     def end_flush(self, job: FlushJob, now_ms: int) -> bool:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from threading import Lock
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.protocol.slotted import frozen
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files, Mappings
@@ -31,7 +31,7 @@ _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogSpec:
     """The arguments with which a log is opened or created."""
 

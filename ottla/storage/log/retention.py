@@ -118,7 +118,7 @@ def _report_gap(log: Log, start: int) -> None:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """All three parts, on the log's own thread; returns the number of segments that have gone."""
+    """Carry out all three parts on the log's own thread; return the number of segments that have gone."""
     log.partition_dir.check_usable()
     count = 0
     while isinstance(job := begin_retention(log, now_ms), RetentionJob):

@@ -16,7 +16,7 @@ marker is below the high watermark, because until then the marker could be trunc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import takewhile
@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.records.control import EndTxnMarker
+from ottla.protocol.slotted import mutable
 from ottla.storage.log_files import AbortedTxn
 
 BATCHES_REMEMBERED = 5  # Kafka's limit of requests in flight with idempotence
@@ -61,7 +62,7 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@dataclass(slots=True)
+@mutable
 class ProducerState:
     """The state of one producer on one partition. `epoch` is -1 until its first batch or marker."""
 
@@ -90,7 +91,7 @@ class ProducerState:
         return None
 
 
-@dataclass(slots=True)
+@mutable
 class Verification:
     """Transaction verification (KIP-890): a transactional append is expected once the coordinator has confirmed the partition.
 

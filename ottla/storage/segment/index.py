@@ -241,7 +241,7 @@ class TimeIndex(_Index):
         return len(self.values) >= self.entries_max - 1
 
     def last(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, or (-1, base offset)."""
+        """Return (timestamp, offset) of the last entry, or (-1, base offset)."""
         if not self.values:
             return -1, self.base_offset
         return self.values[-1], self.base_offset + self.offsets[-1]

@@ -213,7 +213,7 @@ class Segment:
         assert position == file.size
 
     def make_room(self, size: int) -> None:
-        """Make room for `size` bytes in the file, and loads the indexes.
+        """Make room for `size` bytes in the file, and load the indexes.
 
         Raises:
             DiskFull: the disk has no space; nothing has changed.

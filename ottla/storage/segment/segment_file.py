@@ -24,7 +24,7 @@ assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
 # A walk over cold bytes populates this many at a time.
 REACH_BYTES = 64 << 10
-# A read takes so many cold bytes, and the kernel reads ahead meanwhile: 50 MB of one Fetch stopped the event loop for 167 ms.
+# A read takes this many cold bytes, and the kernel reads ahead meanwhile: 50 MB of one Fetch stopped the event loop for 167 ms.
 COLD_READ_BYTES = 256 << 10
 READ_AHEAD_BYTES = 8 << 20
 # The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
@@ -112,7 +112,7 @@ class SegmentFile:
         return self.path + kind + self.suffix
 
     def names(self) -> list[str]:
-        """The names that the segment's files have, if they exist."""
+        """Return the names that the segment's files have, if they exist."""
         return [self.named(suffix) for suffix in SUFFIXES]
 
     def rename(self, path: str, suffix: str) -> None:

@@ -10,7 +10,7 @@ from ottla.storage.errors import failure_of
 from ottla.storage.files import OsFiles
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 
-#: What one call takes of a full disk, if a file has been cut meanwhile.
+#: The bytes that one call may take of a full disk, if a file has been cut meanwhile.
 BLOCK_BYTES = 4096
 
 

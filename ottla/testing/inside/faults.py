@@ -46,7 +46,7 @@ class NodeFaults:
     #: How far the wall clock alone is wrong.
     skew_ms: int = 0
     disk_full: bool = False
-    #: What each flush to the disk takes longer.
+    #: The time by which each flush to the disk takes longer.
     slow_disk_ms: int = 0
     requests: tuple[RequestFault, ...] = ()
     #: API key -> the lowest and the highest version that clients are offered.

@@ -87,7 +87,7 @@ class RequestFaults:
         return next((fault for fault in self._faults.get(route.api_key, ()) if fault.strikes()), None)
 
     def _later(self, answer: Any, error: KafkaError | None, delay_ms: int) -> Reply[Any]:
-        """The answer, or the error in its place, after the delay."""
+        """Return the answer, or the error in its place, after the delay."""
         reply: Reply[Any] = Reply()
 
         def arrived(outcome: Any) -> None:
@@ -129,7 +129,7 @@ def _watched(faults: RequestFaults, made: FastPath[Connection] | None) -> FastPa
 
 
 def _is_spared(request: Any, context: RequestContext) -> bool:
-    """A node of Kafka that fetches has a replica id; all others are known by the names that they give themselves."""
+    """Return whether a node sends the request. One that fetches has a replica id; others are known by the names that they give themselves."""
     if (context.client_id or "").startswith(SPARED):
         return True
     state = getattr(request, "replica_state", None)

@@ -41,7 +41,7 @@ def test_long_texts_are_wrapped_in_their_column(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = help_of(["consume"], capsys, monkeypatch).splitlines()
-    at = next(index for index, line in enumerate(lines) if "--from" in line)
+    at = next(index for index, line in enumerate(lines) if "-s, --from" in line)
     begin = lines[at].index("earliest")
     assert lines[at].startswith("  -s, --from STR")
     assert lines[at + 1].startswith(" " * begin) and lines[at + 1][begin] != " "

@@ -69,7 +69,7 @@ def test_a_table_on_a_terminal_has_the_same_cells_and_no_escapes_of_its_values(
 
 
 def test_yaml_without_its_package_says_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "missing", lambda *names: "-o yaml needs the package PyYAML")
+    monkeypatch.setattr("ottla.server.extras.missing", lambda *names: "-o yaml needs the package PyYAML")
     with pytest.raises(CommandFailed) as failed:
         print_rows([{"a": 1}], ("a",), "yaml")
     assert (failed.value.exit_code, failed.value.remedy) == (USAGE, "use -o json")

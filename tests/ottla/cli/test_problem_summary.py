@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.problem_summary import LINES_MAX, summary
-from ottla.client.health import Problem
+from ottla.client.cluster_state import Problem
 
 
 def test_a_dead_broker_of_980_partitions_is_three_lines_and_it_comes_first() -> None:

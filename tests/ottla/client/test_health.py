@@ -7,9 +7,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.cluster_state import FULL_BYTES, UPGRADE, describe_cluster, update_features
+from ottla.client.cluster_state import FULL_BYTES, UPGRADE, _broker_problems, describe_cluster, update_features
 from ottla.client.errors import ClusterError
-from ottla.client.health import _broker_problems
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult

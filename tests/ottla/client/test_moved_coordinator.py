@@ -6,10 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.client.cluster import ClusterClient
+from ottla.client.cluster import ClusterClient, Leaders
 from ottla.client.group_offsets import commit_offsets
 from ottla.client.groups import delete_groups, describe_group, share_positions
-from ottla.client.leaders import Leaders
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (

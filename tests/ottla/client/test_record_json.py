@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.record_json import from_line, to_line
+from ottla.client.values import from_line, to_line
 from ottla.protocol.records.record import NewRecord, Record
 
 NOW = 1_700_000_000_000

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from ottla.client.cluster import ClusterClient
+from ottla.client.cluster_state import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.client.errors import ClusterError
-from ottla.client.health import VOTER_SILENT_MS_MAX, effects_of_stop, of_partitions, of_quorum
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from ottla.console.options import ConsoleLogin, UserLogin
-from ottla.console.roles import PERMISSIONS, Role, roles_of
-from ottla.console.server import ROUTES
+from ottla.console.roles import PERMISSIONS, Role, role_for
+from ottla.console.server import MENU, ROUTES
 from ottla.console.site import FOLDER
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of
@@ -28,16 +28,21 @@ LOGIN = ConsoleLogin(
 QUESTIONS = {"/schema/check"}
 
 
-def test_each_route_has_a_role_and_each_row_a_route() -> None:
-    served = {(method, route.path) for route in ROUTES for method in (route.methods or ()) if method != "HEAD"}
-    assert served == PERMISSIONS.keys()
-    for (method, path), role in PERMISSIONS.items():
-        assert (role > Role.VIEWER) == (method == "POST" and path not in QUESTIONS), (method, path)
+def test_each_form_has_a_role_and_each_row_a_form() -> None:
+    assert {route.path for route in ROUTES if "POST" in (route.methods or ())} == PERMISSIONS.keys()
+    for path, role in PERMISSIONS.items():
+        assert (role > Role.VIEWER) == (path not in QUESTIONS), path
 
 
-def test_a_route_without_a_row_is_not_served() -> None:
+def test_a_viewer_may_look_at_each_page() -> None:
+    pages = [route.path for route in ROUTES if "GET" in (route.methods or ())]
+    assert {role_for(method, path) for path in pages for method in ("GET", "HEAD")} == {Role.VIEWER}
+    assert {path for path, _ in MENU} <= set(pages)
+
+
+def test_a_form_without_a_row_is_not_served() -> None:
     with pytest.raises(KeyError):
-        roles_of("/new", ["POST"])
+        role_for("POST", "/new")
 
 
 def test_each_form_that_a_template_posts_is_behind_a_role_that_it_asks_for() -> None:
@@ -46,7 +51,7 @@ def test_each_form_that_a_template_posts_is_behind_a_role_that_it_asks_for() -> 
     for file in Path(FOLDER / "templates").glob("*.html"):
         text = file.read_text()
         names = set(re.findall(r'may\("([^"]+)"\)', text))
-        assert all(("POST", name) in PERMISSIONS for name in names), file.name
+        assert names <= PERMISSIONS.keys(), file.name
         posts = text.count('method="post"') + text.count("parts.confirm(")
         assert names or not posts or file.name == "parts.html", f"{file.name} has a form that it shows to all"
         asked |= names

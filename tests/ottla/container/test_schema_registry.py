@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.application import parsed
 from ottla.cli.commands import container
 from ottla.cli.commands import registry as command
 from ottla.container.schema_registry import registry_start
@@ -31,7 +32,7 @@ DEFAULTS = {"listen": "0.0.0.0:8081", "topic": "_schemas", "group": "schema-regi
 def started(environment: dict[str, str]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """What `ottla registry` takes from the variables, the properties of its connections, and what is said."""
     start = registry_start(environment)
-    _, chosen, _ = command.app.parse_args(start.arguments, exit_on_error=False, print_error=False)
+    _, chosen = parsed(command.app, start.arguments)
     chosen.apply_defaults()
     given = dict(chosen.arguments)
     given |= {field: value for group in given.values() if is_dataclass(group) for field, value in vars(group).items()}

@@ -261,7 +261,11 @@ WRONG: list[tuple[Callable[[Cluster], object], type[WrongUse], str]] = [
     (lambda it: it.slow_disk("1"), InvalidFault, "ms='1' is no number"),
     (lambda it: it.advance(days=PASSED_DAYS_MAX + 1), InvalidFault, "days in all=.* is out of range"),
     (lambda it: it.advance(days=-1), InvalidFault, "time does not go back: skew_clock"),
-    (lambda it: it.versions("Produce", highest=99), InvalidFault, "versions 0 to 99 of Produce: there are 0 to"),
+    (
+        lambda it: it.versions("Produce", highest=99),
+        InvalidFault,
+        "Produce cannot have the versions 0 to 99: there are 0 to",
+    ),
 ]
 
 

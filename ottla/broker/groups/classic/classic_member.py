@@ -7,18 +7,18 @@ rebalance in progress, which lives in memory only.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
 
 from ottla.broker.coordinator.outcome import Response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.protocol.slotted import entity
 from ottla.server.network.context import Reply
 
 
 class ClassicGroupState(Enum):
-    """Values are the names on the wire."""
+    """The states of a classic group. Their values are the names on the wire."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -63,7 +63,7 @@ CAN_REBALANCE = frozenset(state for state, following in TRANSITIONS.items() if P
 Protocols = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ClassicGroupMember:
     member_id: str
     group_instance_id: str | None
@@ -115,7 +115,7 @@ class ClassicGroupMember:
         return [] if reply is None else [(reply, response)]
 
     def answers(self, error: ErrorCode) -> list[Response]:
-        """The error as the response to its JoinGroup or SyncGroup that waits."""
+        """Return the error as the response to its JoinGroup or SyncGroup that waits."""
         replies: list[Response] = []
         if self.awaiting_join is not None:
             replies.append((self.awaiting_join, JoinGroupResponse(error_code=error, member_id=self.member_id)))

@@ -211,7 +211,7 @@ def fail_syncs(shard: GroupMetadataManager, group: ClassicGroup, error: ErrorCod
 
 
 def _syncs_due(shard: GroupMetadataManager, group: ClassicGroup, generation: int) -> Unasked:
-    """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
+    """Remove the members that joined but have not synced within the rebalance timeout: they hold their partitions idle."""
     if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
         return Outcome()
     if not group.pending_sync_members:
@@ -236,7 +236,7 @@ def restart_session(shard: GroupMetadataManager, group: ClassicGroup, member: Cl
 
 
 def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: str) -> Unasked:
-    """Called when no heartbeat came within the session timeout."""
+    """Remove a member of which no heartbeat came within the session timeout."""
     if group.state is DEAD:
         return Outcome()
     if member_id in group.pending_members:

@@ -86,7 +86,7 @@ def join(
 
 
 def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> ConsumerGroupMember | None:
-    """The member with the request's instance id, whose place a new process takes."""
+    """Return the member with the request's instance id, whose place a new process takes."""
     if request.group_instance_id is None:
         return None
     if not is_new:

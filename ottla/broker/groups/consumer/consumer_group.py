@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -35,6 +35,7 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions
+from ottla.protocol.slotted import entity, frozen
 
 #: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
@@ -53,7 +54,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentAssignment(MemberProgress):
     """The reconciliation state of a member, as in group_records.ConsumerGroupCurrentMemberAssignmentValue."""
 
@@ -72,7 +73,7 @@ class CurrentAssignment(MemberProgress):
         )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ConsumerGroupMember:
     member_id: str
     metadata: group_records.ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
@@ -218,7 +219,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
     def subscribed_topics(
         self, changed: Mapping[str, Iterable[str]], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> set[str]:
-        """The names of all members' topics, as if those in `changed` were subscribed to these, and `regexes` resolved to these."""
+        """Return the names of all members' topics, as if those in `changed` were subscribed to these, and `regexes` resolved to these."""
         regexes = self.regexes if regexes is None else regexes
         before = [self.members[member_id].metadata for member_id in changed if member_id in self.members]
         gone = Counter(name for each in before for name in each.subscribed_topic_names)
@@ -230,7 +231,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return names.union(*changed.values())
 
     def topics_of(self, metadata: group_records.ConsumerGroupMemberMetadataValue) -> Set[str]:
-        """The names that a member asks for, and what its regular expression was resolved to."""
+        """Return the names that a member asks for, and what its regular expression was resolved to."""
         return topics_of(metadata, self.regexes)
 
     def has_changed_topics(self, topics: TopicsImage) -> bool:
@@ -244,7 +245,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return topic in self.names or any(topic in resolved.topics for resolved in self.regexes.values())
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
-        """The member, if it has the instance id; KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another one has."""
+        """Return the member, if it has the instance id; KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another one has."""
         holder = self.members.get(self.static_members.get(instance_id, ""))
         if holder is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -256,7 +257,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
         return holder
 
     def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
-        """Return whether a classic member with these protocols can be with the other classic ones, who share one with it."""
+        """Return whether a classic member with these protocols has one that all other classic members support, too."""
         if protocol_type != "consumer" or not protocols:
             return False
         common = set(protocols)
@@ -294,7 +295,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
     # ---- records
 
     def regex_tombstones(self, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
-        """The tombstones of an expression that so many members give up, if no others are subscribed to it."""
+        """Return the tombstones of an expression that so many members give up, if no others are subscribed to it."""
         return [regex_record(self.group_id, expression, None)] if self.expressions.get(expression) == given_up else []
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterator[CoordinatorRecord]:
@@ -303,7 +304,7 @@ class ConsumerGroup(CommittingGroup[ConsumerGroupMember, Assignment]):
             yield from self.regex_tombstones(expression, given_up)
 
     def replacement(self, former: ConsumerGroupMember, member_id: str) -> list[CoordinatorRecord]:
-        """The records of a static member's new process, which takes the place of the former one: it has what that one had, at epoch 0."""
+        """Return the records of a static member's new process, which takes the place of the former one: it has what that one had, at epoch 0."""
         # Each epoch of the new process is after its partitions' assignment, which begins again (KIP-1251).
         assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}
         current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH, assigned=assigned)

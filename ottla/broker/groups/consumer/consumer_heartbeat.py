@@ -71,7 +71,7 @@ def heartbeat(
 
 
 def _beat_first(beat: ConsumerBeat) -> Decision:
-    """Make a group, of nothing or of a classic one."""
+    """Make a consumer group: a new one, or one in place of a classic group."""
     shard, request = beat.shard, beat.request
     if request.member_epoch != JOINING_EPOCH:
         shard.group(ConsumerGroup, request.group_id, "Consumer group")
@@ -89,7 +89,7 @@ def _beat_first(beat: ConsumerBeat) -> Decision:
 
 
 def _beat(beat: ConsumerBeat, group: ConsumerGroup, records: list[CoordinatorRecord]) -> Decision:
-    """A heartbeat of a member; `records` make the group, if it is not there yet."""
+    """Decide a heartbeat of a member; `records` make the group, if it is not there yet."""
     request = beat.request
     if request.member_epoch == JOINING_EPOCH:
         check_size(group, request.member_id, beat.shard.config.consumer_group_max_size)
@@ -128,7 +128,7 @@ def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatR
 
 
 def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) -> Decision:
-    """A member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
+    """Decide that a member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
     group = shard.group(ConsumerGroup, request.group_id)
     if request.instance_id is None:
         member = group.member(request.member_id)
@@ -157,7 +157,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
 def _replace(
     beat: ConsumerBeat, group: ConsumerGroup, former: ConsumerGroupMember, records: list[CoordinatorRecord]
 ) -> Decision:
-    """The new process of a static member takes over the assignment of the former one at epoch 0."""
+    """Let the new process of a static member take over the assignment of the former one at epoch 0."""
     shard, _, request, client = beat
     group_id, member_id = group.group_id, request.member_id
     before, after = former.metadata, updated(former.metadata, request, client)
@@ -212,7 +212,7 @@ def _subscribe(beat: ConsumerBeat, group: ConsumerGroup, records: list[Coordinat
         if is_full(request) or has_changed or is_unreported:
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         if member.owned is None and not has_changed and is_unreported:
-            # Once is enough of a new coordinator: a member that has it already does not report it again.
+            # A new coordinator sends it once: a member that has it already does not report it again.
             member.owned = given
         return Outcome(response=response)
 
@@ -236,7 +236,7 @@ def subscribe(
     records: list[CoordinatorRecord],
     respond: Callable[[Step], Outcome[T]],
 ) -> Outcome[T]:
-    """The member's new subscription, by a heartbeat or a JoinGroup; `group` is not the shard's yet if `records` make it.
+    """Take the member's new subscription, from a heartbeat or a JoinGroup; `group` is not the shard's yet if `records` make it.
 
     `owned` are the member's partitions, None if the request does not have them.
     """
@@ -343,7 +343,7 @@ def reconciled(
 
 
 def _without_left_topics(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
-    """The member stays in its epoch; it is in need of a newer target."""
+    """Take the topics that the member has left out of its assignment. It stays in its epoch, because it needs a newer target."""
     left = {topic: partitions for topic, partitions in current.assigned.items() if not target.is_subscribed(topic)}
     if not left:
         return current

@@ -108,7 +108,7 @@ def _not_upgraded(group_id: str, why: str) -> KafkaError:
 
 
 def _records(shard: GroupMetadataManager, classic: ClassicGroup) -> list[CoordinatorRecord]:
-    """The tombstone of the classic group comes first."""
+    """Return the records that make the consumer group; the tombstone of the classic group comes first."""
     group_id, epoch, topics = classic.group_id, classic.generation, shard.cluster.topics()
     # A group in its first rebalance has no protocol yet, and its members have chosen none.
     protocol = classic.protocol_name
@@ -157,7 +157,7 @@ def instead_of_removal(
 
 
 def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
-    """Return whether only classic members stay, with so many that join, and may become a classic group."""
+    """Return whether only classic members stay once some have left and `joining` more have joined, and may become a classic group."""
     staying = len(group.members) - len(leaving)
     classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
     if not (staying or joining) or classic < staying:
@@ -181,7 +181,7 @@ def is_downgrade_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving:
 def downgraded(
     shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
 ) -> Outcome[T]:
-    """The members that stay have what the target gives them; with a `reason` they join again."""
+    """Return the records of the classic group. Its members have what the target gives them; with a `reason` they join again."""
     group_id, members = group.group_id, list(group.members)
     staying = [_classic(member) for member in group.members.values() if member.member_id not in leaving]
     classic = ClassicGroup(group_id)

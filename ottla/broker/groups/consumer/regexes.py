@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: The least time between two resolutions of one group.
 REFRESH_MIN_INTERVAL_MS = 10_000
-#: The same while an expression has no topics: less than the heartbeat interval of members that wait.
+#: The least time between two resolutions while an expression has no topics: less than the heartbeat interval of members that wait.
 AWAITED_MIN_INTERVAL_MS = 500
 #: The pause before looking again whether the hashes of many new topics are there.
 HASHING_MS = 20
@@ -36,7 +36,7 @@ NO_TOPICS = ResolvedRegex(frozenset(), 0, 0)
 
 
 def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRecord]:
-    """The records of a member's other expression, "" for none.
+    """Return the records for the new expression of a member, "" if it has none.
 
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION for one that is not valid. Those of other members were checked before.
@@ -93,7 +93,7 @@ def refresh_if_due(shard: GroupMetadataManager, group: ConsumerGroup, now_ms: in
 
 
 def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
-    """The resolution has ended; `found` is empty if it failed, and a later heartbeat starts it again."""
+    """Take the outcome of a resolution; `found` is empty if it failed, and a later heartbeat starts it again."""
     if shard.groups.get(group.group_id) is not group:
         return Outcome()
     regexes = dict(group.regexes)

@@ -14,7 +14,7 @@ Owned = dict[str, dict[bytes, set[int]]]
 
 
 def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Each topic is divided into one range per subscriber, in the order of the members.
+    """Assign by `range`: each topic is divided into one range per subscriber, in the order of the members.
 
     Topics with the same subscribers and the same number of partitions are divided alike, so that a member has the same
     partitions of each (co-partitioning). The order of members is that of their instance ids, or member ids where they have none:

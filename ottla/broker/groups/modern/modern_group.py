@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -28,10 +28,11 @@ from ottla.broker.groups.group import (
 )
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.slotted import frozen
 
 
 class MemberState(Enum):
-    """Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups. Values are the numbers in a consumer's record."""
+    """The states of a member, with their numbers in a consumer's record. Kafka's names end with _PARTITIONS for consumer and with _TASKS for streams groups."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -40,7 +41,7 @@ class MemberState(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
-        """The state in a record of a newer version."""
+        """Return the state in a record of a newer version."""
         return cls.UNKNOWN
 
 
@@ -73,7 +74,7 @@ TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberProgress:
     """How far a member has come; a kind's current assignment adds what the member holds."""
 
@@ -349,11 +350,11 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return None
 
     def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
-        """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        """Return the topics whose hash the group has once these members have left; None if the hash stays as it is."""
         return None
 
     def tombstones_without(self, member_ids: Collection[str]) -> Iterable[CoordinatorRecord]:
-        """Return the tombstones of what was these members' alone, besides their own."""
+        """Return the tombstones of records that the group needed for these members alone, besides the members' own records."""
         return ()
 
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:

@@ -58,7 +58,7 @@ def _divide(partitions: Sequence[Partition], current: Mapping[str, Assignment]) 
 
 
 def _quotas(total: int, member_ids: Sequence[str]) -> dict[str, int]:
-    """The differences of a rounded series, so that they add up to `total`."""
+    """Divide `total` among the members: the quotas are differences of a rounded series, so that they add up to it."""
     count = len(member_ids)
     return {
         member_id: -(-total * (index + 1) // count) + (-total * index // count)
@@ -73,7 +73,7 @@ def _fill(
     owned: Mapping[str, set[Partition]],
     quotas: Mapping[str, int],
 ) -> None:
-    """Members take turns. If all that have room have the partition already, it stays with fewer members, as in Kafka."""
+    """Give the partition to members that have room, by turns. If all that have room have the partition already, it stays with fewer members, as in Kafka."""
     passed = 0
     while free > 0 and passed < len(unfilled):
         member_id = unfilled.popleft()
@@ -95,7 +95,7 @@ BUCKETS_MIN = 16
 
 
 def in_order(names: Collection[str]) -> list[str]:
-    """The order in which a HashMap of Java has members: it decides in Kafka who of several equal ones comes first.
+    """Return the names in the order of Java's HashMap, which decides in Kafka who of several equal members comes first.
 
     Clients that name their members themselves, as tests do, find the same shares as with Kafka; the order is no better or worse than
     another. Names of one bucket, which the map has in the order in which they came, are in alphabetical order here.

@@ -46,7 +46,7 @@ def count_names(counts: Counter[str], keys: Iterable[str], by: int) -> None:
 
 
 def narrows(counts: Counter[str], leaving: Counter[str]) -> bool:
-    """Return whether nothing is left of a name or regular expression when so many members leave."""
+    """Return whether a name or regular expression has no member left after `leaving`, the number of members that leave it."""
     return any(key in counts and counts[key] <= number for key, number in leaving.items())
 
 
@@ -66,7 +66,7 @@ class TopicHashes:
         self._is_hashing = False
 
     def of_group(self, topics: TopicsImage, names: Iterable[str], *, at_once: bool = False) -> int:
-        """An int64, as its record has it; 0 if none of the topics exists.
+        """Return the hash of the topics as an int64, as the group's record has it; 0 if none of the topics exists.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS while many topics are hashed in the next turns, unless it is needed `at_once`.
@@ -124,7 +124,7 @@ class Racks(dict[tuple[int, ...], bytes]):
 
 
 def topic_hash(topic: TopicImage, racks: Racks) -> int:
-    """The hash of a topic: of its id, its name, and the racks of each partition's replicas."""
+    """Return the hash of a topic: of its id, its name, and the racks of each partition's replicas."""
     parts = [MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _int(len(topic.partitions))]
     for index, partition in topic.sorted_partitions():
         parts += index.to_bytes(4, "little"), racks[partition.replicas]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -16,9 +16,10 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
+from ottla.protocol.slotted import entity, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatePartitions:
     """Which share partitions have state at share coordinators, or get or lose it just now. Its verbs return the state that follows."""
 
@@ -38,7 +39,7 @@ class StatePartitions:
         )
 
     def ended(self, initialized: Assignment, failed: Assignment, done: Assignment) -> StatePartitions:
-        """The persister has initialized some, of which those that are `done` count, and has failed for others."""
+        """Return the states once the persister has ended: it has initialized some, of which those that are `done` count, and failed for others."""
         return replace(
             self,
             initializing=without(without(self.initializing, initialized), failed),
@@ -46,7 +47,7 @@ class StatePartitions:
         )
 
     def deletion_begun(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The persister is asked to delete the states of these topics from now on."""
+        """Return the states from the moment on at which the persister is asked to delete those of these topics."""
         gone = frozenset(topic_ids)
         following = self.without_topics(gone)
         return replace(following, deleting=following.deleting | gone, names=self.names)
@@ -86,7 +87,7 @@ class Attempt(NamedTuple):
 EMPTY_METADATA = group_records.ShareGroupMemberMetadataValue(rack_id=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentAssignment(MemberProgress):
     """The member has its target at once: there is no state between, as in the other kinds."""
 
@@ -100,7 +101,7 @@ class CurrentAssignment(MemberProgress):
         )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class ShareGroupMember:
     member_id: str
     metadata: group_records.ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
@@ -174,7 +175,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
     # ---- what follows
 
     def deletion_begun(self, topics: TopicsImage) -> Deletion:
-        """The states of its share partitions go first, because the group alone knows of them."""
+        """Begin to delete the states of the group's share partitions, which go first, because the group alone knows of them."""
         state = self.state_partitions
         held = {**dict.fromkeys(state.deleting, frozenset[int]()), **union(state.initialized, state.initializing)}
         for topic_id in held:
@@ -193,7 +194,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         return ModernGroupState.STABLE if self.members else ModernGroupState.EMPTY
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
-        """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
+        """Return the names of all members' topics, as if those in `changed` were subscribed to these instead."""
         gone = Counter(
             name
             for member_id in changed
@@ -203,7 +204,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
         return {name for name, number in self.names.items() if number > gone[name]}.union(*changed.values())
 
     def assigned_topics(self) -> dict[bytes, set[int]]:
-        """The partitions that the target gives to any member."""
+        """Return the partitions that the target gives to any member."""
         assigned: dict[bytes, set[int]] = {}
         for target in self.targets.values():
             for topic_id, partitions in target.items():

@@ -99,7 +99,7 @@ def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> 
 
 
 def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Decision:
-    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    """Take the member's new subscription; `group` is not the shard's yet if this is its first member."""
     shard, now_ms, request, client = beat
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
@@ -207,7 +207,7 @@ def _step(
 
 
 def _following(member: ShareGroupMember, target: Assignment, epoch: int, topics: TopicsImage) -> CurrentAssignment:
-    """The member gives up topics that it has left before a target without them is computed, and stays in its epoch meanwhile."""
+    """Return the member's next assignment. It gives up topics that it has left before a target without them is computed."""
     current = member.current
     ids = topic_ids(topics, member.metadata.subscribed_topic_names)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}

@@ -67,7 +67,7 @@ class Initialized(NamedTuple):
 
 
 def group_or_new(shard: GroupMetadataManager, group_id: str) -> ShareGroup:
-    """A new group is not the shard's before its first record is replayed. It is at the epoch after 1 when a member has joined, as in Kafka."""
+    """Return the group. A new one is not the shard's before its first record is replayed; it is at the epoch after 1 when a member has joined, as in Kafka."""
     group = shard.find(ShareGroup, group_id)
     if group is None:
         shard.check_place_for(ShareGroup, group_id)
@@ -79,7 +79,7 @@ def group_or_new(shard: GroupMetadataManager, group_id: str) -> ShareGroup:
 
 
 def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_interval_ms: int) -> Assignment:
-    """Partitions of subscribed topics without state, but those whose initialization was begun a short while ago."""
+    """Return the partitions of subscribed topics without state, except those whose initialization was begun a short while ago."""
     state = group.state_partitions
     found: dict[bytes, set[int]] = {}
     for name in group.subscribed_topics({}):
@@ -95,7 +95,7 @@ def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_int
 
 
 def initialization_begun(group: ShareGroup, topics: TopicsImage, partitions: Assignment) -> CoordinatorRecord:
-    """The record of partitions that are initialized from now on, or again."""
+    """Return the record of partitions that are initialized from now on, or again."""
     names = {}
     for topic_id in partitions:
         topic = topics.by_id(topic_id)
@@ -138,7 +138,7 @@ def initialization_ended(
 
 
 def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
-    """The share coordinators delete the states of deleted topics by themselves. Some groups are looked at in each turn."""
+    """Forget the states of deleted topics, which the share coordinators delete by themselves. Some groups are looked at in each turn."""
     ids = frozenset(topic_ids)
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
@@ -162,7 +162,7 @@ def remember(group: ShareGroup, partitions: Assignment, now_ms: int) -> None:
 
 
 def alter(shard: GroupMetadataManager, now_ms: int, request: AlterShareGroupOffsetsRequest) -> Outcome[Altered]:
-    """A new epoch of the group is the state epoch: it fences leaders that have the former state.
+    """Set start offsets. The group's new epoch is their state epoch: it fences leaders that have the former state.
 
     A group that does not exist is created, so that offsets can be set before its first member joins.
     """
@@ -220,7 +220,7 @@ def altered(
 
 
 def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
-    """A topic that is being deleted is deleted again: nothing is known of the former attempt."""
+    """Begin to delete the offsets of topics, again where an attempt was begun before: nothing is known of that one."""
     group = shard.group(ShareGroup, group_id)
     group.validate_delete()
     state, topics = group.state_partitions, shard.cluster.topics()

@@ -36,7 +36,7 @@ class ByLoad:
         heap[at] = load, name
 
     def pop(self) -> str:
-        """The last name takes the place of the first, and goes down past smaller loads only, on the left side if both are equal."""
+        """Take the first name. The last one takes its place, and goes down past smaller loads only, on the left side if both are equal."""
         heap = self._heap
         first, last = heap[0], heap.pop()
         at, child, size = 0, 1, len(heap)
@@ -211,7 +211,7 @@ class _Assignment:
             )
 
     def _holder_of_state(self, task: Task) -> str | None:
-        """A member that has the task's state from before, is not full, and whose process does not have the task."""
+        """Return a member that has the task's state from before, is not full, and whose process does not have the task."""
         before = self._active_before.get(task)
         for candidate in (before, self._least_loaded(self._standby_before.get(task), task)):
             if (

@@ -7,7 +7,7 @@ list of fields: it is lost when the coordinator moves, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -25,6 +25,7 @@ from ottla.broker.groups.modern.modern_group import (
 from ottla.broker.groups.streams.topology import ConfiguredTopology, Topology
 from ottla.protocol.internal_topics import group_records
 from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
+from ottla.protocol.slotted import entity, frozen
 
 #: Subtopology id -> partitions. A subtopology without partitions has no entry, so that equal tasks compare equal.
 TaskSet: TypeAlias = Mapping[str, frozenset[int]]
@@ -79,7 +80,7 @@ def task_set(structs: Iterable[TaskIds | group_records.CurrentTaskIds]) -> TaskS
 NEW_METADATA = group_records.StreamsGroupMemberMetadataValue(instance_id=None, rack_id=None, topology_epoch=-1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CurrentAssignment(MemberProgress):
     """How far the member has come: group_records.StreamsGroupCurrentMemberAssignmentValue."""
 
@@ -102,7 +103,7 @@ class CurrentAssignment(MemberProgress):
         )
 
 
-@dataclass(slots=True, eq=False)
+@entity
 class StreamsGroupMember:
     member_id: str
     metadata: group_records.StreamsGroupMemberMetadataValue = field(default_factory=lambda: NEW_METADATA)
@@ -251,7 +252,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
             self.shutdown_requested_by = member_id
 
     def _held_since(self, member: StreamsGroupMember, partition: TopicPartition) -> int | None:
-        """A member holds the partitions of its active tasks."""
+        """Return since when the member holds the partition as one of its active tasks, None if it does not."""
         subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
         if subtopology is None:
             return None
@@ -270,7 +271,7 @@ class StreamsGroup(CommittingGroup[StreamsGroupMember, TasksTuple]):
         )
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The group's own record is the last but one, as in Kafka: the topology of a group that is gone is skipped."""
+        """Yield the group's tombstones. Its own is the last but one, as in Kafka: the topology of a group that is gone is skipped."""
         for member_id in self.members:
             yield from RECORDS.member_tombstones(self.group_id, member_id)
         yield RECORDS.assignment_epoch(self.group_id), None

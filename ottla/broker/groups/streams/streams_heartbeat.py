@@ -75,7 +75,7 @@ def heartbeat(
 
 
 def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
-    """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
+    """Return the records that free the group's id: a classic group without members gives it up, and its offsets stay."""
     group_id = request.group_id
     if request.member_epoch != JOINING_EPOCH:
         shard.group(StreamsGroup, group_id, "Streams group")
@@ -105,7 +105,7 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
 
 
 def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Decision:
-    """The tasks of a member that leaves go to others with the group's next epoch."""
+    """Remove a member that leaves. Its tasks go to others with the group's next epoch."""
     group_id, member_id = request.group_id, request.member_id
     group = shard.group(StreamsGroup, group_id)
     if request.shutdown_application and group.members:
@@ -122,7 +122,7 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
 
 
 def _update(beat: StreamsBeat, group: StreamsGroup, records: list[CoordinatorRecord]) -> Decision:
-    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    """Take the member's new subscription; `group` is not the shard's yet if this is its first member."""
     shard, _, request, client = beat
     group_id, member_id = request.group_id, request.member_id
     member = group.members.get(member_id)
@@ -197,7 +197,7 @@ def _topology(
     request: StreamsGroupHeartbeatRequest,
     records: list[CoordinatorRecord],
 ) -> Topology:
-    """The group's topology: the first member's, which later ones have to have too, or be behind."""
+    """Return the group's topology: the first member's, which later ones have to have too, or be behind."""
     if request.topology is None:
         if group.topology is None:
             raise KafkaError(

@@ -48,9 +48,10 @@ def reconciled(
     is_free_copy: IsFree,
     owned: TasksTuple | None,
 ) -> CurrentAssignment:
-    """The member's next assignment: `owned` is what the member says it has, None if its heartbeat does not say; gives `current` itself if nothing changes.
+    """Return the member's next assignment, `current` itself if nothing changes.
 
-    `is_free_active` and `is_free_copy` say whether a task may be given to this member: as an active one, or as standby or warm-up.
+    `owned` is what the member says it has, None if its heartbeat does not say. `is_free_active` and `is_free_copy` say whether a task
+    may be given to this member: as an active one, or as standby or warm-up.
     """
     epoch = current.epoch
     if current.state is STABLE and epoch == target_epoch:
@@ -129,7 +130,7 @@ def _both(some: TaskSet, others: TaskSet) -> TaskSet:
 
 
 def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:
-    """One entry for each member that has an endpoint; none as long as the topology has no tasks."""
+    """Return one entry for each member that has an endpoint; none as long as the topology has no tasks."""
     configured = group.configured
     if configured is None or configured.subtopologies is None:
         return []
@@ -149,7 +150,7 @@ def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[End
 
 
 def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicNamePartitions]:
-    """A topic may have fewer partitions than its subtopology has tasks."""
+    """Return the partitions that tasks read. A topic may have fewer partitions than its subtopology has tasks."""
     found = []
     for subtopology_id in sorted(tasks):
         known = (configured.subtopologies or {}).get(subtopology_id)
@@ -184,11 +185,11 @@ def response_to(
     statuses: list[Status],
     topics: TopicsImage,
 ) -> StreamsResult:
-    """Tasks are in the response when the member joins, has got or lost some, or names fewer than it has.
+    """Return the response. It has tasks when the member joins, has got or lost some, or names fewer than it has.
 
     The last case is that of a lost response. Kafka 4.3 leaves it out, and the member never takes up what that response gave it.
-    While a newer target is due it is left out here, too: the member has to learn what that gives it, and would take the tasks of
-    before for it.
+    While a newer target is due it is left out here, too: the member has to learn what that target gives it, and would take
+    the former tasks for it.
     """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
@@ -221,7 +222,7 @@ def response_to(
 
 
 def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: TasksTuple) -> bool:
-    """The member has nothing else, so it is not one that has yet to close tasks."""
+    """Return whether the member lacks tasks that are assigned, and has no others: then it is not one that has yet to close tasks."""
     lacks = False
     for said, mine in zip((request.active_tasks, request.standby_tasks, request.warmup_tasks), assigned, strict=True):
         owned = None if said is None else task_set(said)

@@ -17,7 +17,7 @@ metadata of its topics changes, and after a coordinator has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from ottla.protocol.messages import streams_group_heartbeat as messages
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from ottla.protocol.messages.shared_structs import Subtopology, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import Status
+from ottla.protocol.slotted import frozen
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Topology:
 
 
 def inputs(subtopology: Subtopology) -> Iterator[str]:
-    """The names of all topics that a subtopology reads."""
+    """Yield the names of all topics that a subtopology reads."""
     yield from subtopology.source_topics
     for topic in subtopology.repartition_source_topics:
         yield topic.name
@@ -74,7 +75,7 @@ def copartition_groups(subtopology: Subtopology) -> list[set[str]]:
 
 
 def _at(items: Sequence[T], index: int) -> T:
-    """The item at the index. A negative index is out of range here, unlike in Python."""
+    """Return the item at the index. A negative index is out of range here, unlike in Python."""
     if not 0 <= index < len(items):
         # Kafka fails with an unexpected exception of its own (4.3.1).
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -82,7 +83,7 @@ def _at(items: Sequence[T], index: int) -> T:
 
 
 def recorded(topology: messages.Topology) -> StreamsGroupTopologyValue:
-    """The request's topology as a record. KafkaError if it can be none."""
+    """Return the request's topology as a record. KafkaError if it can be none."""
     ids = {subtopology.subtopology_id for subtopology in topology.subtopologies}
     if topology.epoch < 0 or len(ids) < len(topology.subtopologies):
         # Kafka fails with an unexpected exception of its own (4.3.1).
@@ -114,7 +115,7 @@ class PartitionCounts:
         return max(self.of(name) for name in inputs(subtopology))
 
     def _of_repartition_topics(self) -> dict[str, int]:
-        """Each writer decides as soon as one of its inputs is known, in the order of the topology, round after round.
+        """Return the partitions of repartition topics. Each writer decides once one of its inputs is known, in the topology's order, round by round.
 
         Kafka looks at all subtopologies in each round. Here a round has those with a new input only: 100,000 subtopologies
         in a row would take as many rounds.
@@ -244,7 +245,7 @@ class ConfiguredSubtopology(NamedTuple):
         return bool(self.subtopology.state_changelog_topics)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfiguredTopology:
     epoch: int
     #: The subtopologies by their ids, in the order of the ids; None if the topics contradict the topology.

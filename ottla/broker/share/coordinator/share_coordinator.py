@@ -65,7 +65,7 @@ ANY_EPOCH = -1
 def initialize(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: initialize_share_group_state.PartitionData
 ) -> Outcome[SharePartitionResult]:
-    """The new state keeps the leader epoch: a deposed leader stays fenced."""
+    """Decide a new state, which keeps the leader epoch: a deposed leader stays fenced."""
     _check_partition(key)
     _check(data.state_epoch >= 0, "The state epoch cannot be a negative number.")
     known = shard.states.get(key)
@@ -143,7 +143,7 @@ def delete(
 def summarize(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
 ) -> Outcome[read_share_group_state_summary.PartitionResult]:
-    """The response has no start offset where there is no state."""
+    """Summarize a state. The response has no start offset where there is none."""
     _check_partition(key)
     shard.check_readable(key)
     _check_topic(shard, key)
@@ -171,7 +171,7 @@ def _state(shard: ShareShard, key: SharePartitionKey, what: str) -> PartitionSta
 def _changed(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, state: PartitionState, update: ShareUpdateValue, result: T
 ) -> Outcome[T]:
-    """An update, or a snapshot if there were enough of them: a coordinator that loads replays all since the oldest snapshot."""
+    """Record an update, or a snapshot after enough updates: a coordinator that loads replays all since the oldest snapshot."""
     if state.updates < shard.config.updates_per_snapshot:
         return Outcome([(ShareUpdateKey(*key), update)], result)
     return Outcome([snapshot_record(key, state.updated(update)._replace(created_ms=now_ms).snapshot(now_ms))], result)
@@ -293,7 +293,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
     # ---- requests
 
     def respond(self, request: Any) -> Answer[Any]:
-        """A request without a group gets a response without results, as in Kafka."""
+        """Answer a request. One without a group gets a response without results, as in Kafka."""
         api, response = BY_REQUEST[request.__class__]
         self.writes += api.decide is write
         if not request.group_id:

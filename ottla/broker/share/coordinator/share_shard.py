@@ -7,7 +7,6 @@ of this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -26,10 +25,11 @@ from ottla.protocol.internal_topics.coordinator_records import (
     ShareUpdateValue,
 )
 from ottla.protocol.messages import shared_structs
+from ottla.protocol.slotted import frozen
 from ottla.server.config.settings import setting
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareCoordinatorConfig:
     updates_per_snapshot: int = setting("share.coordinator.snapshot.update.records.per.snapshot")
     write_timeout_ms: int = setting("share.coordinator.write.timeout.ms")
@@ -53,7 +53,7 @@ def partition_of(key: ShareKey) -> SharePartitionKey:
 
 
 def snapshot_record(key: SharePartitionKey, value: ShareSnapshotValue | None) -> CoordinatorRecord:
-    """The snapshot record of a share partition; its tombstone if there is no value."""
+    """Return the snapshot record of a share partition; its tombstone if there is no value."""
     return ShareSnapshotKey(*key), value
 
 
@@ -73,7 +73,7 @@ class PartitionState(NamedTuple):
     snapshot_offset: int = -1
 
     def updated(self, value: ShareUpdateValue) -> PartitionState:
-        """A start offset or leader epoch of -1 leaves it as it was; the state epoch is raised by snapshots alone."""
+        """Return the state after an update. A start offset or leader epoch of -1 changes nothing; the state epoch is raised by snapshots alone."""
         start_offset = self.start_offset if value.start_offset == UNINITIALIZED_START_OFFSET else value.start_offset
         return self._replace(
             leader_epoch=max(self.leader_epoch, value.leader_epoch),
@@ -84,7 +84,7 @@ class PartitionState(NamedTuple):
         )
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
-        """The value of a record with the whole state."""
+        """Return the value of a record with the whole state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch + 1,
             state_epoch=self.state_epoch,
@@ -209,7 +209,7 @@ def snapshot_cold(shard: ShareShard, now_ms: int) -> Unasked:
 
 
 def combine(so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """The batches of a state, combined with newer ones. `so_far` is a result of this function, or empty.
+    """Return the batches of a state, combined with newer ones. `so_far` is a result of this function, or empty.
 
     The records before `start_offset` are over; with -1 for it, none are. For each offset the batch with the highest delivery count
     counts, and of those the one with the highest delivery state: a count never falls, and of one count the terminal states are the
@@ -232,7 +232,7 @@ def _from(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _highest(batches: list[StateBatch]) -> tuple[StateBatch, ...]:
-    """Go over all offsets at which a batch begins or ends, with the batches that are open there in a heap."""
+    """Return batches that do not overlap: each record has the state of the batch with the most deliveries. A heap holds the open batches."""
     bounds = sorted({offset for batch in batches for offset in (batch.first_offset, batch.last_offset + 1)})
     runs: list[StateBatch] = []
     open_batches: list[tuple[int, int, int]] = []  # -(delivery count), -(delivery state), last offset

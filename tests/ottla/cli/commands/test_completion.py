@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from cyclopts import App
 
 from ottla.cli import completed_names
+from ottla.cli.app import App
 from ottla.cli.command_table import COMMANDS
 from ottla.cli.commands.completion import SCRIPTS, candidates
 from ottla.cli.completed_names import LISTED, OPTION_VALUES, PLACES, WITHOUT_CLUSTER
@@ -114,7 +114,7 @@ def test_each_place_is_one_of_a_command_and_each_kind_has_names() -> None:
     for command, verb in PLACES:
         app = import_module(COMMANDS[command].module).app
         assert isinstance(app, App)
-        assert (app.default_command is not None) if verb is None else verb in app
+        assert (app.default_command is not None) if verb is None else verb in app.verbs
     kinds = {kind for places in PLACES.values() for kind in places} | set(OPTION_VALUES.values())
     assert kinds - {""} == LISTED.keys() | WITHOUT_CLUSTER.keys()
 

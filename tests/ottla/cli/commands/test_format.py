@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ottla.__main__ import main
 from ottla.cli.errors import OK, USAGE
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
+from tests.needs import small_disk
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 
@@ -64,5 +66,31 @@ def test_a_directory_of_a_newer_version_is_not_touched(tmp_path: Path, capsys: p
     newer = f"version=2\ncluster.id={CLUSTER}\nnode.id=1\n"
     (tmp_path / "data" / "meta.properties").write_text(newer)
     assert main(["format", node(tmp_path), "--standalone"]) == USAGE
-    assert "version" in capsys.readouterr().err
+    assert "start the newer one that wrote it. Do not format the directory" in capsys.readouterr().err
     assert (tmp_path / "data" / "meta.properties").read_text() == newer
+
+
+def files_of(*folders: Path) -> set[str]:
+    return {str(path) for folder in folders for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("pages", [0, 1])
+def test_a_full_disk_leaves_no_directory_formatted_and_the_command_can_be_run_again(
+    pages: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last directory's disk has no room; or that of the metadata has room for the first of its three files."""
+    there = tmp_path / "there"
+    (there / "lost+found").mkdir(parents=True)
+    with small_disk(tmp_path, "64k") as disk:
+        folders = [f"{there}", f"{tmp_path}/new", f"{disk}/data"]
+        file = node(tmp_path, log_dirs=",".join(folders[::-1] if pages else folders))
+        (disk / "other").write_bytes(bytes((16 - pages) * 4096))
+        before = files_of(there, disk)
+        assert main(["format", file, "--standalone"]) == USAGE
+        said = capsys.readouterr().err
+        assert "No space left on device. No directory was formatted: make room there, and run it again" in said
+        assert f"{disk}/data" in said
+        assert files_of(there, disk) == before and not (tmp_path / "new").exists()
+        os.unlink(disk / "other")
+        assert main(["format", file, "--standalone"]) == OK
+        assert all((Path(folder) / "meta.properties").exists() for folder in folders)

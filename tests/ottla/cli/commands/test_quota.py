@@ -11,6 +11,7 @@ def quotas_of(cli: Cli, *entity: str) -> dict[str, object]:
 
 
 def test_quotas_are_set_listed_and_removed(cli: Cli) -> None:
+    others = cli.rows("quota", "list")
     cli.ok("quota", "set", "user", "ann", "producer_byte_rate=1048576", "request_percentage=12.5")
     cli.ok("quota", "set", "user", "<default>", "--client-id", "c", "consumer_byte_rate=5")
     cli.ok("quota", "set", "ip", "10.0.0.1", "connection_creation_rate=3")
@@ -18,10 +19,11 @@ def test_quotas_are_set_listed_and_removed(cli: Cli) -> None:
     assert cli.rows("quota", "list", "client-id", "c") == [
         {"user": "<default>", "client_id": "c", "quota": "consumer_byte_rate", "value": 5}
     ]
-    assert len(cli.rows("quota", "list")) == 4
+    assert len(cli.rows("quota", "list")) == len(others) + 4
     cli.ok("quota", "unset", "user", "ann", "producer_byte_rate", "request_percentage")
     cli.ok("quota", "unset", "ip", "10.0.0.1", "connection_creation_rate")
-    assert [row["quota"] for row in cli.rows("quota", "list")] == ["consumer_byte_rate"]
+    left = [row for row in cli.rows("quota", "list") if row not in others]
+    assert [row["quota"] for row in left] == ["consumer_byte_rate"]
     cli.ok("quota", "unset", "user", "<default>", "--client-id", "c", "consumer_byte_rate")
 
 
@@ -47,7 +49,7 @@ def test_what_is_no_quota_is_refused(cli: Cli) -> None:
     unknown = cli("quota", "set", "user", "ann", "producer_byte_rates=5")
     assert unknown.code == USAGE and "'producer_byte_rate'" in unknown.err
     unnamed = cli("quota", "set", "producer_byte_rate=5")
-    assert unnamed.code == USAGE and '"user"' in unnamed.err
+    assert unnamed.code == USAGE and "none of user" in unnamed.err
     bare = cli("quota", "set", "user", "ann", "producer_byte_rate")
     assert bare.code == USAGE and "for example producer_byte_rate=1048576" in bare.err
     text = cli("quota", "set", "user", "ann", "producer_byte_rate=much")
