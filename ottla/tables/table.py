@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The namespace of all tables, which is a folder, and what the name of a table of rejected records ends with.
-NAMESPACE, REJECTED_SUFFIX = "ottla", "__dlq"
+#: The namespace of all tables, which is a folder.
+NAMESPACE = "ottla"
 
 
 class CommitConflict(Exception):
@@ -50,11 +50,12 @@ class TableState:
 
 
 class AddedFile(NamedTuple):
-    """A file that a commit adds: its name in the store, its size in bytes, its rows."""
+    """A file that a commit adds: its name in the store, its size in bytes, its rows, and the day or hour of all of them."""
 
     name: str
     size: int
     rows: int
+    part: int | None = None
 
 
 class TableCommit(NamedTuple):
