@@ -195,9 +195,8 @@ class Sampler:
             for name, count in (("in", row.bytes_in), ("out", row.bytes_out), ("cpu", row.cpu_s)):
                 if count is not None:
                     counters[f"broker/{node}/{name}"] = count
-            for name, value in (("memory", row.memory_bytes), ("delay", row.loop_delay_ms)):
-                if value is not None:
-                    self._of_brokers[f"broker/{node}/{name}"] = value
+            if row.loop_delay_ms is not None:
+                self._of_brokers[f"broker/{node}/delay"] = row.loop_delay_ms
         self._of_brokers |= self._broker_rates.update(time.monotonic(), counters)
 
     async def _sample_settings(self, snapshot: ConsoleSnapshot) -> None:

@@ -77,7 +77,7 @@ class Brings(NamedTuple):
         return {"id": self.cluster_id, "alias": self.alias, "names": self.kind, "topics": included, "exclude": excluded}
 
     def brings(self, topic: str) -> bool:
-        """Return whether a topic of the cluster that is written to is, or would be, one of those."""
+        """Return whether a topic of the mirror's target is, or would be, one that the mirror has brought there."""
         if topic.endswith(HEARTBEATS):
             return False  # their names say it
         policy = Policy(self.alias, "", self.kind)

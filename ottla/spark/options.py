@@ -116,7 +116,7 @@ class ConnectorOptions:
             isinstance(row, list) and all(type(each) is int and each >= 0 for each in row) for row in rows.values()
         ):
             raise ConnectorError(f"option assign is {text}", '{"topic": [0, 1]}')
-        return name, sorted((topic, index) for topic, row in rows.items() for index in row)
+        return name, sorted({(topic, index) for topic, row in rows.items() for index in row})
 
     def _columns(self) -> tuple[str, ...]:
         given = self.get("columns")

@@ -20,6 +20,7 @@ from ottla.server.config.tables.topic_tables import (
     ICEBERG,
     JSON,
     PARQUET,
+    REJECTED_SUFFIX,
     TEXT,
     TYPED,
 )
@@ -31,7 +32,7 @@ from ottla.tables.maintenance import MaintainedTable, Maintenance, MaintenancePo
 from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store, StoreFailure, StoreRefused
 from ottla.tables.stored_file import schema_of
-from ottla.tables.table import NAMESPACE, REJECTED_SUFFIX, Owner, TableRefused
+from ottla.tables.table import NAMESPACE, Owner, TableRefused
 from ottla.tables.table_location import (
     PARQUET_REJECTED,
     delta_options,
@@ -66,6 +67,10 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
         RegistryWaits, ColumnsError: the registry cannot be asked; the JSON Schema is of no use.
         OSError, ValueError: the file of the registry's login cannot be read.
     """
+    if owner.topic.endswith(REJECTED_SUFFIX):
+        raise TableRefused(
+            f"{owner.topic} has the name of a table of rejected records: a topic of such a name has none"
+        )
     store = open_store(f"{settings.location.rstrip('/')}/{NAMESPACE}/{owner.topic}", settings.options)
     layout = RowLayout(_shape(settings, owner, "key"), _shape(settings, owner, "value"))
     log = DecisionLog(store, owner)

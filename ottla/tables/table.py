@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The namespace of all tables, which is a folder, and what the name of a table of rejected records ends with.
-NAMESPACE, REJECTED_SUFFIX = "ottla", "__dlq"
+#: The namespace of all tables, which is a folder.
+NAMESPACE = "ottla"
 
 
 class CommitConflict(Exception):

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ottla.server.config.tables.topic_tables import DELTA, FORMATS, ICEBERG, PARQUET
+from ottla.server.config.tables.topic_tables import DELTA, FORMATS, ICEBERG, PARQUET, REJECTED_SUFFIX
 from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.decisions import newest_of
 from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.offers import REJECTED_FOLDER
 from ottla.tables.store import Store, StoreFailure
-from ottla.tables.table import NAMESPACE, REJECTED_SUFFIX
+from ottla.tables.table import NAMESPACE
 
 #: As many topics are looked at, in the order of their names.
 TOPICS_MAX = 10_000

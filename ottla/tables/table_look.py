@@ -13,11 +13,10 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ottla.server.config.tables.topic_tables import DELTA, ICEBERG
+from ottla.server.config.tables.topic_tables import DELTA, ICEBERG, REJECTED_SUFFIX
 from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.offers import FOLDER, NO_ROWS, PARQUET, REJECTED_FOLDER, Offer, offer_of
 from ottla.tables.store import StoreFailure
-from ottla.tables.table import REJECTED_SUFFIX
 from ottla.tables.table_location import PARQUET_REJECTED, TableLocation, TablePlace, delta_options, place_of
 
 #: Objects of a listing that are looked at, and partitions whose positions are shown.

@@ -208,7 +208,7 @@ SHARE: Rows = {
     "share-target-not-computed": (
         "members of a share group get no partitions",
         "42",
-        ((heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),),
+        ((heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on, *, may_change=False: go_on()),),
     ),
 }
 STREAMS: Rows = {

@@ -114,7 +114,7 @@ class FetchPacing:
         share = self._share()
         queue = min(QUEUE_BYTES, QUEUE_RECORDS * nbytes / records) * share
         measured = SHARE_OF_MEASURED * (nbytes - queue) / filled_ms
-        # The mean rate without pacing. What is measured to be less was not the filling of an empty queue of that size.
+        # The mean rate without pacing. A lower measured rate cannot be right: then no empty queue of that size was filled.
         mean = nbytes / (filled_ms + pause_ms)
         # One of several brokers may be paused once by chance, while the others go on filling the queue.
         self._pauses += 1

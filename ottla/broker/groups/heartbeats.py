@@ -142,12 +142,14 @@ def assign_if_due(
     group: G,
     plan: Callable[[GroupMetadataManager, G], Plan],
     go_on: Callable[[], Outcome[T]],
+    *,
+    may_change: bool = False,
 ) -> Outcome[T]:
     """Compute a target, at most once in each assignment interval.
 
-    Many members may join at once (KIP-1263). A first member need not wait.
+    Many members may join at once (KIP-1263). A member alone need not wait, unless what it gets `may_change` at once.
     """
-    is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
+    is_too_early = is_in_interval(shard, now_ms, group) and (may_change or len(group.members) > 1)
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
     return assign(shard, now_ms, group, plan, go_on)

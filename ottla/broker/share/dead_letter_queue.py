@@ -297,7 +297,7 @@ class DeadLetterQueue:
     async def _copies(
         self, partition: Partition, leader_epoch: int, letters: Sequence[Letter], max_bytes: int
     ) -> tuple[dict[int, Record], int]:
-        """Copies of the first records, as many as may be read, and how many those are. What the log does not have is left out."""
+        """Return copies of the first records, as many as may be read, and how many letters these are for. A record that is gone has no copy."""
         offsets = [letter.offset for letter in letters]
         found: dict[int, Record] = {}
         tried, left = 0, COPY_BYTES_MAX

@@ -109,7 +109,7 @@ class ShareLeaders:
         return led
 
     def _reset(self, context: RequestContext, log: Log, policy: str, found: Found) -> None:
-        """The first offset of a group, by share.auto.offset.reset."""
+        """Find the first offset of a group by share.auto.offset.reset."""
         if not policy.startswith(BY_DURATION):
             found(log.log_start_offset if policy == EARLIEST else log.high_watermark)
             return

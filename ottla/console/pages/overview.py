@@ -65,7 +65,7 @@ def chart_of(sampler: Sampler, what: str, of: str) -> Chart | None:
             return window.chart({"records/s": "cluster/records"})
         case "replicas":
             return window.chart({"under-replicated": "cluster/under_replicated", "offline": "cluster/offline"})
-        case "in" | "out" | "cpu" | "memory" | "delay":
+        case "in" | "delay":
             nodes = sorted({int(name.split("/")[1]) for name in window.names("broker/")})
             return window.chart({f"broker {node}": f"broker/{node}/{what}" for node in nodes[:SERIES_SHOWN_MAX]})
         case "topic":

@@ -143,13 +143,18 @@ async def bytes_of(site: Site, name: str, part: str, fields: Mapping[str, str]) 
 def json_of(part: str, text: str) -> bytes:
     """Return the bytes of a text that has to be JSON. They are those of the text: numbers keep their digits."""
     try:
-        json.loads(text, parse_int=len, parse_float=len)
+        json.loads(text, parse_int=len, parse_float=len, parse_constant=_no_constant)
     except RecursionError:
         raise Failure(f"the {part} is nested too deeply", None, Kind.WRONG) from None
     except json.JSONDecodeError as fault:
         cause = f"the {part} is no JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}"
         raise Failure(cause, "choose the form text for a value that is not JSON", Kind.WRONG) from None
     return text.strip().encode()
+
+
+def _no_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python's reader takes and no other one."""
+    raise json.JSONDecodeError(f"{name} is none of its values", name, 0)
 
 
 def headers_of(text: str) -> RecordHeaders:
@@ -159,7 +164,7 @@ def headers_of(text: str) -> RecordHeaders:
         Failure: a line has no name.
     """
     found: list[tuple[str, bytes | None]] = []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, text.split("\n"))):
         name, equals, value = line.partition("=")
         if not name.strip():
             raise Failure(f"the header {line[:80]!r} has no name", "a line is NAME=VALUE", Kind.WRONG)

@@ -36,6 +36,7 @@ from ottla.server.config.resource_configs import (
     is_shown,
     topic_defaults,
 )
+from ottla.server.config.table_places import check_table_name
 
 #: The resources of which unknown configurations are rejected; brokers may have some of extensions.
 NAMED: Mapping[int, str] = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
@@ -254,6 +255,7 @@ class ConfigDecisions:
         try:
             match resource_type:
                 case ResourceType.TOPIC:
+                    check_table_name(resource, configs)
                     check_topic_configs(configs, self._broker_values)
                 case ResourceType.BROKER:
                     check_broker_configs(configs, per_broker=bool(resource))

@@ -108,7 +108,7 @@ class Copied:
     end: CopiedEnd = NOTHING
     #: Files that grow in place, and those that cannot be linked.
     growing: dict[str, CopyState] = field(default_factory=dict)
-    #: Small files that are replaced as a whole. Their inode says nothing: it is free again after the second time.
+    #: Small files that are replaced as a whole. Their inode proves nothing, because the file system gives it to a later file.
     replaced: list[str] = field(default_factory=list)
 
 

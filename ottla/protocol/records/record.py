@@ -131,7 +131,7 @@ def skip_records(data: bytes, count: int, start: int) -> int:
 def skim_records(
     data: bytes | memoryview, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[RecordFacts | None]:
-    """Check every length as `iter_records` does, but copies nothing: a record may be as large as its batch.
+    """Check every length as `iter_records` does, and copy nothing: a record may be as large as its batch.
 
     One record can hold millions of headers: None is yielded after every HEADERS_A_STEP of them.
     """

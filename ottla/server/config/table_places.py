@@ -6,7 +6,8 @@ configurations, so a topic may name only places that the node's file allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.tables.topic_tables import (
@@ -18,12 +19,15 @@ from ottla.server.config.tables.topic_tables import (
     LOCATION,
     NONE,
     REGISTRY,
+    REJECTED_SUFFIX,
     TYPED,
     VALUE,
 )
 
 #: Any place.
 ANYWHERE = "*"
+#: What a topic may add to a place. The libraries of stores and formats read a `%2e%2e`, a tab within `..` or a `\\` as what leads out of it.
+_BELOW = re.compile(r"(?:/(?!\.\.?(?:/|$))[\w.=+@ -]+)*/?", re.ASCII)
 
 
 def check_table(values: Values, broker_values: Values) -> None:
@@ -46,16 +50,25 @@ def check_table(values: Values, broker_values: Values) -> None:
         raise _refused(CATALOG, catalog)
 
 
+def check_table_name(topic: str, configs: Mapping[str, str]) -> None:
+    """Raise ConfigError if a topic that is to have a table has the name of another one's rejected records."""
+    if topic.endswith(REJECTED_SUFFIX) and configs.get(FORMAT, NONE) != NONE:
+        owner = topic.removesuffix(REJECTED_SUFFIX)
+        text = (
+            f"{FORMAT}: {topic} is the table of the rejected records of {owner}, so a topic of this name has no table"
+        )
+        raise ConfigError(FORMAT, configs[FORMAT], text, message=text)
+
+
 def _is_within(location: str, places: Iterable[str]) -> bool:
     """Return whether a location is one of the places or below it."""
     if ANYWHERE in places:
         return True
-    parts = location.split("/")
-    return ".." not in parts and any(
-        location == place or location.startswith(place.rstrip("/") + "/") for place in places if place
-    )
+    whole = [place.rstrip("/") for place in places if place]
+    return any(location.startswith(each) and _BELOW.fullmatch(location.removeprefix(each)) for each in whole)
 
 
 def _refused(name: str, value: str) -> ConfigError:
-    text = f"{name}={value} is not allowed: brokers allow their own {name}, what is below it, and what their {ALLOWED} names"
+    below = ", what is below it by plain names" if name == LOCATION else ""
+    text = f"{name}={value} is not allowed: brokers allow their own {name}{below}, and what their {ALLOWED} names"
     return ConfigError(name, value, text, message=text)

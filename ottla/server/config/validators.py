@@ -7,10 +7,15 @@ from collections.abc import Sized
 
 from ottla.protocol.records.compression import Codec
 from ottla.server.address import PORT_BOUNDS, PORT_MAX, NoAddress, parse_address
-from ottla.server.config.key import ConfigError, Validator
+from ottla.server.config.key import HIDDEN, ConfigError, Validator
 
 ANY_VALUE = "any non-empty value"
 THROTTLED = re.compile(r"\d+:\d+")
+#: A password in an address: before the host (of databases up to the last @, also with slashes), or among the parameters.
+_PASSWORD = re.compile(
+    r"://[^/?#]*:[^/?#]*@|^(?!https?:)[^:/]+://[^:/]*:.*@|[?&][^=&]*(?:password|passwd|secret|token|credential)[^=&]*=",
+    re.I,
+)
 
 
 def between(low: float | None, high: float | None) -> Validator:
@@ -88,6 +93,17 @@ def not_empty(name: str, value: Sized | None) -> None:
 def not_null(name: str, value: object) -> None:
     if value is None:
         raise ConfigError(name, value, "entry must be non null")
+
+
+def no_password(instead: str) -> Validator:
+    """Return a rule for an address, or a list of them, that clients may read: it has no password. `instead` says where that goes."""
+
+    def check(name: str, value: str | list[str] | None) -> None:
+        if any(map(_PASSWORD.search, [value] if isinstance(value, str) else value or ())):
+            text = f"{name} has a password or a key, and clients may read this configuration: {instead}"
+            raise ConfigError(name, HIDDEN, text, message=text)
+
+    return check
 
 
 def level(codec: Codec) -> Validator:

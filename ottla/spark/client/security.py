@@ -63,7 +63,7 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
         values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in SSL.items()}
         return client_context(TlsProperties(values, _read)).context
     except ConfigError as fault:
-        raise ConnectorError(f"kafka.{fault}") from None
+        raise ConnectorError(f"options kafka.ssl.*: {fault}") from None
 
 
 def _text(default: Any) -> str | None:

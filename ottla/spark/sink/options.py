@@ -36,7 +36,10 @@ class SinkOptions:
         if codec not in CODEC_IDS:
             raise ConnectorError(f"kafka.compression.type is {codec}", f"it is one of {', '.join(CODEC_IDS)}")
         self.codec = CODEC_IDS[codec]
-        self.is_exactly_once = (get("exactlyOnce") or "true").lower() == "true"
+        exactly_once = (get("exactlyOnce") or "true").lower()
+        if exactly_once not in ("true", "false"):
+            raise ConnectorError(f"option exactlyOnce is {exactly_once}", "it is true or false")
+        self.is_exactly_once = exactly_once == "true"
         self.sink_id = get("sinkId")
         if "/" in (self.sink_id or ""):
             raise ConnectorError(f"option sinkId is {self.sink_id}", "it is a name without a slash")

@@ -48,6 +48,19 @@ def test_set_append_subtract_and_delete() -> None:
     assert dict(cluster.image.configs.for_topic("orders")) == {"cleanup.policy": "compact"}
 
 
+def test_a_topic_of_the_name_of_rejected_records_has_no_table() -> None:
+    """Who may make `orders__dlq` would stop the table of `orders`, which has its rejected records there."""
+    cluster = with_topic()
+    cluster.topic("orders__dlq")
+    for name, value, wanted in (
+        ("orders__dlq", "iceberg", "INVALID_CONFIG"),
+        ("orders__dlq", "none", "NONE"),
+        ("orders", "none", "NONE"),
+    ):
+        code, message = alter(cluster, TOPIC, name, {"ottla.table.format": (ConfigOp.SET, value)})
+        assert code == wanted and (message is None or "rejected records of orders" in message)
+
+
 THROTTLED = "leader.replication.throttled.replicas"
 
 

@@ -19,6 +19,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
+from ottla.server.table_work import TableSettings
+from ottla.tables.opening import open_tables
+from ottla.tables.table import Owner, TableRefused
 from ottla.testing import Cluster
 from tests.ottla.columns.avro.values import record, written
 from tests.ottla.conftest import Finished, run_here
@@ -211,6 +214,12 @@ def test_what_is_wrong_is_said(cluster: Cluster, tmp_path: Path, arguments: tupl
     given = {"--log-dir": data_of(cluster), "--to": str(tmp_path)} | {arguments[0]: arguments[1]}
     done = run_here("table", "export", TOPIC, *(word for pair in given.items() for word in pair))
     assert done.code != 0 and said in done.err
+
+
+def test_a_topic_of_the_name_of_rejected_records_has_no_table(tmp_path: Path) -> None:
+    settings = TableSettings("parquet", str(tmp_path), "files", "bytes", "bytes", {})
+    with pytest.raises(TableRefused, match="orders__dlq has the name of a table of rejected records"):
+        open_tables(settings, Owner("cluster", "id", "orders__dlq"))
 
 
 def table(command: str, lake: Path, *more: str) -> Finished:

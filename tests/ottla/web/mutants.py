@@ -14,6 +14,8 @@ CONNECTIONS, RULES, SERVER = "ottla/web/connections.py", "ottla/web/rules.py", "
 ADMIN, CONSOLE, REGISTRY = "ottla/server/admin.py", "ottla/console/guard.py", "ottla/registry/server.py"
 CATALOG, OF_CATALOG = "ottla/tables/catalog_server.py", "[ottla/tables/catalog_server]"
 HOSTILE, OWN = "tests/ottla/web/test_hostile_http.py::", "tests/ottla/web/test_connections.py::"
+OF_RULES, OF_CERTIFICATE = "tests/ottla/web/test_rules.py::", "tests/ottla/web/test_certificate.py::"
+CERTIFICATE = "ottla/web/certificate.py"
 OTHER_SITES = HOSTILE + "test_a_page_of_another_site_gets_nothing"
 MALFORMED = HOSTILE + "test_none_is_served_and_the_next_one_is"
 SLOW = HOSTILE + "test_a_request_that_does_not_come_to_its_end_ends_with_its_connection"
@@ -49,6 +51,27 @@ MUTANTS = (
         "and (is_change or mode != NAVIGATION)",
         "and mode != NAVIGATION",
         OTHER_SITES + OF_REGISTRY,
+    ),
+    Mutant(
+        "other sites may have pictures and scripts",
+        RULES,
+        "and (is_change or mode != NAVIGATION)",
+        "and is_change",
+        OTHER_SITES + OF_CONSOLE,
+    ),
+    Mutant(
+        "a server with TLS takes pages without it for its own",
+        RULES,
+        '        self._schemes = ("https",) if is_tls else ("http", "https")\n',
+        '        self._schemes = ("http", "https")\n',
+        OF_RULES + "test_a_server_with_tls_of_its_own_has_no_pages_without",
+    ),
+    Mutant(
+        "the port of an origin is not looked at",
+        RULES,
+        "parts.hostname, parts.port or PORTS[parts.scheme]\n",
+        "parts.hostname, 0\n",
+        OF_RULES + "test_the_origin_has_the_name_and_the_port_of_the_host[http://localhost:1-localhost:9490-403]",
     ),
     Mutant(
         "Origin is not looked at",
@@ -121,6 +144,13 @@ MUTANTS = (
         SLOW + OF_REGISTRY,
     ),
     Mutant(
+        "a TLS handshake may take as long as OpenSSL lets it",
+        CONNECTIONS,
+        "LIMITS_S = {HANDSHAKE: HEAD_S, HEAD: HEAD_S, BODY: BODY_S}\n",
+        "LIMITS_S = {HEAD: HEAD_S, BODY: BODY_S}\n",
+        OWN + "test_a_tls_handshake_that_does_not_come_to_its_end_is_closed",
+    ),
+    Mutant(
         "each byte begins the time of a head again",
         CONNECTIONS,
         "        seen = (self.phase(), self.cycle)  # each request has a cycle of its own\n",
@@ -140,6 +170,27 @@ MUTANTS = (
         "        return bool(unread) and now_s - self._unread_s > UNREAD_S\n",
         "        return False\n",
         OWN + "test_one_that_does_not_read_its_answer_is_closed_and_one_that_reads_gets_all",
+    ),
+    Mutant(
+        "answers that no one reads may have any number of bytes together",
+        CONNECTIONS,
+        "        while unread > UNREAD_BYTES_MAX:\n",
+        "        while unread > 100 * UNREAD_BYTES_MAX:\n",
+        OWN + "test_answers_that_no_one_reads_are_bounded_in_bytes_and_the_largest_goes",
+    ),
+    Mutant(
+        "a connection whose request is under way makes room",
+        CONNECTIONS,
+        "if each.phase() != ANSWER]\n",
+        "if each.phase()]\n",
+        OWN + "test_those_whose_requests_are_answered_make_no_room",
+    ),
+    Mutant(
+        "one that is idle between two requests goes before one that was never answered",
+        CONNECTIONS,
+        "key=lambda each: (each.was_answered, each.since_s)",
+        "key=lambda each: each.since_s",
+        OWN + "test_silent_ones_make_room_for_one_that_asks",
     ),
     Mutant(
         "silent connections make no room",
@@ -168,6 +219,28 @@ MUTANTS = (
         "                h11_max_incomplete_event_size=HEAD_BYTES_MAX,\n",
         "                h11_max_incomplete_event_size=1 << 30,\n",
         MALFORMED + OF_REGISTRY,
+    ),
+    Mutant(
+        "a head that comes at once may have any size",
+        CONNECTIONS,
+        "        for at in range(0, len(data), HEAD_BYTES_MAX):\n            if not self.transport.is_closing():\n"
+        "                super().data_received(data[at : at + HEAD_BYTES_MAX])\n",
+        "        super().data_received(data)\n",
+        MALFORMED + OF_REGISTRY,
+    ),
+    Mutant(
+        "a renewed certificate is read and not used",
+        SERVER,
+        "                self.connections.tls = self._certificate.context\n",
+        "",
+        OF_CERTIFICATE + "test_new_connections_get_the_renewed_certificate",
+    ),
+    Mutant(
+        "a renewed certificate that cannot be used is not tried again",
+        CERTIFICATE,
+        "(self._rejection is None or now_s < self._retry_s)",
+        "True",
+        OF_CERTIFICATE + "test_a_certificate_that_cannot_be_used_is_tried_again_until_it_can",
     ),
     Mutant(
         "a head of an admin listener may have any size",

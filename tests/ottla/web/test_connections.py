@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from ottla.web.server import HttpServer
 
 ANSWER = b"HTTP/1.1 200"
 LARGE = 8 * 1024 * 1024
+#: Less than each bound of a server.
+CLOSED_S = 9.0
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -30,23 +33,26 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Watched(HttpServer):
-    """Says when it has no connection any more."""
+    """Says when it has a connection, and when it has none any more."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.emptied = asyncio.Event()
+        self.emptied, self.taken = asyncio.Event(), asyncio.Event()
 
     async def on_tick(self, counter: int) -> bool:
         if len(self.connections):
             self.emptied.clear()
+            self.taken.set()
         else:
             self.emptied.set()
         return bool(await super().on_tick(counter))
 
 
 @asynccontextmanager
-async def serving(connections_max: int, **options: Any) -> AsyncIterator[tuple[Watched, int]]:
-    server = Watched(application, connections_max, stop_s=1, **options)
+async def serving(
+    connections_max: int, served: Any = application, **options: Any
+) -> AsyncIterator[tuple[Watched, int]]:
+    server = Watched(served, connections_max, stop_s=1, **options)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         task = asyncio.create_task(server.serve([listening]))
@@ -145,12 +151,57 @@ async def test_silent_ones_make_room_for_one_that_asks() -> None:
         writer.close()
 
 
-async def test_a_silent_tls_handshake_makes_room_too(tmp_path: Any) -> None:
+async def test_answers_that_no_one_reads_are_bounded_in_bytes_and_the_largest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_BYTES_MAX", LARGE // 4)
+    async with serving(10) as (server, port):
+        stuck = socket.create_connection(("127.0.0.1", port))
+        stuck.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(CLOSED_S):
+            await server.taken.wait()
+            await server.emptied.wait()
+        stuck.close()
+
+
+async def test_those_whose_requests_are_answered_make_no_room() -> None:
+    asked_for, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        asked_for.set()
+        await answered.wait()
+        await application(scope, receive, send)
+
+    async with serving(1, slow) as (_, port):
+        reader, writer = await connected(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(CLOSED_S):
+            await asked_for.wait()
+            refused, other = await connected(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await refused.read(len(ANSWER)) == b"HTTP/1.1 503"
+            answered.set()
+            assert await reader.read(len(ANSWER)) == ANSWER
+        writer.close()
+        other.close()
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> dict[str, str]:
     issued = Authority.create("test").issue("localhost", ["localhost"])
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     certificate.write_text(issued.chain_pem)
     key.write_text(issued.key_pem)
-    async with serving(5, certificate=str(certificate), key=str(key)) as (server, port):
+    return {"certificate": str(certificate), "key": str(key)}
+
+
+async def test_a_tls_handshake_that_does_not_come_to_its_end_is_closed(short: None, tls: dict[str, str]) -> None:
+    async with serving(5, **tls) as (_, port):
+        reader, writer = await connected(port)
+        assert await is_closed(reader, CLOSED_S)
+        writer.close()
+
+
+async def test_a_silent_tls_handshake_makes_room_too(tls: dict[str, str]) -> None:
+    async with serving(5, **tls) as (server, port):
         silent = [await connected(port) for _ in range(12)]
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -71,6 +71,17 @@ def test_a_table_without_a_place_is_refused() -> None:
         ("/etc", False),
         ("s3://another/kafka", False),
         ("/srv/lake/a", True),
+        ("/srv/lake/", True),
+        ("/srv/lake//etc", False),
+        ("/srv/lake/./a", False),
+        (f"{LAKE}/day=1/a b", True),
+        (f"{LAKE}/%2e%2e/other", False),
+        (f"{LAKE}/.%2E/other", False),
+        (f"{LAKE}/.\t./other", False),
+        (f"{LAKE}/..\\..\\other", False),
+        (f"{LAKE}/a?endpoint=http://127.0.0.1", False),
+        (f"{LAKE}/a#b", False),
+        (f"{LAKE}/a\nb", False),
     ],
 )
 def test_a_topic_names_only_places_that_the_nodes_file_allows(location: str, is_allowed: bool) -> None:
@@ -97,6 +108,38 @@ def test_a_topic_names_only_catalogs_that_the_nodes_file_allows() -> None:
 )
 def test_a_wrong_value_is_refused(name: str, value: str) -> None:
     assert f"ottla.table.{name}" in refusal(TABLE | {f"ottla.table.{name}": value}, broker(location=LAKE))
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("catalog", "postgresql://ottla:hush@db/catalog"),
+        ("catalog", "postgresql+psycopg2://ottla:hu/sh@db/catalog"),
+        ("catalog", "postgresql://db/catalog?user=ottla&password=hush"),
+        ("catalog", "https://me:hush@catalog/v1"),
+        ("location", "s3://key:hush@lake/kafka"),
+        ("location", "s3://lake/kafka?aws_secret_access_key=hush"),
+        ("registry", "http://a:8081,http://me:hush@b:8081"),
+        ("allowed.places", "s3://other,postgresql://ottla:hush@db/catalog"),
+    ],
+)
+def test_an_address_that_clients_may_read_has_no_password(name: str, address: str) -> None:
+    with pytest.raises(ConfigError, match="has a password or a key, and clients may read this configuration") as caught:
+        NodeConfig(STATIC | {f"ottla.table.{name}": address})
+    assert "hush" not in f"{caught.value} {caught.value.value}"
+    if name in ("catalog", "location"):
+        text = refusal(TABLE | {f"ottla.table.{name}": address}, broker(location=LAKE, allowed_places=["*"]))
+        assert "has a password or a key" in text and "hush" not in text
+
+
+def test_an_address_without_a_password_may_have_a_port_a_user_and_any_path() -> None:
+    for name, address in (
+        ("catalog", "http://catalog:8181/warehouse@prod"),
+        ("catalog", "postgresql://ottla@db:5432/catalog"),
+        ("catalog", "sqlite:////srv/a:b@c"),
+        ("location", "s3://lake/a:b@c"),
+    ):
+        NodeConfig(STATIC | {f"ottla.table.{name}": address})
 
 
 def test_options_of_stores_are_secrets() -> None:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: The least time between two resolutions of one group.
 REFRESH_MIN_INTERVAL_MS = 10_000
-#: The same while an expression has no topics: less than the heartbeat interval of members that wait.
+#: The least time between two resolutions while an expression has no topics: less than the heartbeat interval of members that wait.
 AWAITED_MIN_INTERVAL_MS = 500
 #: The pause before looking again whether the hashes of many new topics are there.
 HASHING_MS = 20

@@ -73,7 +73,7 @@ def _fill(
     owned: Mapping[str, set[Partition]],
     quotas: Mapping[str, int],
 ) -> None:
-    """Members take turns. If all that have room have the partition already, it stays with fewer members, as in Kafka."""
+    """Give the partition to members that have room, by turns. If all that have room have the partition already, it stays with fewer members, as in Kafka."""
     passed = 0
     while free > 0 and passed < len(unfilled):
         member_id = unfilled.popleft()

@@ -36,7 +36,13 @@ from ottla.broker.groups.share.share_group import (
     ShareGroup,
     ShareGroupMember,
 )
-from ottla.broker.groups.share.share_offsets import group_or_new, initialization_begun, remember, to_initialize
+from ottla.broker.groups.share.share_offsets import (
+    group_or_new,
+    initialization_begun,
+    remember,
+    to_initialize,
+    without_state,
+)
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -131,7 +137,9 @@ def _subscribe(beat: ShareBeat, group: ShareGroup, on_begun: Initialize) -> Deci
         known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
         step = partial(_step, beat, known, held_before, is_changed, on_begun)
-        return heartbeats.assign_if_due(shard, now_ms, known, plan, step)
+        # A target without partitions that are initialized in some milliseconds would be followed by another one, in an epoch of its own.
+        may_change = known.epoch != known.assignment_epoch and bool(without_state(known, topics))
+        return heartbeats.assign_if_due(shard, now_ms, known, plan, step, may_change=may_change)
 
     return Outcome(records, then=subscribed_now)
 

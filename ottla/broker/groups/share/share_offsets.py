@@ -78,19 +78,28 @@ def group_or_new(shard: GroupMetadataManager, group_id: str) -> ShareGroup:
 # ---- initialize
 
 
-def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_interval_ms: int) -> Assignment:
-    """Return the partitions of subscribed topics without state, except those whose initialization was begun a short while ago."""
-    state = group.state_partitions
-    found: dict[bytes, set[int]] = {}
+def without_state(group: ShareGroup, topics: TopicsImage) -> Assignment:
+    """Return the partitions of subscribed topics without state."""
+    initialized = group.state_partitions.initialized
+    found: dict[bytes, frozenset[int]] = {}
     for name in group.subscribed_topics({}):
         topic = topics.by_name(name)
-        if topic is not None and len(state.initialized.get(topic.id, ())) < len(topic.partitions):
-            found[topic.id] = {
-                partition
-                for partition in frozenset(topic.partitions) - state.initialized.get(topic.id, frozenset())
-                if (attempt := group.attempts.get((topic.id, partition))) is None
-                or now_ms - attempt.since_ms >= retry_interval_ms
-            }
+        if topic is not None and len(initialized.get(topic.id, ())) < len(topic.partitions):
+            found[topic.id] = frozenset(topic.partitions) - initialized.get(topic.id, frozenset())
+    return without_empty(found)
+
+
+def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_interval_ms: int) -> Assignment:
+    """Return the partitions of subscribed topics without state, except those whose initialization was begun a short while ago."""
+    found = {
+        topic_id: frozenset(
+            partition
+            for partition in partitions
+            if (attempt := group.attempts.get((topic_id, partition))) is None
+            or now_ms - attempt.since_ms >= retry_interval_ms
+        )
+        for topic_id, partitions in without_state(group, topics).items()
+    }
     return without_empty(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
-from ottla.server.config.validators import at_least, names, one_of
+from ottla.server.config.validators import at_least, names, no_password, one_of
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
 KEY, VALUE = "ottla.table.key", "ottla.table.value"
@@ -21,8 +21,19 @@ TYPED = (JSON, BY_REGISTRY)
 FORMS = (BYTES, TEXT, *TYPED)
 #: The value of ottla.table.catalog without a catalog: the metadata's files alone.
 FILES = "files"
+#: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
+REJECTED_SUFFIX = "__dlq"
 #: `ottla.table.store.NAME=VALUE` in the node's file: an option of the store or of the catalog, such as a key. Unknown names are hidden.
 STORE_OPTION = "ottla.table.store."
+_IN_STORE_OPTIONS = f"give it as {STORE_OPTION}NAME in the brokers' files, such as {STORE_OPTION}secret_access_key"
+_IN_URI = f"give a database's whole address as {STORE_OPTION}uri in the brokers' files, and here the address without it"
+_IN_FILE = f"put the login into the file that {REGISTRY_CONFIG} names"
+
+
+def _places(name: str, value: list[str]) -> None:
+    names()(name, value)
+    no_password(_IN_URI)(name, value)
+
 
 # fmt: off
 TABLE_TOPIC_CONFIGS = table(
@@ -45,14 +56,16 @@ TABLE_TOPIC_CONFIGS = table(
 
 TABLE_BROKER_CONFIGS = table(
     ConfigKey(LOCATION, STRING, None, MEDIUM,
-        "Below which path or address (s3://, gs://, az://, file://) topics' tables lie. All brokers must reach the same place."),
+        "Below which path or address (s3://, gs://, az://, file://) topics' tables lie. All brokers must reach the same place.",
+        no_password(_IN_STORE_OPTIONS)),
     ConfigKey(CATALOG, STRING, FILES, MEDIUM,
-        "The catalog of Iceberg tables: files alone, the address of a REST catalog, or that of a database."),
+        "The catalog of Iceberg tables: files alone, the address of a REST catalog, or that of a database.", no_password(_IN_URI)),
     ConfigKey(ALLOWED, LIST, [], MEDIUM,
         "What else topics may set as ottla.table.location (or lie below) and as ottla.table.catalog, besides this broker's own; * for "
-        "anything.", names()),
+        "anything.", _places),
     ConfigKey(REGISTRY, STRING, None, MEDIUM,
-        "The addresses of the schema registry whose schemas make columns, http://HOST:PORT, with commas between them."),
+        "The addresses of the schema registry whose schemas make columns, http://HOST:PORT, with commas between them.",
+        no_password(_IN_FILE)),
     ConfigKey(REGISTRY_CONFIG, STRING, None, MEDIUM,
         "A file of properties with the login and the certificates for ottla.table.registry."),
     ConfigKey(CALL_TIMEOUT, LONG, 60_000, MEDIUM,

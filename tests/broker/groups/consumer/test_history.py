@@ -210,7 +210,11 @@ MUTANTS: dict[str, Patch] = {
     "a member is believed to have given everything up": (consumer_heartbeat, "_has_any", lambda owned, revoked: False),
     "a heartbeat of any epoch is served": (consumer_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is computed once": (heartbeats, "assign_if_due", lambda shard, now_ms, group, plan, go_on: go_on()),
+    "a target is computed once": (
+        heartbeats,
+        "assign_if_due",
+        lambda shard, now_ms, group, plan, go_on, *, may_change=False: go_on(),
+    ),
     "a regular expression is resolved once": (regexes, "REFRESH_MIN_INTERVAL_MS", 10**9),
     "a classic member is never sent to join again": (classic_members, "_has_to_join", lambda group, member: False),
     "a static member's former id stays": (ConsumerGroup, "replacement", replacement_without_tombstones),

@@ -60,6 +60,19 @@ def test_a_topic_that_is_created_later_is_assigned(groups: ShareGroupHarness) ->
     assert member.assigned == {"later": [0]}
 
 
+def test_a_topic_that_comes_within_the_assignment_interval_is_one_epoch(groups: ShareGroupHarness) -> None:
+    """The only member need not wait for others, but for the state of the new partitions. Kafka's epoch is 4, too."""
+    member = groups.join("m", "orders", "later")
+    groups.advance()
+    member.beat()
+    groups.topics["later"] = 2
+    member.beat()
+    assert (member.epoch, member.assigned) == (3, {"orders": [0, 1, 2]})
+    groups.advance(10)
+    member.beat()
+    assert (member.epoch, member.assigned) == (4, {"orders": [0, 1, 2], "later": [0, 1]})
+
+
 def test_a_deleted_topic_is_forgotten(groups: ShareGroupHarness) -> None:
     member = groups.join("m")
     groups.advance()

@@ -16,7 +16,7 @@ async def test_a_record_is_written_in_each_form_and_its_place_is_shown(open_cons
     page = f"/topics/{name}/produce"
     token = {"csrf": await csrf_of(client, page), "key_as": "text"}
     for fields in (
-        {"key": "k", "value": "v", "value_as": "text", "headers": "trace=a=b\nflag", "partition": "2"},
+        {"key": "k", "value": "v", "value_as": "text", "headers": "trace=a=b\u2028c\r\nflag", "partition": "2"},
         {"key": "00ff", "key_as": "hex", "value": ' {"n": 1.10}\r\n', "value_as": "json", "partition": "1"},
         {"key": "k", "value": "", "value_as": "null", "partition": "0"},
         {"key": "", "value": "", "value_as": "text", "partition": "0"},
@@ -33,7 +33,7 @@ async def test_a_record_is_written_in_each_form_and_its_place_is_shown(open_cons
         ("k", "v"),
     ]
     assert written[2]["key_base64"] == "AP8="
-    assert written[3]["headers"] == [{"key": "trace", "value": "a=b"}, {"key": "flag", "value": None}]
+    assert written[3]["headers"] == [{"key": "trace", "value": "a=b\u2028c"}, {"key": "flag", "value": None}]
     shown = (await client.get(done.headers["location"])).text
     assert "(empty)" in shown
 
@@ -46,6 +46,7 @@ async def test_what_is_wrong_is_said_above_the_form_as_it_was(open_console: Open
     for fields, problem in (
         ({"value_as": "json"}, "the value is no JSON"),
         ({"value_as": "json", "value": "[" * 60_000}, "nested too deeply"),
+        ({"value_as": "json", "value": '{"a": NaN}'}, "NaN is none of its values"),
         ({"value_as": "hex"}, "the value is not hex"),
         ({"value_as": "null"}, "is to be null"),
         ({"value_as": "schema"}, "has no schema registry"),
