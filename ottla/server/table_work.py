@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
+
 
 class TableSpan(NamedTuple):
     """The committed records of a leader's log of a partition: [start, end) in a folder, and the starts of its leader epochs."""
@@ -37,6 +39,10 @@ class TableSettings(NamedTuple):
     registry_config: str | None = None
     #: The JSON Schema of values that are `json`, or that of the registry's subject.
     json_schema: str = ""
+    #: Whether rejected records are rows of the table beside, or are left out and counted.
+    keeps_rejected: bool = True
+    #: How a table is partitioned that is yet to be made.
+    partition: str = UNPARTITIONED
 
 
 class TableJob(NamedTuple):
@@ -50,6 +56,8 @@ class TableJob(NamedTuple):
     partitions: int
     spans: tuple[TableSpan, ...]
     commits: bool
+    #: Maintain the table instead: a slice of it, which goes on where the last one of this topic has ended.
+    maintains: bool = False
 
 
 class TableReport(NamedTuple):
@@ -62,6 +70,11 @@ class TableReport(NamedTuple):
     rejected: int = 0
     #: Offsets that the log had lost before they were translated.
     lost: int = 0
+    #: Rejected records that were offered to no table.
+    left_out: int = 0
+    #: Small files that maintenance has merged, and files that it has deleted.
+    merged: int = 0
+    deleted: int = 0
     #: Whether there is more to do at once: a slice of work is bounded.
     more: bool = False
     #: Why the table waits, in a word that stays the same and in a sentence; empty if it does not.

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from ottla.server.config.tables.topic_tables import DAY, HOUR, UNPARTITIONED
 from ottla.tables import offers
 from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.offers import NOT_BEGUN, Offer, TablePosition
+from ottla.tables.partitioning import parts_of
 from ottla.tables.store import Store
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Table, TableCommit, TableRefused, TableState
 
@@ -33,16 +35,33 @@ class CommitProgress(NamedTuple):
 class FilesOf(Protocol):
     """Which files a table has of an offer: the rows, or the rejected records."""
 
-    def __call__(self, offer: Offer) -> tuple[str, int]:
-        """Return the name and the rows, 0 for none."""
+    def __call__(self, store: Store, offer: Offer) -> list[AddedFile]:
+        """Return the files. Raises TableRefused if one is gone, StoreFailure."""
 
 
-def rows_of(offer: Offer) -> tuple[str, int]:
-    return offer.name, offer.rows
+def rows_of(store: Store, offer: Offer) -> list[AddedFile]:
+    if offer.suffix not in (DAY, HOUR):
+        return _file(store, offer.name, offer.rows)
+    data = store.get(offer.name)
+    if data is None:
+        raise TableRefused(f"{offer.name} is gone, which a commit takes")
+    try:
+        return [AddedFile(offer.part_name(part.value), part.size, part.rows, part.value) for part in parts_of(data)]
+    except ValueError as fault:
+        raise TableRefused(f"{offer.name} is no list of parts: {fault!r}") from fault
 
 
-def rejected_of(offer: Offer) -> tuple[str, int]:
-    return offer.rejected_name, offer.rejected
+def rejected_of(store: Store, offer: Offer) -> list[AddedFile]:
+    return _file(store, offer.rejected_name, offer.rejected)
+
+
+def _file(store: Store, name: str, rows: int) -> list[AddedFile]:
+    if not rows:
+        return []
+    size = store.size(name)
+    if size is None:
+        raise TableRefused(f"{name} is gone, which a commit takes")
+    return [AddedFile(name, size, rows)]
 
 
 class TableFollower:
@@ -93,16 +112,16 @@ class TableFollower:
                 raise TableRefused(f"the table has commit {state.sequence}, and the store knows {last.sequence} only")
             raise CommitConflict(f"another committer has made commit {state.sequence}")
         for number in range(state.sequence + 1, last.sequence + 1):
-            self._table.commit(state, self._read(log, number))
+            self._table.commit(state, self._read(log, number, last))
             state = self._table.load()
             if state is None or state.sequence < number:
                 raise CommitUnknown(f"the table does not show commit {number}")
         return state
 
-    def _read(self, log: DecisionLog, number: int) -> TableCommit:
+    def _read(self, log: DecisionLog, number: int, last: TableDecision) -> TableCommit:
         """Return a decision as a commit. What is gone was swept if another committer was faster, or else was deleted by hand."""
         try:
-            return self._commit_of(log.get(number))
+            return self._commit_of(last if number == last.sequence else log.get(number))
         except TableRefused as gone:
             state = self._table.load()
             if state is not None and state.sequence >= number:
@@ -111,17 +130,10 @@ class TableFollower:
 
     def _first_with_files(self, log: DecisionLog, last: TableDecision) -> int | None:
         """Return the number of the newest decision if it has files for this table: earlier ones were followed without any."""
-        return last.sequence if any(self._files_of(offer)[1] for offer in last.offers) else None
+        return last.sequence if any(self._files_of(self._store, offer) for offer in last.offers) else None
 
     def _commit_of(self, decision: TableDecision) -> TableCommit:
-        files = []
-        for offer in decision.offers:
-            name, rows = self._files_of(offer)
-            if rows:
-                size = self._store.size(name)
-                if size is None:
-                    raise TableRefused(f"{name} is gone, which commit {decision.sequence} takes")
-                files.append(AddedFile(name, size, rows))
+        files = [file for offer in decision.offers for file in self._files_of(self._store, offer)]
         text = ", ".join(f"{partition}: {row.next}" for partition, row in sorted(decision.positions.items()))
         return TableCommit(decision.sequence, tuple(files), text, self._schema_of(tuple(files)))
 
@@ -129,7 +141,11 @@ class TableFollower:
 class Committer:
     """Commits the offers of one topic into its tables."""
 
-    def __init__(self, store: Store, log: DecisionLog, followers: Iterable[TableFollower]) -> None:
+    def __init__(
+        self, store: Store, log: DecisionLog, followers: Iterable[TableFollower], partition: str = UNPARTITIONED
+    ) -> None:
+        """Tables that are yet to be made are partitioned by `partition`."""
+        self._partition = partition
         self._store = store
         self._log = log
         self._followers = tuple(followers)
@@ -143,8 +159,8 @@ class Committer:
         """
         rows = rejected = 0
         states: dict[TableFollower, TableState | None] = {}  # loading one may cost as much as a commit
+        last = self._log.last()
         for turn in range(TURNS_MAX):
-            last = self._log.last()
             try:
                 if last is not None:
                     for follower in self._followers:
@@ -154,32 +170,41 @@ class Committer:
                 if turn == TURNS_MAX - 1:
                     raise
                 states.clear()
+                last = self._log.last()
                 continue
             decision = self._decide(last, partitions)
             if decision is None:
                 return CommitProgress(last, rows, rejected)
             if self._log.append(decision):
+                last = decision
                 rows += decision.rows
                 rejected += decision.rejected
-        return CommitProgress(self._log.last(), rows, rejected, is_behind=True)
+            else:
+                last = self._log.last()
+        return CommitProgress(last, rows, rejected, is_behind=True)
 
     def _decide(self, last: TableDecision | None, partitions: int) -> TableDecision | None:
         """Return the next decision, or None if nothing is offered. The first one has perhaps no offer: it makes the table."""
         positions = dict(last.positions) if last is not None else {}
+        parted = self._partition if last is None else last.partition
         taken: list[Offer] = []
         for partition in range(partitions):
-            chain = self._chain(partition, positions.get(partition))[: FILES_MAX - len(taken)]
+            chain = self._chain(partition, positions.get(partition), parted)[: FILES_MAX - len(taken)]
             if chain:
                 taken += chain
                 positions[partition] = chain[-1].position
         if not taken and last is not None:
             return None
-        return TableDecision(1 if last is None else last.sequence + 1, positions, tuple(taken))
+        return TableDecision(1 if last is None else last.sequence + 1, positions, tuple(taken), parted)
 
-    def _chain(self, partition: int, position: TablePosition | None) -> list[Offer]:
+    def _chain(self, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
+        """Return the offers that may be taken. A leader that does not know yet how the tables are partitioned offers again."""
         after = offers.names_after(partition, 0 if position is None else position.next)
         found = self._store.list(offers.folder_of(partition), after)
-        offered = [offer for each in found if (offer := offers.offer_of(each.name)) is not None]
+        fits = (offers.SUFFIX_OF[parted], offers.NO_ROWS, offers.LOST)
+        offered = [
+            offer for each in found if (offer := offers.offer_of(each.name)) is not None and offer.suffix in fits
+        ]
         if position is None:  # a leader begins a partition at the start of its log
             begun = [offer.after for offer in offered if offer.after.epoch == NOT_BEGUN]
             position = min(begun, default=TablePosition(0, NOT_BEGUN))

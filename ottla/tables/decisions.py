@@ -9,9 +9,10 @@ than one number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.tables.offers import Offer, TablePosition, offer_of
 from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import Owner, TableRefused
@@ -26,6 +27,8 @@ class TableDecision(NamedTuple):
     sequence: int
     positions: dict[int, TablePosition]
     offers: tuple[Offer, ...]
+    #: The partitioning of the tables, which the first decision says for all.
+    partition: str = UNPARTITIONED
 
     @property
     def rows(self) -> int:
@@ -89,13 +92,14 @@ class DecisionLog:
         body = {
             "format": FORMAT,
             **self._owner._asdict(),
+            "partition": decision.partition,
             "positions": {str(partition): list(row) for partition, row in sorted(decision.positions.items())},
             "offers": [offer.name for offer in decision.offers],
         }
         return self._store.put_if_absent(_name_of(decision.sequence), json.dumps(body, indent=1).encode())
 
-    def sweep(self, below: int, before_ms: int) -> int:
-        """Delete those of lower numbers that were written before this time; return how many. Raises StoreFailure.
+    def sweep(self, below: int, before_ms: int) -> Iterator[str]:
+        """Delete those of lower numbers that were written before this time, and yield the name of each. Raises StoreFailure.
 
         All tables have them. A committer that was cut off before then may write one of their numbers again: it is never read, as the
         last one stays and all tables are beyond.
@@ -107,7 +111,7 @@ class DecisionLog:
         ]
         for name in old:
             self._store.delete(name)
-        return len(old)
+            yield name
 
     def _parsed(self, sequence: int, body: dict[str, object]) -> TableDecision:
         if body["format"] != FORMAT:
@@ -120,9 +124,8 @@ class DecisionLog:
         taken = tuple(offer for name in names if (offer := offer_of(name)) is not None)
         if len(taken) != len(names):
             raise ValueError("a name that is no offer's")
-        return TableDecision(
-            sequence, {int(partition): TablePosition(*row) for partition, row in positions.items()}, taken
-        )
+        rows = {int(partition): TablePosition(*row) for partition, row in positions.items()}
+        return TableDecision(sequence, rows, taken, str(body.get("partition", UNPARTITIONED)))
 
 
 def owner_of(store: Store) -> Owner | None:

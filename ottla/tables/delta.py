@@ -17,8 +17,10 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.tables import offers
 from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.partitioning import column_of, text_of
 from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import AddedFile, CommitConflict, CommitUnknown, Owner, TableCommit, TableRefused, TableState
 
@@ -36,13 +38,22 @@ class DeltaFiles:
     """One table, whose files lie below a folder of the store, the root by default: Delta's log has paths below the table alone."""
 
     def __init__(
-        self, store: Store, options: dict[str, str], schema: pa.Schema, owner: Owner, folder: str = ""
+        self,
+        store: Store,
+        options: dict[str, str],
+        schema: pa.Schema,
+        owner: Owner,
+        folder: str = "",
+        partition: str = UNPARTITIONED,
     ) -> None:
+        """One that is partitioned has a column `_kafka_day` or `_kafka_hour`, as Delta partitions by no field of a struct."""
+        self._partition = partition
+        self._column = None if partition == UNPARTITIONED else column_of(partition)
         self._store = store
         self._location = f"{store.url}/{folder}".rstrip("/")
         self._folder = folder
         self._options = options
-        self._schema = schema
+        self._schema = schema if self._column is None else schema.append(self._column)
         self._owner = owner
 
     def load(self) -> TableState | None:
@@ -67,6 +78,7 @@ class DeltaFiles:
                 self._location,
                 self._schema,
                 mode="ignore",
+                partition_by=self._partition_by,
                 storage_options=self._options,
                 configuration={OWNER: self._owner_text, **PROPERTIES},
                 raise_if_key_not_exists=False,
@@ -85,6 +97,7 @@ class DeltaFiles:
                 [self._action(file) for file in commit.files],
                 "append",
                 table.schema(),
+                partition_by=self._partition_by,
                 commit_properties=self._properties(commit.sequence, {"ottla.offsets": commit.summary}),
             )
 
@@ -92,13 +105,15 @@ class DeltaFiles:
         table: DeltaTable = state.version
         actions = table.get_add_actions()
         sizes, paths = (actions.column(name).to_pylist() for name in ("size_bytes", "path"))
-        partitions = max(1, len({path.rpartition("/")[0] for path in paths}))
-        if sum(size < policy.small_bytes for size in sizes) <= policy.small_files_max * partitions:
+        parts = [None] * len(paths) if self._column is None else actions.column("partition").to_pylist()
+        places = {(path.rpartition("/")[0], str(part)) for path, part in zip(paths, parts, strict=True)}
+        if sum(size < policy.small_bytes for size in sizes) <= policy.small_files_max * max(1, len(places)):
             return 0
         with self._answering():
             done = table.optimize.compact(
                 target_size=policy.merged_bytes,
                 max_concurrent_tasks=1,
+                min_commit_interval=0,  # each file that is made is a commit: a process that is killed has not worked in vain
                 writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
                 commit_properties=self._properties(state.sequence, {}),
             )
@@ -128,7 +143,7 @@ class DeltaFiles:
 
     def unnamed(self, state: TableState, names: set[str], policy: MaintenancePolicy) -> set[str]:
         folder = f"{self._folder}/".lstrip("/")
-        own = {name for name in names if name.startswith(folder or (offers.FOLDER, "part-"))}
+        own = {name for name in names if name.startswith(folder or (offers.FOLDER, "part"))}
         found = {f"{folder}{unquote(each)}" for each in self._vacuum(state, policy, dry_run=True, full=True)}
         return (names - own) | (own & found)
 
@@ -174,6 +189,10 @@ class DeltaFiles:
                 table.alter.add_columns(new)
 
     @property
+    def _partition_by(self) -> list[str] | None:
+        return None if self._column is None else [self._column.name]
+
+    @property
     def _application(self) -> str:
         return f"ottla/{self._owner.cluster_id}/{self._owner.topic_id}"
 
@@ -182,6 +201,7 @@ class DeltaFiles:
         return json.dumps(list(self._owner))
 
     def _action(self, file: AddedFile) -> AddAction:
+        part = {} if self._column is None else {self._column.name: text_of(self._partition, file.part or 0)}
         stats = {"numRecords": file.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
         name = file.name.removeprefix(f"{self._folder}/") if self._folder else file.name
-        return AddAction(quote(name), file.size, {}, 0, True, json.dumps(stats))
+        return AddAction(quote(name), file.size, part, 0, True, json.dumps(stats))

@@ -98,6 +98,14 @@ class DirectoryStore:
             except FileNotFoundError:
                 return []
 
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        with _failing("."):
+            for path in self.folder.rglob(f"{UNFINISHED}*"):
+                with suppress(FileNotFoundError):  # it is being finished
+                    if path.stat().st_mtime_ns // 1_000_000 <= before_ms:
+                        path.unlink()
+                        yield path.relative_to(self.folder).as_posix()
+
     def delete(self, name: str) -> None:
         with _failing(name):
             self._path(name).unlink(missing_ok=True)

@@ -41,6 +41,9 @@ def export(directories: Iterable[str], topic: str, settings: TableSettings, new_
     rows = rejected = 0
     while True:
         last = opened.log.last()
+        if not opened.is_partitioned_as(last):
+            opened = open_tables(settings, found.owner)
+            translators = _translators(found, opened, new_uid)
         try:
             offers = [
                 translator.offer(
@@ -63,7 +66,7 @@ def _translators(found: FoundTopic, opened: OpenTables, new_uid: Callable[[], st
     return {
         number: Translator(
             opened.store,
-            SegmentSource(each.folder, found.owner, number, opened.layout),
+            SegmentSource(each.folder, found.owner, number, opened.layout, opened.partition),
             number,
             each.span.leader_epoch,
             new_uid,

@@ -23,13 +23,13 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergFiles
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId
 from sqlalchemy.exc import SQLAlchemyError
 
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.tables import iceberg_files, table_location
 from ottla.tables.file_catalog import FileCatalog
 from ottla.tables.maintenance import MaintenancePolicy
@@ -69,8 +69,16 @@ class IcebergTable:
     """One table, in a folder of the store by whose address its files are named, the root by default."""
 
     def __init__(
-        self, catalog: Catalog, name: str, store: Store, schema: pa.Schema, owner: Owner, folder: str = ""
+        self,
+        catalog: Catalog,
+        name: str,
+        store: Store,
+        schema: pa.Schema,
+        owner: Owner,
+        folder: str = "",
+        partition: str = UNPARTITIONED,
     ) -> None:
+        self._partition = partition
         self._catalog = catalog
         self._name = (NAMESPACE, name)
         self._store = store
@@ -101,7 +109,8 @@ class IcebergTable:
         properties = PROPERTIES | owner | {SEQUENCE: str(sequence)}
         with self._answering(), suppress(TableAlreadyExistsError):
             self._catalog.create_namespace_if_not_exists(NAMESPACE)
-            self._catalog.create_table(self._name, self._schema, self._location, properties=properties)
+            schema, spec = iceberg_files.partitioned(self._catalog, self._schema, self._partition)
+            self._catalog.create_table(self._name, schema, self._location, spec, properties=properties)
 
     def commit(self, state: TableState, commit: TableCommit) -> None:
         summary = {SEQUENCE: str(commit.sequence), OFFSETS: commit.summary}
@@ -110,7 +119,11 @@ class IcebergTable:
             if commit.schema is not None:
                 with transaction.update_schema() as update:
                     update.union_by_name(commit.schema)
-            if commit.files:
+            if self._partition != UNPARTITIONED and commit.files:
+                iceberg_files.add_parts(
+                    transaction, summary, [(f"{self._url}/{each.name}", each.part) for each in commit.files]
+                )
+            elif commit.files:
                 names = [f"{self._url}/{file.name}" for file in commit.files]
                 transaction.add_files(names, summary, check_duplicate_files=False)
             else:
@@ -119,17 +132,17 @@ class IcebergTable:
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
         table: IcebergFiles = state.version
-        gone: list[DataFile] = []
-        made: list[DataFile] = []
         with self._answering():
-            for part in iceberg_files.parts_to_merge(table, policy):
-                where = iceberg_files.merged_file(table.io, self._location, part)
-                made.append(parquet_file_to_data_file(table.io, table.metadata, where))
-                gone += part.files
-        if gone:
-            with self._transaction(state) as transaction:
-                iceberg_files.replace(transaction, {MERGED: str(len(gone))}, gone, made)
-        return len(gone)
+            part = next(iceberg_files.parts_to_merge(table, policy), None)
+            if part is None:
+                return 0
+            where = iceberg_files.merged_file(table.io, self._location, part)
+            made = parquet_file_to_data_file(table.io, table.metadata, where)
+            if self._partition != UNPARTITIONED:
+                made.partition[0] = part.files[0].partition[0]
+        with self._transaction(state) as transaction:
+            iceberg_files.replace(transaction, {MERGED: str(len(part.files))}, part.files, made)
+        return len(part.files)
 
     def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
         table: IcebergFiles = state.version

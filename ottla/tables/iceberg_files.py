@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.transforms import DayTransform, HourTransform, Transform
 
+from ottla.server.config.tables.topic_tables import DAY, UNPARTITIONED
+from ottla.tables.layout import KAFKA
 from ottla.tables.maintenance import MaintenancePolicy
-from ottla.tables.offers import FOLDER, offer_of
+from ottla.tables.offers import FOLDER, PARTS_FOLDER, offer_of, offer_of_part
 from ottla.tables.segment_source import parquet_writer
 from ottla.tables.table_location import MERGED
 
@@ -33,28 +40,21 @@ class MergePart(NamedTuple):
     files: list[DataFile]
 
 
-def parts_to_merge(table: Table, policy: MaintenancePolicy) -> list[MergePart]:
-    """Return the parts of our own files that are small, of each partition that has too many of them."""
-    small: dict[int, list[DataFile]] = {}
-    schemas: dict[str, pa.Schema] = {}
+def parts_to_merge(table: Table, policy: MaintenancePolicy) -> Iterator[MergePart]:
+    """Yield the parts of our own files that are small, of each partition that has too many of them."""
+    small: dict[tuple[int, str], list[DataFile]] = {}
     for task in table.scan().plan_files():
         partition = _partition_of(task.file.file_path)
         if partition is not None and not task.delete_files and task.file.file_size_in_bytes < policy.small_bytes:
-            small.setdefault(partition, []).append(task.file)
-    parts: list[MergePart] = []
-    for partition, files in sorted(small.items()):
+            small.setdefault((partition, str(task.file.partition)), []).append(task.file)
+    for (partition, _), files in sorted(small.items()):
         if len(files) > policy.small_files_max:
-            files.sort(key=lambda file: _stem(file.file_path))
-            for file in files:
-                with table.io.new_input(file.file_path).open() as source:
-                    schemas[file.file_path] = pq.read_schema(source).remove_metadata()
-            parts += _parts(partition, files, schemas, policy.merged_bytes)
-    return parts
+            yield from _parts(table.io, partition, sorted(files, key=_first_offset), policy.merged_bytes)
 
 
 def merged_file(io: FileIO, location: str, part: MergePart) -> str:
     """Write the rows of a part into one file, a row group at a time; return its address."""
-    first = _stem(part.files[0].file_path).split("_")[0]
+    first = _first_offset(part.files[0]).split("_")[0]
     where = f"{location}/{MERGED}/{part.partition:05}/{first}_{len(part.files)}_{uuid4().hex}.parquet"
     with io.new_output(where).create() as sink:
         writer: pq.ParquetWriter | None = None
@@ -70,13 +70,24 @@ def merged_file(io: FileIO, location: str, part: MergePart) -> str:
     return where
 
 
-def replace(transaction: Transaction, summary: dict[str, str], gone: list[DataFile], made: list[DataFile]) -> None:
-    """Take files out of the table and put others in, in one snapshot."""
+def add_parts(transaction: Transaction, summary: dict[str, str], files: list[tuple[str, int | None]]) -> None:
+    """Add files by their addresses, each with the day or hour of its rows: pyiceberg has no bounds of fields of a struct to find it by."""
+    if transaction.table_metadata.name_mapping() is None:
+        mapping = transaction.table_metadata.schema().name_mapping
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping.model_dump_json()})
+    with transaction._append_snapshot_producer(summary) as snapshot:
+        for address, part in files:
+            made = parquet_file_to_data_file(transaction._table.io, transaction.table_metadata, address)
+            made.partition[0] = part
+            snapshot.append_data_file(made)
+
+
+def replace(transaction: Transaction, summary: dict[str, str], gone: list[DataFile], made: DataFile) -> None:
+    """Take files out of the table and put another in, in one snapshot."""
     with transaction.update_snapshot(summary).overwrite() as snapshot:
         for file in gone:
             snapshot.delete_data_file(file)
-        for file in made:
-            snapshot.append_data_file(file)
+        snapshot.append_data_file(made)
 
 
 def expired_snapshots(table: Table, policy: MaintenancePolicy, now_ms: int) -> list[int]:
@@ -118,27 +129,43 @@ def plain(address: str) -> str:
     return _SCHEME.sub("", address)
 
 
-def _parts(
-    partition: int, files: list[DataFile], schemas: dict[str, pa.Schema], merged_bytes: int
-) -> Iterator[MergePart]:
+def _parts(io: FileIO, partition: int, files: list[DataFile], merged_bytes: int) -> Iterator[MergePart]:
     """Yield files that follow each other and have the same columns."""
     part: list[DataFile] = []
+    size, columns = 0, None
     for file in files:
-        size = sum(each.file_size_in_bytes for each in part) + file.file_size_in_bytes
-        if part and (size > merged_bytes or schemas[part[0].file_path] != schemas[file.file_path]):
-            yield from [MergePart(partition, part)] * (len(part) > 1)
-            part = []
+        with io.new_input(file.file_path).open() as source:
+            own = pq.read_schema(source).remove_metadata()
+        size += file.file_size_in_bytes
+        if part and (size > merged_bytes or own != columns):
+            if len(part) > 1:
+                yield MergePart(partition, part)
+            part, size = [], file.file_size_in_bytes
         part.append(file)
-    yield from [MergePart(partition, part)] * (len(part) > 1)
+        columns = own
+    if len(part) > 1:
+        yield MergePart(partition, part)
 
 
 def _partition_of(address: str) -> int | None:
     """Return the partition of a file of ours, or None: what others have written is theirs to merge."""
     if merged := _MERGED_NAME.search(address):
         return int(merged.group(1))
-    offer = offer_of("/".join([FOLDER, *address.split("/")[-2:]]))
+    name = "/".join(address.split("/")[-2:])
+    offer = offer_of(f"{FOLDER}/{name}") or offer_of_part(f"{PARTS_FOLDER}/{name}")
     return None if offer is None else offer.partition
 
 
-def _stem(address: str) -> str:
-    return address.rpartition("/")[2]
+def partitioned(catalog: Catalog, columns: pa.Schema, partition: str) -> tuple[Schema, PartitionSpec]:
+    """Return the columns of a table that is to be made, and by what it is partitioned."""
+    schema = assign_fresh_schema_ids(catalog._convert_schema_if_needed(columns))
+    if partition == UNPARTITIONED:
+        return schema, UNPARTITIONED_PARTITION_SPEC
+    source = schema.find_field(f"{KAFKA}.timestamp").field_id
+    transform: Transform[Any, Any] = DayTransform() if partition == DAY else HourTransform()
+    return schema, PartitionSpec(PartitionField(source, 1000, transform, f"{KAFKA}_{partition}"))
+
+
+def _first_offset(file: DataFile) -> str:
+    """Return the name of a file, which begins with the position that it comes after."""
+    return str(file.file_path).rpartition("/")[2]

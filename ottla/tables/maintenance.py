@@ -16,6 +16,7 @@ fail: the simulator leaves them behind on purpose (`tests/sim/table_history.py`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 from ottla.tables import offers
@@ -30,7 +31,8 @@ MIB, DAY_MS = 1024 * 1024, 24 * 60 * 60 * 1000
 class MaintenancePolicy(NamedTuple):
     """The rules of what is merged, and what is old."""
 
-    #: Files below this size are merged, up to the second one, as soon as a partition has more of them than the third number.
+    #: Files below this size are merged, up to the second one, as soon as a partition has more of them than the third number. One
+    #: merge, whose length the second one bounds, is one step: nothing else is committed meanwhile.
     small_bytes: int = 32 * MIB
     merged_bytes: int = 256 * MIB
     small_files_max: int = 4
@@ -44,7 +46,7 @@ class MaintainedTable(Table, Protocol):
     """A table whose files can be merged and swept."""
 
     def merge(self, state: TableState, policy: MaintenancePolicy) -> int:
-        """Merge small files in one commit that keeps the number; return how many are merged. Raises as `commit`."""
+        """Merge some small files in one commit that keeps the number; return how many are merged, 0 at the end. Raises as `commit`."""
 
     def expire(self, state: TableState, policy: MaintenancePolicy, now_ms: int) -> int:
         """End old versions; return how many. Raises as `commit`."""
@@ -65,8 +67,12 @@ class MaintainedTable(Table, Protocol):
         """Return those of the names that no version of the table has which readers may open."""
 
 
+#: The tables of a broker are merged in steps of some seconds, between which it commits.
+IN_STEPS = MaintenancePolicy(merged_bytes=64 * MIB)
+
+
 class Maintained(NamedTuple):
-    """The work of one run."""
+    """The work of one run, or of a step of it."""
 
     merged: int = 0
     expired: int = 0
@@ -75,6 +81,9 @@ class Maintained(NamedTuple):
     decisions: int = 0
     #: Another writer was faster at a step: the next run does it.
     conflicts: int = 0
+
+    def plus(self, other: Maintained) -> Maintained:
+        return Maintained(*map(sum, zip(self, other, strict=True)))
 
 
 class Maintenance:
@@ -94,26 +103,34 @@ class Maintenance:
         Raises:
             TableRefused, StoreFailure, CommitUnknown, CommitConflict: see there. The next run goes on.
         """
-        merged = expired = conflicts = 0
+        return _sum(self.steps(now_ms))
+
+    def steps(self, now_ms: int) -> Iterator[Maintained]:
+        """Do all of it once, and yield what each step has done. Between two of them anything may be committed. Raises as `run`."""
         for table in self._tables:
             try:
-                if (state := table.load()) is not None:
-                    merged += table.merge(state, self._policy)
-                if (state := table.load()) is not None:
-                    expired += table.expire(state, self._policy, now_ms)
+                while (state := table.load()) is not None and (merged := table.merge(state, self._policy)):
+                    yield Maintained(merged=merged)
+                if state is not None:
+                    yield Maintained(expired=table.expire(state, self._policy, now_ms))
             except CommitConflict:
-                conflicts += 1
-        orphans, decisions = self.sweep(now_ms - self._policy.age_ms)
-        return Maintained(merged, expired, orphans, decisions, conflicts)
+                yield Maintained(conflicts=1)
+        yield from self._sweep(now_ms - self._policy.age_ms)
 
-    def sweep(self, before_ms: int) -> tuple[int, int]:
+    def sweep(self, before_ms: int) -> Maintained:
         """Delete orphans and decisions that were written before this time; return how many of each. Raises as `run`."""
-        swept = sum(self._sweep_own(table, before_ms) for table in self._tables)
+        return _sum(self._sweep(before_ms))
+
+    def _sweep(self, before_ms: int) -> Iterator[Maintained]:
+        for _ in self._store.sweep(before_ms):
+            yield Maintained(orphans=1)
+        for table in self._tables:
+            yield from self._sweep_own(table, before_ms)
         last = self._log.last()
-        if last is None or (names := self._orphans(last, before_ms)) is None:
-            return swept, 0
-        self._delete(names)
-        return swept + len(names), self._log.sweep(last.sequence, before_ms)
+        if last is not None and (names := self._orphans(last, before_ms)) is not None:
+            yield from self._delete(names)
+            for _ in self._log.sweep(last.sequence, before_ms):
+                yield Maintained(decisions=1)
 
     def orphans(self, last: TableDecision) -> set[str]:
         """Return the offers' files that are orphans now, of any age. Raises as `run`."""
@@ -138,6 +155,7 @@ class Maintenance:
         for folder, offer_of in (
             (offers.FOLDER, offers.offer_of),
             (offers.REJECTED_FOLDER, offers.offer_of_rejected),
+            (offers.PARTS_FOLDER, offers.offer_of_part),
         ):
             for each in self._store.list(folder):
                 offer = offer_of(each.name)
@@ -147,18 +165,21 @@ class Maintenance:
                 if position is not None and offer.after.is_below(position):
                     yield each
 
-    def _sweep_own(self, table: MaintainedTable, before_ms: int) -> int:
+    def _sweep_own(self, table: MaintainedTable, before_ms: int) -> Iterator[Maintained]:
         found = {each.name for each in table.own_files() if each.modified_ms <= before_ms}
         state = table.load()
         if state is None or not table.unnamed(state, found, self._policy):
-            return 0
+            return
         table.touch(state)
         state = table.load()
         assert state is not None, "dropped since its commit"
-        names = table.unnamed(state, found, self._policy)
-        self._delete(names)
-        return len(names)
+        yield from self._delete(table.unnamed(state, found, self._policy))
 
-    def _delete(self, names: set[str]) -> None:
+    def _delete(self, names: set[str]) -> Iterator[Maintained]:
         for name in sorted(names):
             self._store.delete(name)
+            yield Maintained(orphans=1)
+
+
+def _sum(steps: Iterable[Maintained]) -> Maintained:
+    return reduce(Maintained.plus, steps, Maintained())

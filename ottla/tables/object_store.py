@@ -17,6 +17,9 @@ from ottla.tables.store import StoredObject, StoreFailure, StoreRefused
 #: One request, and one call with all that the library tries again within it.
 REQUEST_S, CALL_S, RETRIES_MAX = 20, 60, 3
 
+#: The exception by which obstore refuses the name of an option. It is no Exception, and would end the process.
+PANIC = "PanicException"
+
 
 class ObjectStore:
     """The objects below `s3://BUCKET/PREFIX`, `gs://...` or `az://...`."""
@@ -38,6 +41,10 @@ class ObjectStore:
             self._store: Any = from_url(url, client_options=client, retry_config=retries, **given)
         except (BaseError, ValueError, TypeError) as fault:
             raise StoreRefused(f"{url}: {fault}") from fault
+        except BaseException as fault:
+            if type(fault).__name__ != PANIC:
+                raise
+            raise StoreRefused(f"{url}: one of the options {', '.join(sorted(options))} is unknown: {fault}") from fault
 
     @property
     def url(self) -> str:
@@ -88,6 +95,10 @@ class ObjectStore:
         with _failing(folder):
             found = obstore.list_with_delimiter(self._store, folder)
             return sorted(str(each).rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
+
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        """Yield nothing: an object is written whole, and a rule of the bucket ends uploads in parts that were left."""
+        return iter(())
 
     def delete(self, name: str) -> None:
         with _failing(name):

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ottla.server.config.tables.topic_tables import DAY, HOUR, UNPARTITIONED
+
 #: Below these folders of a topic's place there is one folder for each partition. VACUUM and remove_orphan_files of Spark, run on the table of
 #: rows, delete what it does not name after some days, but for what begins with an underscore: the other table, and the decisions.
 FOLDER, REJECTED_FOLDER = "data", "_rejected"
+#: The folder of the parts of partitioned offers.
+PARTS_FOLDER = "parts"
 #: Rows; records without one (aborted, or rejected); offsets that the log has lost before they were translated.
 PARQUET, NO_ROWS, LOST = "parquet", "none", "lost"
+#: Rows in one file, or the list of the files of each day or hour.
+SUFFIX_OF = {UNPARTITIONED: PARQUET, DAY: DAY, HOUR: HOUR}
 
 #: The epoch of a position that no leader has reached yet: the start of a log.
 NOT_BEGUN = -1
@@ -60,6 +66,10 @@ class Offer(NamedTuple):
     def rejected_name(self) -> str:
         return f"{REJECTED_FOLDER}/{self.partition:05}/{self._stem}.{PARQUET}"
 
+    def part_name(self, value: int) -> str:
+        """Return the name of the file with the rows of one day or hour, for which this number stands."""
+        return f"{PARTS_FOLDER}/{self.partition:05}/{self._stem}_{value}.{PARQUET}"
+
     @property
     def position(self) -> TablePosition:
         return TablePosition(self.next, self.epoch)
@@ -95,9 +105,12 @@ def offer_of(name: str) -> Offer | None:
     except ValueError:
         return None
     is_sound = (
-        first <= after and first < next_ and (rows > 0) == (suffix == PARQUET) and position.is_below(found.position)
+        first <= after
+        and first < next_
+        and (rows > 0) == (suffix in SUFFIX_OF.values())
+        and position.is_below(found.position)
     )
-    return found if is_sound and found.name == name and suffix in (PARQUET, NO_ROWS, LOST) else None
+    return found if is_sound and found.name == name and suffix in (*SUFFIX_OF.values(), NO_ROWS, LOST) else None
 
 
 def offer_of_rejected(name: str) -> Offer | None:
@@ -106,6 +119,17 @@ def offer_of_rejected(name: str) -> Offer | None:
     stem = f"{FOLDER}/{folder.rpartition('/')[2]}/{file.rpartition('.')[0]}"
     found = (offer_of(f"{stem}.{suffix}") for suffix in (PARQUET, NO_ROWS))
     return next((offer for offer in found if offer is not None and offer.rejected_name == name), None)
+
+
+def offer_of_part(name: str) -> Offer | None:
+    """Return the offer one of whose parts is in the file of this name, or None."""
+    folder, _, file = name.rpartition("/")
+    stem, _, value = file.removesuffix(f".{PARQUET}").rpartition("_")
+    offer = offer_of(f"{FOLDER}/{folder.rpartition('/')[2]}/{stem}.{DAY}")
+    try:
+        return offer if offer is not None and offer.part_name(int(value)) == name else None
+    except ValueError:
+        return None
 
 
 def chain(offers: Iterable[Offer], position: TablePosition) -> list[Offer]:

@@ -23,10 +23,11 @@ from ottla.server.config.tables.topic_tables import (
     REJECTED_SUFFIX,
     TEXT,
     TYPED,
+    UNPARTITIONED,
 )
 from ottla.server.table_work import TableSettings
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
-from ottla.tables.decisions import DecisionLog
+from ottla.tables.decisions import DecisionLog, TableDecision
 from ottla.tables.layout import BytesShape, ColumnShape, RowLayout, StringShape
 from ottla.tables.maintenance import MaintainedTable, Maintenance, MaintenancePolicy
 from ottla.tables.offers import REJECTED_FOLDER
@@ -54,6 +55,12 @@ class OpenTables(NamedTuple):
     layout: RowLayout
     committer: Committer
     tables: tuple[MaintainedTable, MaintainedTable]
+    #: The partitioning that they have, or will have when they are made.
+    partition: str
+
+    def is_partitioned_as(self, last: TableDecision | None) -> bool:
+        """Return whether they are still partitioned as it was thought when they were opened: another committer may have made them."""
+        return last is None or last.partition == self.partition
 
     def maintenance(self, policy: MaintenancePolicy) -> Maintenance:
         return Maintenance(self.store, self.log, self.tables, policy)
@@ -74,13 +81,16 @@ def open_tables(settings: TableSettings, owner: Owner) -> OpenTables:
     store = open_store(f"{settings.location.rstrip('/')}/{NAMESPACE}/{owner.topic}", settings.options)
     layout = RowLayout(_shape(settings, owner, "key"), _shape(settings, owner, "value"))
     log = DecisionLog(store, owner)
+    last = log.last()
+    partition = settings.partition if last is None else last.partition
+    settings = settings._replace(partition=partition)
     table = _table(settings, store, layout.schema, owner, is_rejected=False)
     rejected = _table(settings, store, layout.rejected_schema, owner, is_rejected=True)
     followers = (
         TableFollower(table, rows_of, store, is_lazy=False, schema_of=partial(schema_of, store)),
         TableFollower(rejected, rejected_of, store, is_lazy=True),
     )
-    return OpenTables(store, log, layout, Committer(store, log, followers), (table, rejected))
+    return OpenTables(store, log, layout, Committer(store, log, followers, partition), (table, rejected), partition)
 
 
 def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
@@ -103,20 +113,22 @@ def _shape(settings: TableSettings, owner: Owner, name: str) -> ColumnShape:
 def _table(
     settings: TableSettings, store: Store, schema: pa.Schema, owner: Owner, *, is_rejected: bool
 ) -> MaintainedTable:
+    partition = UNPARTITIONED if is_rejected else settings.partition
     if settings.format == PARQUET:
         from ottla.tables.parquet import ROWS, ParquetFiles
 
-        return ParquetFiles(store, owner, PARQUET_REJECTED if is_rejected else ROWS)
+        return ParquetFiles(store, owner, PARQUET_REJECTED if is_rejected else ROWS, partition)
     if settings.format == DELTA:
         from ottla.tables.delta import DeltaFiles
 
         folder = REJECTED_FOLDER if is_rejected else ""
-        return DeltaFiles(store, delta_options(settings.options), schema, owner, folder)
+        return DeltaFiles(store, delta_options(settings.options), schema, owner, folder, partition)
     if settings.format == ICEBERG:
         from ottla.tables.iceberg import IcebergTable
 
         name = owner.topic + (REJECTED_SUFFIX if is_rejected else "")
-        return IcebergTable(_catalog(settings), name, store, schema, owner, REJECTED_FOLDER if is_rejected else "")
+        folder = REJECTED_FOLDER if is_rejected else ""
+        return IcebergTable(_catalog(settings), name, store, schema, owner, folder, partition)
     raise TableRefused(f"{settings.format} is no format of a table: {', '.join(FORMATS)}")
 
 

@@ -10,9 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ottla.server.config.tables.topic_tables import PARQUET
+from ottla.server.config.tables.topic_tables import PARQUET, UNPARTITIONED
 from ottla.tables.maintenance import MaintenancePolicy
-from ottla.tables.offers import FOLDER, REJECTED_FOLDER, Offer, offer_of, offer_of_rejected
+from ottla.tables.offers import (
+    FOLDER,
+    PARTS_FOLDER,
+    REJECTED_FOLDER,
+    Offer,
+    offer_of,
+    offer_of_part,
+    offer_of_rejected,
+)
+from ottla.tables.partitioning import column_of, text_of
 from ottla.tables.store import Store, StoredObject
 from ottla.tables.table import CommitConflict, Owner, TableCommit, TableRefused, TableState
 from ottla.tables.table_location import FOLDER_OF
@@ -23,7 +32,9 @@ ROWS, NUMBERS = "rows", FOLDER_OF[PARQUET]
 class ParquetFiles:
     """One folder of files."""
 
-    def __init__(self, store: Store, owner: Owner, folder: str = ROWS) -> None:
+    def __init__(self, store: Store, owner: Owner, folder: str = ROWS, partition: str = UNPARTITIONED) -> None:
+        """One that is partitioned has folders kafka_day=2026-11-29, as Hive's tables have."""
+        self._partition = partition
         self._store = store
         self._owner = json.dumps(list(owner))
         self._folder = folder
@@ -47,7 +58,10 @@ class ParquetFiles:
     def commit(self, state: TableState, commit: TableCommit) -> None:
         for file in commit.files:
             folder, _, name = file.name.rpartition("/")
-            self._store.copy(file.name, f"{self._folder}/{folder.rpartition('/')[2]}-{name}")
+            part = ""
+            if file.part is not None:  # names that begin with an underscore are hidden from readers of folders
+                part = f"{column_of(self._partition).name.lstrip('_')}={text_of(self._partition, file.part)}/"
+            self._store.copy(file.name, f"{self._folder}/{part}{folder.rpartition('/')[2]}-{name}")
         if not self._store.put_if_absent(f"{self._numbers}/{commit.sequence:012}", b""):
             raise CommitConflict(f"commit {commit.sequence} is published already")
 
@@ -67,7 +81,7 @@ class ParquetFiles:
 
     def size(self, state: TableState) -> tuple[int, int]:
         names = [each.name.rpartition("/")[2] for each in self._store.list(self._folder)]
-        found = [_offer_of(name) for name in names]
+        found = {_offer_of(name) for name in names}  # one of several parts is there for each
         if self._folder == ROWS:
             return sum(offer.rows for offer in found if offer is not None), len(names)
         return sum(offer.rejected for offer in found if offer is not None), len(names)
@@ -82,5 +96,5 @@ class ParquetFiles:
 
 def _offer_of(name: str) -> Offer | None:
     partition, _, file = name.partition("-")
-    rows = offer_of(f"{FOLDER}/{partition}/{file}")
+    rows = offer_of(f"{FOLDER}/{partition}/{file}") or offer_of_part(f"{PARTS_FOLDER}/{partition}/{file}")
     return rows if rows is not None else offer_of_rejected(f"{REJECTED_FOLDER}/{partition}/{file}")

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.columns.batches import BatchFilter
 from ottla.columns.rows import RowColumns
 from ottla.columns.segments import SegmentFiles
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
 from ottla.tables.layout import KAFKA, RECORD_COLUMNS, RowLayout, SchemaMoved
+from ottla.tables.offers import SUFFIX_OF
+from ottla.tables.partitioning import PARTS_MAX, FilePart, length_us, listed
 from ottla.tables.table import Owner
-from ottla.tables.translating import Translated
+from ottla.tables.translating import Translated, TranslatedPart
 
 #: A file ends after so many bytes of columns. What is translated is in memory until it is in the store: no file lies on the log's disk.
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -30,8 +34,20 @@ class SegmentsGone(Exception):
 class SegmentSource:
     """The files of one partition."""
 
-    def __init__(self, folder: str, owner: Owner, partition: int, layout: RowLayout) -> None:
+    def __init__(
+        self,
+        folder: str,
+        owner: Owner,
+        partition: int,
+        layout: RowLayout,
+        parted: str = UNPARTITIONED,
+        *,
+        keeps_rejected: bool = True,
+    ) -> None:
+        """Take by what the table is partitioned. Rejected records are counted alone unless they are to be kept."""
+        self._parted = parted
         self._folder = Path(folder)
+        self._keeps_rejected = keeps_rejected
         self._owner = owner
         self._partition = partition
         self._layout = layout
@@ -45,28 +61,36 @@ class SegmentSource:
             RegistryWaits: the schema registry cannot be asked.
             ColumnsError: records are damaged.
         """
-        rows, rejected = ParquetBuffer(self._layout.schema), ParquetBuffer(self._layout.rejected_schema)
-        next_ = first
-        for records, behind in self._records(first, end):
+        rows, rejected = PartedBuffers(self._layout.schema, self._parted), ParquetBuffer(self._layout.rejected_schema)
+        next_, left_out = first, 0
+        for records in self._records(first, end):
+            room = rows.room_for(records)
+            if not room:
+                break
             try:
-                good, bad = self._layout.rows(records)
+                good, bad = self._layout.rows(records.slice(0, room))
             except SchemaMoved:
                 if next_ == first:
                     raise
                 break  # the file has the columns of the former schema
-            next_ = behind
+            next_ = records.column("offset")[room - 1].as_py() + 1
             rows.add(good)
-            rejected.add(bad)
-            if rows.column_bytes + rejected.column_bytes >= FILE_BYTES_MAX:
+            if self._keeps_rejected:
+                rejected.add(bad)
+            else:
+                left_out += len(bad)
+            if rows.column_bytes + rejected.column_bytes >= FILE_BYTES_MAX or room < len(records):
                 break
         else:
             next_ = end
         keys = self._owner._asdict() | {"partition": self._partition, "first": first, "next": next_}
         footer = {f"ottla.{name}": str(value) for name, value in keys.items()}
-        return Translated(next_, rows.rows, rows.finish(footer), rejected.rows, rejected.finish(footer))
+        data, parts = rows.finish(footer)
+        rejected_data = rejected.finish(footer)
+        suffix = SUFFIX_OF[self._parted]
+        return Translated(next_, rows.rows, data, left_out + rejected.rows, rejected_data, suffix, parts)
 
-    def _records(self, first: int, end: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield records, and the offset behind them."""
+    def _records(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
         place = f"{self._owner.topic}-{self._partition}"
         wanted = BatchFilter(place, first, end)
         files = SegmentFiles(self._folder)
@@ -77,7 +101,7 @@ class SegmentSource:
         try:
             for records in columns.batches(files.batches(wanted)):
                 if len(records):
-                    yield records, records.column("offset")[-1].as_py() + 1
+                    yield records
         except FileNotFoundError as fault:
             raise SegmentsGone(f"{place}: {fault}") from fault
 
@@ -109,6 +133,59 @@ class ParquetBuffer:
         self._writer.close()
         data: bytes = self._sink.getvalue().to_pybytes()
         return data
+
+
+class PartedBuffers:
+    """The file of an offer, or a file for each day or hour of its rows."""
+
+    def __init__(self, schema: pa.Schema, parted: str) -> None:
+        self._schema = schema
+        self._length_us = 0 if parted == UNPARTITIONED else length_us(parted)
+        #: The buffers by the number of the day or hour; of a table that is not partitioned by 0.
+        self._buffers: dict[int, ParquetBuffer] = {}
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self._buffers.values())
+
+    @property
+    def column_bytes(self) -> int:
+        return sum(each.column_bytes for each in self._buffers.values())
+
+    def room_for(self, records: pa.RecordBatch) -> int:
+        """Return how many of the records, from the first on, have no day or hour that would be one too many."""
+        if not self._length_us:
+            return len(records)
+        values, places = np.unique(self._values(records.column("timestamp")), return_index=True)
+        new = sorted(
+            place for value, place in zip(values.tolist(), places.tolist(), strict=True) if value not in self._buffers
+        )
+        free = PARTS_MAX - len(self._buffers)
+        return len(records) if len(new) <= free else int(new[free])
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if not self._length_us:
+            self._buffer(0).add(rows)
+            return
+        values = self._values(rows.column(KAFKA).field("timestamp"))
+        for value in np.unique(values).tolist():
+            self._buffer(value).add(rows.filter(pa.array(values == value)))
+
+    def finish(self, footer: dict[str, str]) -> tuple[bytes, tuple[TranslatedPart, ...]]:
+        """Return the bytes of the offer, and the files that they list."""
+        if not self._length_us:
+            return self._buffer(0).finish(footer), ()
+        made = [(each, TranslatedPart(value, each.finish(footer))) for value, each in sorted(self._buffers.items())]
+        return listed([FilePart(part.value, each.rows, len(part.data)) for each, part in made]), tuple(
+            part for _, part in made
+        )
+
+    def _values(self, timestamps: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+        made: np.ndarray[Any, np.dtype[np.int64]] = timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return made // self._length_us
+
+    def _buffer(self, value: int) -> ParquetBuffer:
+        return self._buffers.setdefault(value, ParquetBuffer(self._schema))
 
 
 def parquet_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:

@@ -26,6 +26,7 @@ FOLDERS = (
     PARQUET_REJECTED,
     offers.FOLDER,
     offers.REJECTED_FOLDER,
+    offers.PARTS_FOLDER,
     decisions.FOLDER,
 )
 

@@ -55,5 +55,8 @@ class Store(Protocol):
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names of the folders in a folder, in their order: what is in them is not listed."""
 
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        """Delete what was left half written before this time, by writers that were killed, and yield each. No listing has it."""
+
     def delete(self, name: str) -> None:
         """Remove an object. It is no failure if there is none."""

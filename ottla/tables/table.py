@@ -50,11 +50,12 @@ class TableState:
 
 
 class AddedFile(NamedTuple):
-    """A file that a commit adds: its name in the store, its size in bytes, its rows."""
+    """A file that a commit adds: its name in the store, its size in bytes, its rows, and the day or hour of all of them."""
 
     name: str
     size: int
     rows: int
+    part: int | None = None
 
 
 class TableCommit(NamedTuple):

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from ottla.server.config.tables.topic_tables import DELTA, ICEBERG, REJECTED_SUFFIX
 from ottla.tables.decisions import FOLDER as DECISIONS
-from ottla.tables.offers import FOLDER, NO_ROWS, PARQUET, REJECTED_FOLDER, Offer, offer_of
+from ottla.tables.offers import (
+    FOLDER,
+    NO_ROWS,
+    PARQUET,
+    PARTS_FOLDER,
+    REJECTED_FOLDER,
+    Offer,
+    offer_of,
+    offer_of_part,
+)
 from ottla.tables.store import StoreFailure
 from ottla.tables.table_location import PARQUET_REJECTED, TableLocation, TablePlace, delta_options, place_of
 
@@ -120,12 +129,14 @@ class TableLook:
 
     def _parquet_counts(self, place: TablePlace) -> TableCounts:
         folder = f"{place.folder}/rows" if place.name == place.topic else f"{place_of(place.topic)}/{PARQUET_REJECTED}"
-        files = rows = size = 0
+        files = size = 0
+        offers = set[Offer]()  # one may have several files
         for each in islice(self._location.store.list(folder), OBJECTS_MAX):
             offer = _offer(each.name)
             if offer is not None:
                 files, size = files + 1, size + each.size
-                rows += offer.rows if place.name == place.topic else offer.rejected
+                offers.add(offer)
+        rows = sum(offer.rows if place.name == place.topic else offer.rejected for offer in offers)
         return TableCounts(files, rows, size)
 
     def _reasons(self, topic: str) -> list[tuple[int, str]]:
@@ -155,7 +166,8 @@ def _offer(name: str) -> Offer | None:
     """Return the offer of a file of Parquet's rows, whose name begins with the partition."""
     partition, _, file = name.rpartition("/")[2].partition("-")
     whole = f"{FOLDER}/{partition}/{file}"
-    return offer_of(whole) or offer_of(f"{whole.removesuffix(PARQUET)}{NO_ROWS}")  # all records were rejected
+    part = offer_of_part(f"{PARTS_FOLDER}/{partition}/{file}")
+    return part or offer_of(whole) or offer_of(f"{whole.removesuffix(PARQUET)}{NO_ROWS}")  # all records were rejected
 
 
 def _positions(body: Mapping[str, Any], name: str) -> dict[int, int]:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.tables.offers import LOST, NO_ROWS, NOT_BEGUN, PARQUET, Offer, TablePosition
 from ottla.tables.store import Store
+from ottla.tables.table import CommitConflict, TableRefused
 
 #: Behind all offsets.
 END = (1 << 63) - 1
@@ -41,14 +42,26 @@ class CommittedSpan(NamedTuple):
         return next((each.start for each in self.epochs if each.epoch > epoch), END)
 
 
+class TranslatedPart(NamedTuple):
+    """The bytes of the rows of one day or hour, for which the number stands."""
+
+    value: int
+    data: bytes
+
+
 class Translated(NamedTuple):
-    """A file's bytes and rows, the same for what did not fit, and the offset behind them."""
+    """A file's bytes and rows, the same for what did not fit, and the offset behind them.
+
+    What did not fit is left out if it has no bytes. Of a partitioned table the bytes are the list of the files in `parts`.
+    """
 
     next: int
     rows: int
     data: bytes
     rejected: int
     rejected_data: bytes
+    suffix: str = PARQUET
+    parts: tuple[TranslatedPart, ...] = ()
 
 
 class FileSource(Protocol):
@@ -72,16 +85,20 @@ class Translator:
         self._new_uid = new_uid
         #: What was offered and is not taken, in the order of the offsets.
         self._pending: list[Offer] = []
+        #: How many records were left out.
+        self.left_out = 0
 
     def offer(self, span: CommittedSpan, taken: TablePosition | None) -> Offer | None:
         """Write the next file; return None if there is nothing to offer. `taken` is where the tables are.
 
         Raises:
             StoreFailure: the file is there or not; the next call writes another one.
+            CommitConflict: there is a newer leader, or the log was restored and its leader epochs count from there again.
+            TableRefused: the log was restored, and lacks what the tables have of this very leader epoch.
         """
         assert span.leader_epoch == self._leader_epoch and span.partition == self._partition
-        if taken is not None and taken.epoch > self._leader_epoch:
-            return None  # there is a newer leader
+        if taken is not None:
+            self._check(span, taken)
         after = self._position(taken)
         if after is None:
             after = TablePosition(span.start, NOT_BEGUN)
@@ -91,11 +108,28 @@ class Translator:
         if first >= span.end:
             return None
         found = self._source.translate(first, span.end)
-        suffix = PARQUET if found.rows else NO_ROWS
-        offer = self._made(after, first, found.next, suffix, found.rows, found.rejected)
-        if found.rejected:
+        suffix = found.suffix if found.rows else NO_ROWS
+        rejected = found.rejected if found.rejected_data else 0
+        offer = self._made(after, first, found.next, suffix, found.rows, rejected)
+        if rejected:
             self._store.put(offer.rejected_name, found.rejected_data)
-        return self._written(offer, found.data)
+        for part in found.parts:
+            self._store.put(offer.part_name(part.value), part.data)
+        written = self._written(offer, found.data)
+        self.left_out += found.rejected - rejected
+        return written
+
+    def _check(self, span: CommittedSpan, taken: TablePosition) -> None:
+        if taken.epoch > span.leader_epoch:
+            raise CommitConflict(
+                f"the tables have partition {span.partition} from leader epoch {taken.epoch}, and this leader's is {span.leader_epoch}: "
+                "there is a newer one, or else the cluster was restored, and `ottla table rebuild` makes the table again"
+            )
+        if taken.epoch == span.leader_epoch and taken.next > span.end:
+            raise TableRefused(
+                f"the tables have partition {span.partition} up to offset {taken.next} of leader epoch {taken.epoch}, and its log ends "
+                f"at {span.end}: the cluster was restored, and `ottla table rebuild` makes the table again"
+            )
 
     def _position(self, taken: TablePosition | None) -> TablePosition | None:
         """Return where the next offer comes after: the last one of ours that may still be taken, or where the tables are."""

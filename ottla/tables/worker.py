@@ -7,7 +7,8 @@ that can be made again from the store, so the process may be ended anywhere.
 from __future__ import annotations
 
 import re
-from time import monotonic
+from collections.abc import Iterator
+from time import monotonic, time
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from ottla.columns.wire import RegistryWaits
 from ottla.server.table_work import TableJob, TableReport, TableSettings, TableSpan
 from ottla.tables.decisions import TableDecision
 from ottla.tables.layout import SchemaMoved
+from ottla.tables.maintenance import IN_STEPS, Maintained
 from ottla.tables.offers import TablePosition
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.segment_source import SegmentsGone, SegmentSource
@@ -59,13 +61,18 @@ class _Topic:
         self.owner = owner
         self.opened: OpenTables = open_tables(settings, owner)
         self.translators: dict[_Place, Translator] = {}
+        #: What is left of a maintenance that has begun.
+        self.maintenance: Iterator[Maintained] | None = None
 
     def translator(self, span: TableSpan) -> Translator:
         place = _Place(span.partition, span.leader_epoch, span.folder)
         if place not in self.translators:
             for other in [each for each in self.translators if each.partition == span.partition]:
                 del self.translators[other]
-            source = SegmentSource(span.folder, self.owner, span.partition, self.opened.layout)
+            keeps = self.settings.keeps_rejected
+            source = SegmentSource(
+                span.folder, self.owner, span.partition, self.opened.layout, self.opened.partition, keeps_rejected=keeps
+            )
             self.translators[place] = Translator(self.opened.store, source, span.partition, span.leader_epoch, _new_uid)
         return self.translators[place]
 
@@ -101,8 +108,15 @@ class TableWorker:
     def _work(self, job: TableJob, progress: _Progress) -> None:
         ends = monotonic() + self._slice_s
         topic = self._topic(job)
+        if job.maintains:
+            self._maintain(topic, ends, progress)
+            return
         last = topic.opened.log.last()
         progress.see(last)
+        if not topic.opened.is_partitioned_as(last):
+            self.forget([job.topic_id])
+            progress.more = True
+            return
         taken = last.positions if last is not None else {}
         for span in job.spans:
             more = True
@@ -116,6 +130,17 @@ class TableWorker:
             progress.see(done.last)
             progress.more |= done.is_behind
 
+    @staticmethod
+    def _maintain(topic: _Topic, ends: float, progress: _Progress) -> None:
+        steps = topic.maintenance or topic.opened.maintenance(IN_STEPS).steps(int(time() * 1000))
+        topic.maintenance = None  # one that fails begins again
+        for step in steps:
+            progress.merged += step.merged
+            progress.deleted += step.orphans + step.decisions
+            if monotonic() >= ends:
+                topic.maintenance, progress.more = steps, True
+                return
+
     def _topic(self, job: TableJob) -> _Topic:
         topic = self._topics.get(job.topic_id)
         if topic is None or topic.settings != job.settings:
@@ -127,10 +152,13 @@ class TableWorker:
         """Offer one file; return whether there may be another."""
         epochs = tuple(EpochStart(*each) for each in span.epochs)
         committed = CommittedSpan(span.partition, span.leader_epoch, span.start, span.end, epochs)
-        offer = topic.translator(span).offer(committed, taken)
+        translator = topic.translator(span)
+        left_out = translator.left_out
+        offer = translator.offer(committed, taken)
         if offer is None:
             return False
         progress.lost += offer.lost
+        progress.left_out += translator.left_out - left_out
         return offer.next < span.end
 
 
@@ -139,7 +167,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
-        self.commits = self.rows = self.rejected = self.lost = 0
+        self.commits = self.rows = self.rejected = self.lost = self.left_out = self.merged = self.deleted = 0
         self.more = False
 
     def see(self, last: TableDecision | None) -> None:
@@ -153,6 +181,9 @@ class _Progress:
             self.rows,
             self.rejected,
             self.lost,
+            self.left_out,
+            self.merged,
+            self.deleted,
             self.more and not waits,
             kind,
             waits,

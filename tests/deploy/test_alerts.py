@@ -31,7 +31,17 @@ OF_ACCIDENTS = OF_A_LOST_BROKER | {
 OF_SAMPLES = [
     ("LogDirectoryRunningFull", 'ottla_log_directory_free_bytes{logdirectory="/data"}', 8_192, 2 << 30),
     ("CertificateExpires", 'ottla_certificate_valid_seconds{of="listener SSL"}', 13 * 86_400, 15 * 86_400),
+    ("TableWaits", 'ottla_table_waits{topic="orders"}', 1, 0),
+    ("TableBehind", 'ottla_table_lag_seconds{topic="orders"}', 901, 899),
+    ("TableNotMaintained", 'ottla_table_maintenance_failing{topic="orders"}', 1, 0),
     ("WallClockJumped", "ottla_wall_clock_jump_ms", -864_000_000, 0),
+]
+
+
+#: Alert, and a counter that must not grow.
+OF_COUNTERS = [
+    ("TableLostRecords", 'ottla_table_lost_offsets_total{topic="orders"}'),
+    ("TableRejectsRecords", 'ottla_table_rejected_records_total{topic="orders"}'),
 ]
 
 
@@ -120,8 +130,15 @@ def test_an_alert_fires_for_its_sample(alert: str, sample: str, fires: float, si
         assert bool(firing(rules()[alert], scraped)) is expected
 
 
+@pytest.mark.parametrize(("alert", "sample"), OF_COUNTERS)
+def test_an_alert_fires_when_its_counter_grows(alert: str, sample: str) -> None:
+    for values, expected in (((7, 8), True), ((7, 7), False)):
+        scraped = Scrapes("kafka", {"one": [f"{sample} {value}" for value in values]})
+        assert bool(firing(rules()[alert], scraped)) is expected
+
+
 def test_every_alert_fires_in_a_test() -> None:
-    assert rules().keys() == OF_ACCIDENTS | {row[0] for row in OF_SAMPLES}
+    assert rules().keys() == OF_ACCIDENTS | {row[0] for row in [*OF_SAMPLES, *OF_COUNTERS]}
 
 
 @pytest.mark.parametrize(

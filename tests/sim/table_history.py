@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from ottla.server.config.tables.topic_tables import DAY, UNPARTITIONED
 from ottla.tables.committing import Committer, TableFollower, rejected_of, rows_of
 from ottla.tables.decisions import DecisionLog
 from ottla.tables.maintenance import Maintenance, MaintenancePolicy
@@ -57,10 +58,18 @@ class History:
         self.processes: list[TurnProcess | None] = [None] * (PARTITIONS + 2)
         self.left_behind: list[TurnProcess] = []
         self.struck: Counter[str] = Counter()
+        #: By what each committer and leader would have the tables partitioned: the setting has just been changed.
+        self.settings = self.rng.choice(((UNPARTITIONED,), (DAY,), (UNPARTITIONED, DAY)))
+        #: The committer begins that many turns later than the leaders.
+        self.alone = self.rng.choice((0, 5, 20))
+        #: For so many turns from now on only maintenance begins: nothing is written.
+        self.rest = 0
 
     def play(self) -> None:
-        for _ in range(TURNS):
+        for turn in range(TURNS):
             self.event()
+            self.is_alone = turn < self.alone
+            self.rest = max(0, self.rest - 1)
             for _ in range(WORK_OF_A_TURN):
                 self.work()
             if self.rng.random() < 0.02:
@@ -86,8 +95,13 @@ class History:
         log = self.rng.choice(self.logs)
         match draw(
             self.rng,
-            {"append": 30, "commit": 20, "elect": 2, "lose": 2, "delete": 2, "compact": 2, "kill": 3, "leave": 3},
-        ):
+            {
+                "append": 30, "commit": 20, "elect": 2, "lose": 2, "delete": 2, "compact": 2, "kill": 3, "leave": 3,
+                "rest": 1,
+            },
+        ):  # fmt: skip
+            case "rest":
+                self.rest = self.rng.randint(5, 15)
             case "append":
                 for _ in range(self.rng.randint(1, 6)):
                     log.records[log.end] = next(self.numbers)
@@ -131,7 +145,7 @@ class History:
         ]
 
     def strike(self, what: str) -> None:
-        place = self.rng.randrange(len(self.processes))
+        place = MAINTENANCE if self.rest else self.rng.randrange(len(self.processes))
         process, self.processes[place] = self.processes[place], None
         if process is None:
             return
@@ -147,6 +161,8 @@ class History:
         if begins:
             self.begin()
         running = [*filter(None, self.processes)]
+        if not running and not self.left_behind:
+            return
         if self.left_behind and (not running or self.rng.random() < 0.2):
             running = self.left_behind
         process = self.rng.choice(running)
@@ -158,10 +174,14 @@ class History:
             self.processes = [None if each is process else each for each in self.processes]
 
     def begin(self) -> None:
+        if self.rest:
+            if self.processes[MAINTENANCE] is None:
+                self.processes[MAINTENANCE] = TurnProcess("maintenance", self.maintain)
+            return
         for partition in range(PARTITIONS):
             if self.processes[partition] is None:
                 self.processes[partition] = TurnProcess(f"leader {partition}", self.translator(self.logs[partition]))
-        if self.processes[COMMITTER] is None:
+        if self.processes[COMMITTER] is None and not self.is_alone:
             self.processes[COMMITTER] = TurnProcess("committer", self.commit)
         if self.processes[MAINTENANCE] is None and self.rng.random() < 0.1:
             self.processes[MAINTENANCE] = TurnProcess("maintenance", self.maintain)
@@ -170,12 +190,15 @@ class History:
         """A leader's process: some intervals of it, each with the log as it is then."""
 
         def run() -> None:
+            self.open(log)
             translator = Translator(
                 self.store, log, log.partition, log.epoch, lambda: f"{self.rng.getrandbits(128):032x}"
             )
             for _ in range(self.rng.randint(1, 4)):
                 try:
                     last = DecisionLog(self.store, OWNER).last()
+                    if last is not None and last.partition != log.parted:  # the worker then opens the topic again
+                        return
                     taken: TablePosition | None = last.positions.get(log.partition) if last is not None else None
                     translator.offer(log.span(), taken)
                 except LOST:
@@ -191,16 +214,29 @@ class History:
             TableFollower(self.rejected, rejected_of, self.store, is_lazy=True),
         ]
         try:
-            Committer(self.store, DecisionLog(self.store, OWNER), followers).run(PARTITIONS)
+            log = DecisionLog(self.store, OWNER)
+            Committer(self.store, log, followers, self.rng.choice(self.settings)).run(PARTITIONS)
         except LOST:
             return
         except TableRefused as fault:
             raise TablesBroken(str(fault)) from fault
 
+    def open(self, log: SimLog) -> None:
+        """As `open_tables` does: the tables are partitioned as the decisions say, or by the setting if there is none."""
+        try:
+            last = DecisionLog(self.store, OWNER).last()
+        except LOST:
+            return
+        log.parted = self.rng.choice(self.settings) if last is None else last.partition
+
     def maintain(self) -> None:
         log = DecisionLog(self.store, OWNER)
         try:
-            Maintenance(self.store, log, (self.table, self.rejected), AT_ONCE).run(0)
+            maintenance = Maintenance(self.store, log, (self.table, self.rejected), AT_ONCE)
+            if self.rng.random() < 0.3:  # one that finds nothing small enough to merge
+                maintenance.sweep(0)
+            else:
+                maintenance.run(0)
         except LOST:
             return
         except TableRefused as fault:
@@ -211,6 +247,8 @@ class History:
     def check(self) -> None:
         if gone := (self.table.named | self.rejected.named) - self.store.objects.keys():
             raise TablesBroken(f"a version names files that are gone: {sorted(gone)[:5]}")
+        if len(self.table.kinds) > 1:
+            raise TablesBroken("files of one day and of several are in one table")
         counted = Counter(numbers_of(self.store, self.table) + numbers_of(self.store, self.rejected))
         if twice := [number for number, times in counted.items() if times > 1]:
             raise TablesBroken(f"in the tables twice: {twice[:5]}")

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from ottla.server.config.tables.topic_tables import UNPARTITIONED
+from ottla.tables import offers
 from ottla.tables.maintenance import MaintenancePolicy
+from ottla.tables.partitioning import FilePart, listed
 from ottla.tables.store import StoredObject, StoreFailure
 from ottla.tables.table import CommitConflict, CommitUnknown, TableCommit, TableState
-from ottla.tables.translating import CommittedSpan, EpochStart, Translated
+from ottla.tables.translating import CommittedSpan, EpochStart, Translated, TranslatedPart
 from tests.sim.sink_model import SparkProcess as TurnProcess
 
 T = TypeVar("T")
@@ -86,6 +89,9 @@ class SimStore:
 
         yield from self._faulty.call(effect, StoreFailure)
 
+    def sweep(self, before_ms: int) -> Iterator[str]:
+        return iter(())
+
     def delete(self, name: str) -> None:
         self._faulty.call(lambda: self.objects.pop(name, None), StoreFailure)
 
@@ -107,6 +113,8 @@ class SimTable:
         self.sequence = 0
         #: The files of the versions that readers may open. The last one is the table.
         self.versions: dict[int, list[str]] = {}
+        #: Whether its files are of one day each: of a table all are, or none.
+        self.kinds: set[bool] = set()
 
     @property
     def version(self) -> SimVersion | None:
@@ -137,6 +145,7 @@ class SimTable:
         def effect() -> None:
             self._make(state, self.files + [file.name for file in commit.files])
             self.sequence = commit.sequence
+            self.kinds |= {file.part is not None for file in commit.files}
 
         self._faulty.call(effect, CommitUnknown)
 
@@ -206,15 +215,26 @@ class SimLog:
         records = {offset: number for offset, number in self.records.items() if offset < kept}
         end = max(records, default=self.start - 1) + 1
         epochs = [each for each in self.epochs if each.start < end] + [EpochStart(self.epoch + 1, end)]
-        return SimLog(self.partition, self.epoch + 1, self.start, records, epochs, min(high_watermark, end))
+        return SimLog(
+            self.partition, self.epoch + 1, self.start, records, epochs, min(high_watermark, end), self.parted
+        )
+
+    #: By what its leader thinks that the tables are partitioned.
+    parted: str = UNPARTITIONED
 
     def translate(self, first: int, end: int) -> Translated:
-        """The source of a translator: a file is a list of numbers."""
+        """The source of a translator: a file is a list of numbers. Of a partitioned table there is one for odd and for even ones."""
         end = min(end, first + 1 + (first * 5 + self.epoch) % FILE_ROWS_MAX)  # of sizes that no two leaders share
         numbers = [self.records[offset] for offset in range(first, end) if offset in self.records]
         rows = [number for number in numbers if number % REJECTED_OF]
         rejected = [number for number in numbers if not number % REJECTED_OF]
-        return Translated(end, len(rows), json.dumps(rows).encode(), len(rejected), json.dumps(rejected).encode())
+        data, parts = json.dumps(rows).encode(), list[TranslatedPart]()
+        if self.parted != UNPARTITIONED:
+            by_part = {value: [number for number in rows if number % 2 == value] for value in (0, 1)}
+            parts = [TranslatedPart(value, json.dumps(some).encode()) for value, some in by_part.items() if some]
+            data = listed([FilePart(part.value, len(by_part[part.value]), len(part.data)) for part in parts])
+        suffix = offers.SUFFIX_OF[self.parted]
+        return Translated(end, len(rows), data, len(rejected), json.dumps(rejected).encode(), suffix, tuple(parts))
 
 
 def numbers_of(store: SimStore, table: SimTable) -> list[int]:

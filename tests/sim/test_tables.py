@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.server.config.tables.topic_tables import DAY, UNPARTITIONED
 from ottla.tables import committing, offers
 from ottla.tables.committing import TableFollower
 from ottla.tables.decisions import DecisionLog, TableDecision
@@ -108,9 +109,9 @@ def rejected_records_are_left_to_others(patch: pytest.MonkeyPatch) -> None:
 def a_partition_begins_anywhere(patch: pytest.MonkeyPatch) -> None:
     """The tables begin a partition at any offer, not at the first one of a leader that found none."""
 
-    def anywhere(self: Any, partition: int, position: TablePosition | None) -> list[Offer]:
+    def anywhere(self: Any, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
         found = [offers.offer_of(each.name) for each in self._store.list(offers.folder_of(partition))]
-        offered = [offer for offer in found if offer is not None]
+        offered = [offer for offer in found if offer is not None and offer.suffix in (offers.SUFFIX_OF[parted], "none")]
         if position is None and offered:
             position = max(offered).after
         return offers.chain(offered, position or TablePosition(0, NOT_BEGUN))
@@ -171,6 +172,22 @@ def rejected_records_are_never_swept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offers, "offer_of_rejected", lambda name: None)
 
 
+def offers_of_any_kind_are_taken(patch: pytest.MonkeyPatch) -> None:
+    """A leader that thinks the tables are not partitioned offers a file of several days, and one that thinks they are a list of files."""
+    chain = committing.Committer._chain
+
+    def of_any_kind(self: Any, partition: int, position: TablePosition | None, parted: str) -> list[Offer]:
+        taken = chain(self, partition, position, parted)
+        return taken or chain(self, partition, position, DAY if parted == UNPARTITIONED else UNPARTITIONED)
+
+    patch.setattr(committing.Committer, "_chain", of_any_kind)
+
+
+def parts_are_never_swept(patch: pytest.MonkeyPatch) -> None:
+    """Of an offer that was not taken the parts are left."""
+    patch.setattr(offers, "offer_of_part", lambda name: None)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_committed_record_is_in_the_tables_once(seed: int) -> None:
     play(seed)
@@ -194,6 +211,8 @@ MUTANTS = by_name(
     files_of_a_format_are_deleted_without_a_commit,
     decisions_are_swept_with_the_last_one,
     rejected_records_are_never_swept,
+    offers_of_any_kind_are_taken,
+    parts_are_never_swept,
 )
 is_noticed = noticed_by(play, TablesBroken, MUTANTS)
 

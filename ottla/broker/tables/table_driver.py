@@ -1,8 +1,8 @@
 """Drives the tables of topics whose partitions this broker leads: it decides on the loop, and has the work done in a process beside it.
 
 At each interval of a topic every leader has its new committed records offered, each partition's as a file; the leader of partition 0 has what
-all have offered committed (`ottla/tables`, docs/dev/TABLES.md). The process is started with the first topic that has a table, and ends with the
-last one. It does one job at a time, in slices; topics take turns.
+all have offered committed, and about once an hour the table maintained (`ottla/tables`, docs/dev/TABLES.md). The process is started with the
+first topic that has a table, and ends with the last one. It does one job at a time, in slices; topics take turns.
 
 What a job says was true when it was made, and offers are right whichever leader makes them. What its report says is used only for partitions that
 this broker still leads in the same leader epoch.
@@ -20,14 +20,14 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.tables.table_process import TableProcess
-from ottla.broker.tables.topic_table import TableLag, TopicTable
+from ottla.broker.tables.topic_table import NEVER_MS, TableLag, TopicTable
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataDelta, MetadataImage
 from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.protocol.primitives import uuid_to_str
 from ottla.server.config.key import ConfigError, Values
 from ottla.server.config.resource_configs import check_topic_configs, topic_values
-from ottla.server.config.tables.topic_tables import FORMAT, NONE
+from ottla.server.config.tables.topic_tables import DLQ, DLQ_TABLE, FORMAT, MAINTENANCE, NONE, PARTITION
 from ottla.server.story import Stories
 from ottla.server.table_work import TableJob, TableReport, TableSettings, TableSpan
 from ottla.server.world import World
@@ -36,6 +36,14 @@ from ottla.storage.log.log import Log
 log = logging.getLogger(__name__)
 
 NOT_ALLOWED = "not allowed"
+
+
+class _Turn(NamedTuple):
+    """A turn of a topic: when it is due, and whether the table is maintained or brought further. A commit goes first if both are due."""
+
+    due_ms: int
+    maintains: bool
+    topic: str
 
 
 class _Led(NamedTuple):
@@ -132,9 +140,15 @@ class TableDriver:
                 self._drop(name)
             if topic_id is not None and name not in self.tables:
                 story = self.stories.logger_of(name, log)
-                self.tables[name] = TopicTable(name, topic_id, story, now_ms)
+                maintained_ms = now_ms + self._maintained_after_ms(0.0, 1.0)  # not after each restart, nor all at once
+                self.tables[name] = TopicTable(name, topic_id, story, now_ms, maintained_ms)
         for name in self.tables.keys() - self._with_table:
             self._drop(name)
+
+    def _maintained_after_ms(self, least: float, most: float) -> int:
+        """Return a time between these shares of the interval of maintenance."""
+        interval_ms: int = self._configs[MAINTENANCE]
+        return int(interval_ms * self._world.rng.uniform(least, most)) if interval_ms else NEVER_MS
 
     def _drop(self, name: str) -> None:
         self._gone.append(uuid_to_str(self.tables.pop(name).topic_id))
@@ -153,14 +167,19 @@ class TableDriver:
                 if self._gone:
                     gone, self._gone = self._gone, []
                     await (self._process.forget(gone) if self.tables else self._process.close())
-                due = min(self.tables.values(), key=lambda table: table.due_ms, default=None)
+                due = min(self._turns(), default=None)
                 if due is not None and due.due_ms <= clock.mono_ms():
-                    await self._work(due)
+                    await self._work(self.tables[due.topic], maintains=due.maintains)
                 else:
                     await self._wait(None if due is None else due.due_ms - clock.mono_ms())
             except Exception:
                 log.exception("Work on tables failed")
                 await self._wait(1_000)
+
+    def _turns(self) -> Iterator[_Turn]:
+        for name, table in self.tables.items():
+            yield _Turn(table.due_ms, maintains=False, topic=name)
+            yield _Turn(table.maintenance.due_ms, maintains=True, topic=name)
 
     async def _wait(self, delay_ms: int | None) -> None:
         """Wait until something has changed, or the time is over."""
@@ -169,7 +188,7 @@ class TableDriver:
         if timer is not None:
             timer.cancel()
 
-    async def _work(self, table: TopicTable) -> None:
+    async def _work(self, table: TopicTable, *, maintains: bool) -> None:
         """Do one slice of a topic's work, and take over what came out of it."""
         clock = self._world.clock
         led = [_Led(each, each.leader_log, each.leader_epoch) for each in self.led(table.topic) if each.leader_log]
@@ -186,6 +205,8 @@ class TableDriver:
         now_ms = clock.mono_ms()
         for each in led:
             table.lags[each.partition.index].saw(each.log.high_watermark, now_ms)
+        if maintains:  # whatever comes of it, it is not due again at once
+            table.maintenance.due_ms = now_ms + self._maintained_after_ms(0.8, 1.2)
         try:
             check_topic_configs(overrides, self._configs.values)
         except ConfigError as error:  # another broker allows it, or this one did
@@ -193,20 +214,18 @@ class TableDriver:
             table.offered(report, clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
         leads_first = any(each.partition.index == 0 for each in led)
+        job = self._job(table, values, max(topic.partitions) + 1)
+        if maintains:
+            if leads_first and not table.kind:  # what it waits for would fail this, too, and be a second line
+                await self._maintain(table, job._replace(maintains=True))
+            return
         leads_all = len(led) == len(topic.partitions)
         is_commit = table.is_commit_next and leads_first
         if leads_all and not table.kind and all(_is_done(table, each) for each in led):
             table.offered(TableReport(), clock.wall_ms(), now_ms, interval_ms, commits_later=False)
             return
-        job = TableJob(
-            cluster_id=self._metadata.cluster_id,
-            topic_id=uuid_to_str(table.topic_id),
-            topic=table.topic,
-            settings=_settings(values, self._configs),
-            partitions=max(topic.partitions) + 1,
-            spans=() if is_commit else tuple(map(_span, led)),
-            commits=leads_first and (is_commit or leads_all),
-        )
+        spans = () if is_commit else tuple(map(_span, led))
+        job = job._replace(spans=spans, commits=leads_first and (is_commit or leads_all))
         report = await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
         positions = dict(report.positions)
         for each in led:
@@ -221,6 +240,18 @@ class TableDriver:
             commits_later=leads_first and not leads_all and not is_commit,
             took_ms=clock.mono_ms() - now_ms,
         )
+
+    def _job(self, table: TopicTable, values: Values, partitions: int) -> TableJob:
+        topic_id, settings = uuid_to_str(table.topic_id), _settings(values, self._configs)
+        return TableJob(self._metadata.cluster_id, topic_id, table.topic, settings, partitions, spans=(), commits=False)
+
+    async def _maintain(self, table: TopicTable, job: TableJob) -> None:
+        """Do a slice of maintenance. It is right whichever broker does it, so nothing has to hold afterwards."""
+        clock, again_ms = self._world.clock, table.maintenance.due_ms
+        began_ms = clock.mono_ms()
+        report = await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
+        now_ms = clock.mono_ms()
+        table.maintenance.took(report, clock.wall_ms(), now_ms, again_ms - began_ms, now_ms - began_ms)
 
 
 def _is_done(table: TopicTable, led: _Led) -> bool:
@@ -250,4 +281,6 @@ def _settings(values: Values, configs: BrokerConfigs) -> TableSettings:
         options=configs.node.store_options,
         registry=configs["ottla.table.registry"] or "",
         registry_config=configs["ottla.table.registry.config"],
+        keeps_rejected=values[DLQ] == DLQ_TABLE,
+        partition=values[PARTITION],
     )

@@ -18,8 +18,21 @@ COUNTS: tuple[tuple[str, str, Callable[[TopicTable], float]], ...] = (
     ("commits", "Commits to topics' tables that this broker has made", lambda table: table.commits),
     ("rows", "Rows in them", lambda table: table.rows),
     ("rejected_records", "Records in them that went to the table of rejected records", lambda table: table.rejected),
+    ("left_out_records", "Rejected records that no table has (ottla.table.dlq=none)", lambda table: table.left_out),
     ("lost_offsets", "Offsets that logs had lost before the table took them", lambda table: table.lost),
     ("failures", "Attempts to bring a table further that have failed", lambda table: table.failures),
+    ("maintenance_runs", "Times that the table was maintained to the end", lambda table: table.maintenance.runs),
+    (
+        "maintenance_failures",
+        "Attempts to maintain the table that have failed",
+        lambda table: table.maintenance.failures,
+    ),
+    ("merged_files", "Small files that maintenance has merged", lambda table: table.maintenance.merged),
+    (
+        "deleted_files",
+        "Files that maintenance has deleted: nothing named them",
+        lambda table: table.maintenance.deleted,
+    ),
 )
 
 
@@ -42,6 +55,10 @@ def table_metrics(driver: TableDriver, now_ms: int) -> Iterator[Family]:
     yield Family("ottla_table_lag_seconds", GAUGE, "For how long there have been such records", seconds)
     waits = [Sample({"topic": table.topic}, bool(table.kind)) for table in tables]
     yield Family("ottla_table_waits", GAUGE, "1 if the table waits: /tables of the admin listener says why", waits)
+    failing = [Sample({"topic": table.topic}, bool(table.maintenance.failed)) for table in tables]
+    yield Family(
+        "ottla_table_maintenance_failing", GAUGE, "1 if the last attempt to maintain the table failed", failing
+    )
 
 
 def table_states(driver: TableDriver, topic: str | None, wall_ms: int, now_ms: int) -> Iterator[dict[str, Any]]:
@@ -71,8 +88,13 @@ def table_states(driver: TableDriver, topic: str | None, wall_ms: int, now_ms: i
             "commits": table.commits,
             "rows": table.rows,
             "rejected": table.rejected,
+            "left_out": table.left_out,
             "lost": table.lost,
             "failures": table.failures,
+            "maintained_ms": table.maintenance.ended_ms if table.maintenance.ended_ms >= 0 else None,
+            "maintenance_failed": table.maintenance.failed or None,
+            "merged": table.maintenance.merged,
+            "deleted": table.maintenance.deleted,
         }
 
 

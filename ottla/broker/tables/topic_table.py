@@ -18,6 +18,8 @@ BACKOFF_MS, BACKOFF_MS_MAX = 1_000, 60_000
 CONFLICT, CONFLICTS_MAX = "conflict", 5
 #: Where the commit of what several brokers offer at one time waits for theirs.
 COMMIT_DELAY_MS_MAX = 3_000
+#: A time that does not come.
+NEVER_MS = 1 << 62
 #: Points of a partition's past by which its lag in seconds is found. The oldest go if there are more.
 POINTS_MAX = 64
 
@@ -55,18 +57,63 @@ class TableLag:
         return (now_ms - self._points[0].time_ms) / 1000 if self._points else 0.0
 
 
+class TableMaintenance:
+    """When one topic's table is maintained next, and what came of it. Times are monotonic, in ms."""
+
+    def __init__(self, topic: str, story: StoryLogger[str], due_ms: int) -> None:
+        self._topic = topic
+        self._story = story
+        self.due_ms = due_ms
+        self.runs = self.merged = self.deleted = self.failures = 0
+        #: Why the last attempt has failed; empty if it has not.
+        self.failed = ""
+        #: When one has ended, by the wall clock; -1 if none has.
+        self.ended_ms = -1
+        self._kind = ""
+        self._failed = 0
+
+    def took(self, report: TableReport, wall_ms: int, now_ms: int, interval_ms: int, took_ms: int) -> None:
+        """Take over the report of a slice, and set when the next one is due. A reason to fail is one line, until another one follows."""
+        self.merged += report.merged
+        self.deleted += report.deleted
+        if report.waits:
+            self.failures += 1
+            self._failed += 1
+            self.due_ms = now_ms + max(took_ms, _backoff_ms(self._failed, interval_ms))
+            if report.kind == CONFLICT and self._failed < CONFLICTS_MAX:
+                return
+            if report.kind != self._kind:
+                self._story.error("Maintenance of the table of topic %s has failed: %s", self._topic, report.waits)
+            self._kind, self.failed = report.kind, report.waits
+            return
+        self._failed = 0
+        if report.more:
+            self.due_ms = now_ms
+            return
+        if self._kind:
+            self._story.info("Maintenance of the table of topic %s goes on", self._topic)
+        self._kind = self.failed = ""
+        self.runs += 1
+        self.ended_ms = wall_ms
+        self.due_ms = now_ms + interval_ms
+
+
 class TopicTable:
     """The state of one topic's table. Times are monotonic, in ms."""
 
-    def __init__(self, topic: str, topic_id: bytes, story: StoryLogger[str], now_ms: int) -> None:
+    def __init__(
+        self, topic: str, topic_id: bytes, story: StoryLogger[str], now_ms: int, maintained_ms: int = NEVER_MS
+    ) -> None:
+        """Take when it is maintained for the first time."""
         self.topic, self.topic_id = topic, topic_id
         self._story = story
+        self.maintenance = TableMaintenance(topic, story, maintained_ms)
         #: When it is worked on next: at once, so that the table of a new topic is there.
         self.due_ms = now_ms
         #: Whether only a commit is due: the offers of this broker are there, and others' come.
         self.is_commit_next = False
         self.lags: dict[int, TableLag] = {}
-        self.commits = self.rows = self.rejected = self.lost = self.failures = 0
+        self.commits = self.rows = self.rejected = self.lost = self.left_out = self.failures = 0
         self.kind = self.waits = ""
         self.waits_since_ms = self.last_commit_ms = -1
         self._failed = 0
@@ -83,6 +130,7 @@ class TopicTable:
         self.rows += report.rows
         self.rejected += report.rejected
         self.lost += report.lost
+        self.left_out += report.left_out
         if report.commits:
             self.last_commit_ms = wall_ms
         for index, position in report.positions:
@@ -115,10 +163,14 @@ class TopicTable:
         if report.kind != CONFLICT or self._failed >= CONFLICTS_MAX:
             self.wait(report.kind, report.waits, now_ms)
         # One that hangs leaves others at least as long as it has kept them waiting.
-        self.due_ms = now_ms + max(took_ms, min(BACKOFF_MS << min(self._failed - 1, 16), BACKOFF_MS_MAX))
+        self.due_ms = now_ms + max(took_ms, _backoff_ms(self._failed, BACKOFF_MS_MAX))
 
     def _go_on(self) -> None:
         if self.kind:
             self._story.info("The table of topic %s goes on", self.topic)
         self.kind = self.waits = ""
         self.waits_since_ms = -1
+
+
+def _backoff_ms(failures: int, most_ms: int) -> int:
+    return min(BACKOFF_MS << min(failures - 1, 16), most_ms)

@@ -76,7 +76,7 @@ async def _findings(
                 found += await check_permissions(cluster, topic, passed)
         if not read_only:
             found += await check_record(cluster, passed)
-        found += await check_cluster(cluster, admin.addresses(cluster).values(), passed)
+        found += await check_cluster(cluster, admin.addresses(cluster), passed)
     except Failure as failure:  # the cluster has gone away meanwhile
         found.append(DoctorFinding("not-reachable", "cluster", failure.cause))
     return found

@@ -31,6 +31,7 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.configs import describe_configs, differing
 from ottla.client.errors import failure
 from ottla.client.failures import Failure, did_you_mean
+from ottla.client.table_troubles import troubles_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -143,7 +144,7 @@ async def describe(
         led = [part.partition_index for part in wanted if part.leader_id >= 0]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
         following = await topics.list_offsets(cluster, name, topics.LATEST, led)
-        waits = await _table_waits(cluster, story, name)
+        troubles = await _table_troubles(cluster, story, name)
     rows = [
         {
             "topic": name,
@@ -160,12 +161,12 @@ async def describe(
     if partition is not None and not rows:
         raise CommandFailed(f"topic {name} has no partition {partition}", f"ottla topic describe {name}", USAGE)
     print_rows(rows, PARTITION_COLUMNS, listing.output)
-    for line in waits:
+    for line in troubles:
         note(line)
 
 
-async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[str]:
-    """Return why the topic's table waits, if it has one, and as far as admin listeners are known and answer."""
+async def _table_troubles(cluster: ClusterClient, admin: Admin, name: str) -> list[str]:
+    """Return what is wrong with the topic's table, if it has one, and as far as admin listeners are known and answer."""
     listeners = admin.addresses(cluster)
     if not listeners:
         return []
@@ -176,7 +177,7 @@ async def _table_waits(cluster: ClusterClient, admin: Admin, name: str) -> list[
     if all(entry.value == "none" for entry in found):
         return []
     states = await table_states(listeners, name)
-    return [f"its table waits at node {each.get('node')}: {each['waits']}" for each in states if each.get("waits")]
+    return [trouble.text for state in states for trouble in troubles_of(state)]
 
 
 @app.command

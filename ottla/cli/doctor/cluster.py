@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ottla.cli.doctor.findings import DoctorFinding
-from ottla.client.admin_listeners import AdminSample, scrape
+from ottla.client.admin_listeners import AdminSample, scrape, table_states
 from ottla.client.cluster import ClusterClient, NoConnection
 from ottla.client.cluster_state import (
     FULL_BYTES,
@@ -27,6 +28,7 @@ from ottla.client.errors import failure
 from ottla.client.failures import Failure
 from ottla.client.moves import throttled_topics
 from ottla.client.partitions import NO_LEADER, TopicPartition
+from ottla.client.table_troubles import troubles_of
 from ottla.client.topics import adding_replicas, list_reassignments
 from ottla.client.transactions import OPEN_STATES, list_transactions
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
@@ -54,8 +56,8 @@ OLDEST = {"apache-kafka-java": (3, 0), LIBRDKAFKA: (2, 0), "kafka-python": (2, 1
 Passed = Callable[[str], None]
 
 
-async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Passed) -> list[DoctorFinding]:
-    """Look at the cluster as a whole; `admin` are the addresses of admin listeners."""
+async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed: Passed) -> list[DoctorFinding]:
+    """Look at the cluster as a whole; `admin` are the addresses of admin listeners by node."""
     found: list[DoctorFinding] = []
     topics = (await cluster.metadata(None)).topics
 
@@ -113,15 +115,20 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
                 nodes.append(await describe_features(cluster, node))
         return judge_features([each.levels for each in nodes])
 
-    async def clients() -> list[DoctorFinding]:
-        return await _clients(cluster, admin)
-
     for name, look in {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
-        "transactions": transactions, "features": features, "client libraries": clients,
+        "transactions": transactions, "features": features, "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
     }.items():  # fmt: skip
         await part(name, look)
     return found
+
+
+async def _tables(admin: Mapping[int, str]) -> list[DoctorFinding]:
+    return [
+        DoctorFinding(each.kind, each.topic, each.text)
+        for state in await table_states(admin)
+        for each in troubles_of(state)
+    ]
 
 
 async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[DoctorFinding]:

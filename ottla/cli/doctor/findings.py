@@ -185,6 +185,26 @@ KINDS: dict[str, FindingKind] = {
         WARNING, "A transaction has been open for more than 15 minutes: consumers with read_committed wait behind it.",
         "`ottla txn describe ID`; `ottla txn abort ID` ends it",
     ),
+    "table-lost-records": FindingKind(
+        WARNING, "A topic's table lacks records: retention or ottla.table.hold.ms.max took them from the log first.",
+        "a larger ottla.table.hold.ms.max, and the cause of the wait (docs/TABLES.md); what is gone does not come back",
+    ),
+    "table-waits": FindingKind(
+        WARNING, "New records of a topic do not come into its table, and the log keeps what retention would delete, for a day at most.",
+        "the text has the reason: store, catalog, registry, credentials, or a table that is another topic's (docs/TABLES.md)",
+    ),
+    "table-behind": FindingKind(
+        WARNING, "A topic's table is more than 15 minutes behind its log, and works on it.",
+        "compare ottla_table_lag_records with what is written; free a processor, or give the topic more brokers",
+    ),
+    "table-not-maintained": FindingKind(
+        WARNING, "Small files of a topic's table are not merged, and what nothing names stays.",
+        "the text has the reason; `ottla table maintain TOPIC --at LOCATION` does it at once",
+    ),
+    "table-rejects": FindingKind(
+        ADVICE, "Records of a topic do not fit the columns of its table, since the broker was started.",
+        "`ottla sql \"select reason, count(*) from TOPIC__dlq group by 1\"`, with quotes around a name with a dot or a dash",
+    ),
     "features-behind": FindingKind(
         ADVICE, "All brokers serve a higher level of a feature than the cluster uses.",
         "`ottla feature upgrade` after an update that is to stay",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,7 +32,7 @@ class DriverHarness:
             topics=SimpleNamespace(by_name=lambda name: topic), configs=SimpleNamespace(for_topic=lambda name: own)
         )
         clock = SimpleNamespace(mono_ms=lambda: 1_000, wall_ms=lambda: 61_000)
-        world = SimpleNamespace(clock=clock, workers=SimpleNamespace(process=lambda: self))
+        world = SimpleNamespace(clock=clock, workers=SimpleNamespace(process=lambda: self), rng=random.Random(1))
 
         class Configs:
             values = VALUES
@@ -65,8 +66,8 @@ class DriverHarness:
         self.during()
         return self.report
 
-    async def work(self) -> None:
-        await self.driver._work(self.table)
+    async def work(self, *, maintains: bool = False) -> None:
+        await self.driver._work(self.table, maintains=maintains)
 
     def offset(self, index: int) -> int | None:
         found: int | None = self.partitions[index].log.table_offset
@@ -136,4 +137,45 @@ async def test_others_offer_only() -> None:
 async def test_a_place_that_this_brokers_file_does_not_allow_is_not_opened() -> None:
     harness = DriverHarness(overrides={"ottla.table.location": "/etc"})
     await harness.work()
+    await harness.work(maintains=True)
     assert not harness.jobs and "is not allowed" in harness.table.waits
+    assert harness.table.maintenance.due_ms > 1_000
+
+
+async def test_the_leader_of_the_first_partition_maintains_the_table() -> None:
+    harness = DriverHarness(leads=(0,))
+    harness.report = TableReport(merged=5, deleted=7, more=True)
+    await harness.work(maintains=True)
+    maintenance = harness.table.maintenance
+    assert (maintenance.merged, maintenance.deleted, maintenance.runs, maintenance.due_ms) == (5, 7, 0, 1_000), (
+        "there is more at once"
+    )
+    harness.report = TableReport()
+    await harness.work(maintains=True)
+    assert [(job.maintains, job.spans, job.commits) for job in harness.jobs] == [(True, (), False)] * 2
+    assert maintenance.runs == 1 and 0.8 * 3_600_000 <= maintenance.due_ms - 1_000 <= 1.2 * 3_600_000
+    others = DriverHarness(leads=(1,))
+    await others.work(maintains=True)
+    assert not others.jobs and others.table.maintenance.due_ms > 1_000
+
+
+async def test_a_table_that_waits_is_not_maintained() -> None:
+    harness = DriverHarness()
+    harness.report = TableReport(kind="store", waits="no answer")
+    await harness.work()
+    await harness.work(maintains=True)
+    assert len(harness.jobs) == 1 and harness.table.maintenance.due_ms > 1_000
+
+
+async def test_a_commit_goes_between_two_slices_of_maintenance() -> None:
+    harness = DriverHarness()
+    table, driver = harness.table, harness.driver
+    driver.tables[TOPIC] = table
+    table.due_ms, table.maintenance.due_ms = 1_000, 900
+    assert min(driver._turns()).maintains, "it has waited longer"
+    harness.report = TableReport(more=True)
+    await harness.work(maintains=True)
+    assert not min(driver._turns()).maintains
+    await harness.work()
+    table.maintenance.due_ms = 999
+    assert min(driver._turns()).maintains, "nor do commits that have more to do keep it waiting"

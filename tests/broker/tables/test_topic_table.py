@@ -98,3 +98,45 @@ def test_the_past_of_a_table_that_is_far_behind_is_bounded() -> None:
     for number in range(POINTS_MAX + 10):
         lag.saw(number, 1_000 * number)
     assert lag.seconds(POINTS_MAX + 9, 1_000 * (POINTS_MAX + 9)) == POINTS_MAX - 1
+
+
+def maintained(table: TopicTable, report: TableReport, took_ms: int = 0) -> int:
+    table.maintenance.took(report, 1_500, 1_000, 3_600_000, took_ms)
+    return table.maintenance.due_ms - 1_000
+
+
+def test_maintenance_goes_on_at_once_and_comes_again_after_its_interval(table: TopicTable) -> None:
+    assert maintained(table, TableReport(merged=3, more=True)) == 0
+    assert maintained(table, TableReport(deleted=2)) == 3_600_000
+    maintenance = table.maintenance
+    assert (maintenance.merged, maintenance.deleted, maintenance.runs, maintenance.ended_ms, maintenance.failed) == (
+        3,
+        2,
+        1,
+        1_500,
+        "",
+    )
+
+
+def test_maintenance_that_fails_is_tried_later_and_later_and_is_one_line(
+    table: TopicTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = TableReport(kind="store", waits="no answer")
+    with caplog.at_level(logging.INFO):
+        assert [maintained(table, failed) for _ in range(3)] == [1_000, 2_000, 4_000]
+        for _ in range(30):
+            assert maintained(table, failed) <= 3_600_000
+        assert maintained(table, failed, took_ms=9_000_000) == 9_000_000, "others get at least as much time"
+        assert table.maintenance.failed == "no answer" and not table.waits
+        maintained(table, TableReport())
+    assert [each.getMessage() for each in caplog.records] == [
+        "Maintenance of the table of topic orders has failed: no answer",
+        "Maintenance of the table of topic orders goes on",
+    ]
+    assert table.maintenance.failures == 34 and not table.maintenance.failed
+
+
+def test_a_committer_that_was_faster_is_no_failed_maintenance_at_first(table: TopicTable) -> None:
+    for number in range(5):
+        maintained(table, TableReport(kind="conflict", waits="another version"))
+        assert bool(table.maintenance.failed) == (number == 4)

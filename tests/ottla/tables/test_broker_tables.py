@@ -16,12 +16,13 @@ from urllib.request import urlopen
 import psutil
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.needs import needs_packages, skip_because
 
 needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore")
 
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from ottla.testing import Cluster
@@ -36,7 +37,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(1) as started:
+    with Cluster(1, per_node={1: {"ottla.table.maintenance.interval.ms": "1000"}}) as started:
         yield started
 
 
@@ -92,8 +93,9 @@ def worker_of(cluster: Cluster, node: int = 1) -> psutil.Process:
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for child in psutil.Process(cluster.pid(node)).children():
-            if has_mapped(child, "pyarrow"):
-                return child
+            with suppress(psutil.NoSuchProcess):  # it was killed, and has not been reaped yet
+                if has_mapped(child, "pyarrow"):
+                    return child
         time.sleep(0.05)
     raise AssertionError(f"no process works on tables\n{log_of(cluster)}")
 
@@ -110,6 +112,21 @@ def test_a_node_with_a_table_has_no_library_of_tables_in_its_memory(cluster: Clu
     assert has_mapped(worker_of(cluster), "deltalake")
     node = psutil.Process(cluster.pid(1))
     assert not [name for name in ("pyarrow", "numpy", "deltalake", "obstore", "pyiceberg") if has_mapped(node, name)]
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_small_files_become_few_by_themselves(cluster: Cluster, format_: str) -> None:
+    name = f"kept-{format_}"
+    cluster.topic(name, partitions=2, configs={"ottla.table.format": format_, **FAST})
+    for turn in range(6):
+        write(cluster, name, 10, first=10 * turn)
+        wait_for_rows(cluster, name, format_, 11 * (turn + 1))
+    merged = f'ottla_table_merged_files_total{{topic="{name}"}} '
+    wait_for_page(cluster, "/metrics", lambda text: merged in text and f"{merged}0" not in text)
+    found = wait_for_rows(cluster, name, format_, 66)
+    assert found == {(record.partition, record.offset): record.value for record in cluster.records(name, 66)}
+    state = json.loads(wait_for_page(cluster, f"/tables?topic={name}", lambda text: '"maintained_ms": 1' in text))
+    assert state["merged"] > 4 and not state["maintenance_failed"]
 
 
 @pytest.mark.chaos
@@ -183,7 +200,7 @@ def test_why_a_table_waits_is_seen_and_it_catches_up_by_itself(cluster: Cluster)
     assert str(blocked) in state["waits"]
     admin = f"1@127.0.0.1:{cluster.nodes[1].admin_port}"
     described = run_here("topic", "describe", "blocked", "--bootstrap", cluster.bootstrap, "--admin", admin)
-    assert f"its table waits at node 1: {state['waits']}" in described.err
+    assert f"its table waits at node 1: {blocked}" in described.err
     metrics = page(cluster, "/metrics")
     assert 'ottla_table_waits{topic="blocked"} 1' in metrics
     blocked.unlink()
@@ -196,10 +213,37 @@ def test_why_a_table_waits_is_seen_and_it_catches_up_by_itself(cluster: Cluster)
     assert len(story) == 2 and "waits" in story[0] and "goes on" in story[1]
 
 
+def test_what_does_not_fit_is_left_out_and_counted_or_has_a_table_as_the_topic_says(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    configs = {"ottla.table.format": "delta", "ottla.table.value": "string", "ottla.table.dlq": "none", **FAST}
+    cluster.topic("picky", partitions=1, configs=configs)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for value in (b"one", b"\xff", b"two"):
+        producer.produce("picky", value)
+    producer.flush()
+    assert {*wait_for_rows(cluster, "picky", "delta", 2)} == {(0, 0), (0, 2)}
+    state = json.loads(wait_for_page(cluster, "/tables?topic=picky", lambda text: '"left_out": 1' in text))
+    assert state["rejected"] == 0 and not (place(cluster, "picky") / "_rejected").exists()
+    assert 'ottla_table_left_out_records_total{topic="picky"} 1' in page(cluster, "/metrics")
+
+    change = ConfigEntry("ottla.table.dlq", "table", incremental_operation=AlterConfigOpType.SET)
+    (done,) = admin.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, "picky", incremental_configs=[change])]
+    ).values()
+    done.result()
+    wait_for_page(cluster, "/tables?topic=picky", lambda text: '"waits": null' in text)
+    producer.produce("picky", b"\xfe")
+    producer.flush()
+    wait_for_page(cluster, "/tables?topic=picky", lambda text: '"rejected": 1' in text)
+    (row,) = DeltaTable(place(cluster, "picky") / "_rejected").to_pyarrow_table().to_pylist()
+    assert (row["_kafka"]["offset"], row["value"]) == (3, b"\xfe") and "UTF-8" in row["reason"]
+
+
 def test_a_stock_client_learns_what_is_wrong_with_a_tables_settings(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for configs, text in (
         ({"ottla.table.format": "csv"}, "String must be one of: none, iceberg, delta, parquet"),
+        ({"ottla.table.dlq": "orders"}, "String must be one of: table, none"),
         ({"ottla.table.format": "delta", "ottla.table.location": "/etc"}, "/etc is not allowed"),
     ):
         (made,) = admin.create_topics([NewTopic("wrong", 1, 1, config=configs)]).values()

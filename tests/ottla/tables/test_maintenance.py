@@ -14,10 +14,12 @@ needs_packages("pyarrow", "pyiceberg", "deltalake", "obstore", "moto", "flask")
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from ottla.server.table_work import TableSettings
+from ottla.server.table_work import TableJob, TableSettings
 from ottla.tables import offers
+from ottla.tables.directory_store import UNFINISHED
 from ottla.tables.maintenance import DAY_MS, MaintenancePolicy
 from ottla.tables.table import CommitConflict
+from ottla.tables.worker import TableWorker
 from tests.ottla.tables.conftest import BUCKET, S3Server
 from tests.ottla.tables.topics import TopicTables, found
 
@@ -165,4 +167,31 @@ def test_a_compaction_by_others_is_left_alone(tmp_path: Path) -> None:
     DeltaTable(topic.opened.store.url).optimize.compact()
     done = topic.opened.maintenance(MaintenancePolicy(age_ms=0)).run(LATER)
     assert done.merged >= 12
+    assert_whole(topic)
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_a_broker_maintains_in_slices_and_commits_between_them(tmp_path: Path, format_: str) -> None:
+    topic = filled(str(tmp_path), format_)
+    worker = TableWorker(slice_s=0.0)
+    job = TableJob(*topic.owner, topic.settings, 2, (), commits=False, maintains=True)
+    reports = [worker.work(job)]
+    while reports[-1].more:
+        topic.write([b"meanwhile"])
+        topic.offer()
+        topic.commit()
+        reports.append(worker.work(job))
+    assert not any(report.waits for report in reports)
+    assert len(reports) > 3 and sum(report.merged for report in reports) >= 24
+    assert_whole(topic)
+
+
+def test_what_a_killed_writer_has_half_written_goes(tmp_path: Path) -> None:
+    topic = filled(str(tmp_path), "parquet", commits=1)
+    half = Path(topic.opened.store.url.removeprefix("file://")) / "data" / "00000" / f"{UNFINISHED}{7:032x}"
+    half.write_bytes(b"half")
+    young = topic.opened.maintenance(MaintenancePolicy()).sweep(0)
+    assert half.exists() and not young.orphans
+    topic.opened.maintenance(AT_ONCE).sweep(LATER)
+    assert not half.exists()
     assert_whole(topic)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigKey, table
+from ottla.server.config.key import BOOLEAN, LIST, LONG, MEDIUM, STRING, ConfigError, ConfigKey, table
 from ottla.server.config.validators import at_least, names, no_password, one_of
 
 FORMAT, LOCATION, CATALOG = "ottla.table.format", "ottla.table.location", "ottla.table.catalog"
-KEY, VALUE = "ottla.table.key", "ottla.table.value"
+KEY, VALUE, DLQ = "ottla.table.key", "ottla.table.value", "ottla.table.dlq"
+PARTITION = "ottla.table.partition"
+#: Rejected records are rows of a table beside, or are left out and counted: NONE.
+DLQ_TABLE = "table"
 INTERVAL, HOLD, HOLD_MAX = "ottla.table.commit.interval.ms", "ottla.table.retention.hold", "ottla.table.hold.ms.max"
 ALLOWED, CALL_TIMEOUT = "ottla.table.allowed.places", "ottla.table.call.timeout.ms"
+MAINTENANCE = "ottla.table.maintenance.interval.ms"
 REGISTRY, REGISTRY_CONFIG = "ottla.table.registry", "ottla.table.registry.config"
 #: The values of ottla.table.format, NONE without a table.
 NONE, ICEBERG, DELTA, PARQUET = "none", "iceberg", "delta", "parquet"
@@ -19,6 +23,8 @@ JSON, BY_REGISTRY = "json", "registry"
 TYPED = (JSON, BY_REGISTRY)
 #: What keys and values may become.
 FORMS = (BYTES, TEXT, *TYPED)
+#: The values of ottla.table.partition: a part for each day or hour of the records' times, or none.
+UNPARTITIONED, DAY, HOUR = "none", "day", "hour"
 #: The value of ottla.table.catalog without a catalog: the metadata's files alone.
 FILES = "files"
 #: What the name of a table of rejected records ends with. A topic whose name ends so has no table: it would be in that one's place.
@@ -35,6 +41,13 @@ def _places(name: str, value: list[str]) -> None:
     no_password(_IN_URI)(name, value)
 
 
+def partitioned_by(name: str, value: object) -> None:
+    """Raise ConfigError for what no table is partitioned by."""
+    if value not in (UNPARTITIONED, DAY, HOUR):
+        text = f"{name}={value}: tables are partitioned by {DAY} or {HOUR} of _kafka.timestamp, or by nothing ({UNPARTITIONED})"
+        raise ConfigError(name, value, text, message=text)
+
+
 # fmt: off
 TABLE_TOPIC_CONFIGS = table(
     ConfigKey(KEY, STRING, BYTES, MEDIUM,
@@ -43,9 +56,15 @@ TABLE_TOPIC_CONFIGS = table(
     ConfigKey(VALUE, STRING, BYTES, MEDIUM,
         "How values become columns of the topic's table: bytes, string for UTF-8, or by the latest schema of the subject TOPIC-value: "
         "registry (with its id before the bytes) or json. What does not fit is rejected.", one_of(*FORMS)),
+    ConfigKey(DLQ, STRING, DLQ_TABLE, MEDIUM,
+        "Where records go that do not fit the columns of the topic's table: table, they are rows of a table TOPIC__dlq with the reason; "
+        "none, they are left out and counted.", one_of(DLQ_TABLE, NONE)),
     ConfigKey(FORMAT, STRING, NONE, MEDIUM,
         "The format in which the topic's committed records are also a table: iceberg, delta or parquet; none for no table.",
         one_of(NONE, *FORMATS)),
+    ConfigKey(PARTITION, STRING, NONE, MEDIUM,
+        "By what the topic's table is partitioned when it is made: day or hour of the records' timestamps (_kafka.timestamp), or none. "
+        "A table stays what it is; ottla table rebuild makes it again.", partitioned_by),
     ConfigKey(INTERVAL, LONG, 60_000, MEDIUM,
         "How often new records are committed to the topic's table.", at_least(100)),
     ConfigKey(HOLD, BOOLEAN, True, MEDIUM,
@@ -68,6 +87,9 @@ TABLE_BROKER_CONFIGS = table(
         no_password(_IN_FILE)),
     ConfigKey(REGISTRY_CONFIG, STRING, None, MEDIUM,
         "A file of properties with the login and the certificates for ottla.table.registry."),
+    ConfigKey(MAINTENANCE, LONG, 3_600_000, MEDIUM,
+        "How often, about, the leader of partition 0 merges small files of the topic's table, ends old versions and deletes what nothing "
+        "names; 0 for never.", at_least(0)),
     ConfigKey(CALL_TIMEOUT, LONG, 60_000, MEDIUM,
         "After this time the process that works on tables is ended if it does not answer, and started again.", at_least(1)),
 )

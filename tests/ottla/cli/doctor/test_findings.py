@@ -11,6 +11,7 @@ from ottla.cli.doctor.record import clock_difference
 from ottla.cli.errors import OK, UNHEALTHY
 from ottla.client.admin_listeners import AdminSample
 from ottla.client.cluster_state import FeatureLevels
+from ottla.client.table_troubles import LAG_S_MAX, troubles_of
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -151,3 +152,23 @@ def test_addresses_of_this_machine() -> None:
         and not is_loopback("10.0.0.1")
         and not is_loopback("fe80::1%eth0")
     )
+
+
+def test_what_is_wrong_with_a_table() -> None:
+    well = {
+        "node": 1, "topic": "orders", "waits": None, "maintenance_failed": None, "rejected": 0, "left_out": 0, "lost": 0,
+        "partitions": {"0": {"lag_seconds": 3.0}, "1": {"lag_seconds": 0}},
+    }  # fmt: skip
+    wrong = {
+        "table-waits": {"waits": "the store does not answer", "partitions": {"0": {"lag_seconds": 9_000}}},
+        "table-behind": {"partitions": {"0": {"lag_seconds": 1}, "1": {"lag_seconds": LAG_S_MAX + 1}}},
+        "table-lost-records": {"lost": 3},
+        "table-not-maintained": {"maintenance_failed": "no space"},
+        "table-rejects": {"rejected": 2},
+    }
+    assert [*troubles_of(well)] == [*troubles_of({})] == [*troubles_of({"partitions": [], "lost": "x"})] == []
+    for kind, changed in wrong.items():
+        (found,) = troubles_of(well | changed)
+        assert (found.kind, found.topic) == (kind, "orders") and "node 1" in found.text and kind in KINDS
+    (left_out,) = troubles_of(well | {"left_out": 4})
+    assert left_out.text == "4 records did not fit its table at node 1, and are left out"
