@@ -15,10 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import BrokerTooOld, ClusterClient, NoConnection
-from ottla.client.configs import describe_topics_config
 from ottla.client.errors import check
 from ottla.client.partitions import NO_LEADER, TopicPartition
-from ottla.client.topics import adding_replicas
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -253,6 +251,8 @@ async def find_problems(cluster: ClusterClient) -> list[Problem]:
     if (await describe_quorum(cluster)).leader_id == NO_LEADER:
         found.append(Problem("quorum", "no leader"))
     topics = (await cluster.metadata(None)).topics
+    from ottla.client.topics import adding_replicas  # late: kafka-storage needs none of its messages
+
     adding = await adding_replicas(cluster, topics)
     for topic in sorted(topics, key=lambda topic: topic.name or ""):
         for part in sorted(topic.partitions, key=lambda part: part.partition_index):
@@ -281,6 +281,10 @@ class StopEffects(NamedTuple):
 
 async def effects_of_stop(cluster: ClusterClient, node_id: int) -> StopEffects:
     """Ask the cluster what a stop of the node would take away."""
+    # Imported late: kafka-storage and most commands need none of their messages.
+    from ottla.client.configs import describe_topics_config
+    from ottla.client.topics import adding_replicas
+
     cluster.doing = "reading which replicas are in sync"
     topics = (await cluster.metadata(None)).topics
     for topic in topics:
