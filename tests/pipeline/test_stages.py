@@ -25,6 +25,7 @@ from ottla.pipeline import (
     generate,
     gold,
     read_topic,
+    report,
     session,
     silver,
     tables,
@@ -140,6 +141,8 @@ def test_the_brokers_table_in_place_of_bronze_gives_the_same_counts(spark: Any, 
     assert len(places) == 400 and sorted(places) == sorted(verify.places_of_bronze(by_spark))
     assert freshness.of_table(config) and freshness.of_stage(by_spark)
     assert all(0 <= point.age_s < 300 for point in freshness.of_table(config))
+    page = Path(report.write(config))
+    assert "<td>400</td>" in page.read_text() and (page.parent / "freshness.png").stat().st_size > 5_000
 
 
 def test_a_topic_that_is_no_table_is_not_read_as_one(node: Node, tmp_path: Path) -> None:

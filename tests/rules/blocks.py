@@ -210,9 +210,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla dev": f"{UNTIL}: tests/ottla/cli/test_dev.py",
         },
         "docs/TABLES.md": {
-            "pip install '.[tables]' duckdb==1.4.4 duckdb-ext-iceberg duckdb-ext-avro": (
+            "pip install '.[tables]' 'duckdb-ext[iceberg]' duckdb-ext-avr": (
                 f"{INDEX}: tests/ottla/tables/test_broker_tables.py has the other steps"
             ),
+            "spark = (": "`make compat ARGS=readers` has it (tests/compat/lakehouse/matrix.py)",
             "ottla table export orders --log-dir ./cluster/node-1/data --to ./lake --value string": "tests/ottla/tables/test_export.py",
             'ottla sql "select _kafka.partition, count(*), max(_kafka.timestamp) from orders group by 1"': "tests/ottla/tables/test_sql.py",
             "ottla table serve --at ./lake": f"{UNTIL}: tests/ottla/tables/test_catalog.py",

@@ -20,6 +20,8 @@ from tests.ports import free_base_port
 
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 START_SECONDS_MAX = 60
+#: Headers of requests that the way does not pass on: answers are read here, so that none may be compressed.
+UNKEPT = frozenset({"host", "connection", "accept-encoding"})
 
 
 class RestServer:
@@ -30,7 +32,7 @@ class RestServer:
         self._log = folder / "server.log"
         self.port = free_base_port()
         self._environment = os.environ | {
-            "REST_PORT": str(self.port),
+            "CATALOG_REST_PORT": str(self.port),
             "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
             "CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
         }
@@ -88,7 +90,7 @@ def losing_way(server: RestServer, status: int) -> Iterator[tuple[Losses, str]]:
 
         def _pass(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+            kept = {name: value for name, value in self.headers.items() if name.lower() not in UNKEPT}
             request = urllib.request.Request(server.url + self.path, body or None, kept, method=self.command)
             try:
                 with urllib.request.urlopen(request, timeout=30) as answer:
