@@ -115,10 +115,12 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
                 nodes.append(await describe_features(cluster, node))
         return judge_features([each.levels for each in nodes])
 
-    for name, look in {
+    looks: dict[str, Callable[[], Awaitable[list[DoctorFinding]]]] = {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
-        "transactions": transactions, "features": features, "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
-    }.items():  # fmt: skip
+        "transactions": transactions, "features": features,
+        "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
+    }  # fmt: skip
+    for name, look in looks.items():
         await part(name, look)
     return found
 
