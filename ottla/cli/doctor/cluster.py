@@ -117,8 +117,7 @@ async def check_cluster(cluster: ClusterClient, admin: Mapping[int, str], passed
 
     looks: dict[str, Callable[[], Awaitable[list[DoctorFinding]]]] = {
         "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
-        "transactions": transactions, "features": features,
-        "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
+        "transactions": transactions, "features": features, "client libraries": partial(_clients, cluster, admin.values()), "tables": partial(_tables, admin),
     }  # fmt: skip
     for name, look in looks.items():
         await part(name, look)
