@@ -40,7 +40,7 @@ class ObjectStore:
         try:
             self._store: Any = from_url(url, client_options=client, retry_config=retries, **given)
         except (BaseError, ValueError, TypeError) as fault:
-            raise StoreRefused(f"{url}: {fault}") from fault
+            raise StoreRefused(f"{url}: {_first_line(fault)}") from fault
         except BaseException as fault:
             if type(fault).__name__ != PANIC:
                 raise

@@ -74,10 +74,15 @@ class TableDatabase:
             names = self._database.get_table_names(statement)
         except duckdb.Error:  # several statements, or one that DuckDB makes several of
             names = {name for name in self._names() if name.casefold() in statement.casefold()}
-        by_folded = {name.casefold(): name for name in self._names()} if names else {}
-        found = {}
+        by_folded: dict[str, list[str]] = {}
+        for name in self._names() if names else ():
+            by_folded.setdefault(name.casefold(), []).append(name)
+        found: dict[str, TablePlace] = {}
         for name in sorted(names):
-            place = self._location.place(name) or self._location.place(by_folded.get(name.casefold(), name))
+            among = by_folded.get(name.casefold(), [])
+            if len(among) > 1 and (name not in among or any(other in found for other in among)):
+                raise TableRefused(f"{' and '.join(among)} are one name in SQL: ask for one of them, as it is written")
+            place = self._location.place(among[0] if among and name not in among else name)
             if place is not None:
                 found[name] = place
         return found

@@ -16,7 +16,7 @@ from ottla.tables.maintenance import MaintenancePolicy
 from ottla.tables.opening import OpenTables, open_tables
 from ottla.tables.store import Store
 from ottla.tables.table import NAMESPACE, Owner, TableRefused
-from ottla.tables.table_location import FOLDER_OF, MERGED, PARQUET_REJECTED, open_store
+from ottla.tables.table_location import FOLDER_OF, MERGED, PARQUET_REJECTED, is_name, open_store
 
 #: What is below a topic's place, of all formats. The decisions are deleted last: a rebuild that was killed can be run again.
 FOLDERS = (
@@ -53,6 +53,8 @@ def open_existing(settings: TableSettings, topic: str) -> tuple[Owner, OpenTable
         TableRefused: nothing is there.
         StoreFailure, StoreRefused: see there.
     """
+    if not is_name(topic):
+        raise TableRefused(f"{topic!r} is no name of a topic")
     store = open_store(f"{settings.location.rstrip('/')}/{NAMESPACE}/{topic}", settings.options)
     owner = owner_of(store)
     if owner is None:

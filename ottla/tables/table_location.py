@@ -18,7 +18,7 @@ from ottla.tables.decisions import FOLDER as DECISIONS
 from ottla.tables.decisions import newest_of
 from ottla.tables.directory_store import DirectoryStore
 from ottla.tables.offers import REJECTED_FOLDER
-from ottla.tables.store import Store, StoreFailure
+from ottla.tables.store import Store, StoreFailure, StoreRefused
 from ottla.tables.table import NAMESPACE
 
 #: As many topics are looked at, in the order of their names.
@@ -150,6 +150,12 @@ class TableLocation:
 def open_store(location: str, options: dict[str, str]) -> Store:
     """Return the store of an address. Raises StoreRefused for one that is wrong."""
     scheme, separator, path = location.partition("://")
+    if wrong := next(
+        (each for each in "?#%" if each in location), None
+    ):  # a `%20` is a blank for delta-rs, also of a path
+        raise StoreRefused(
+            f"{location}: tables cannot lie where {wrong!r} is in the name, which their readers take apart"
+        )
     if not separator:
         return DirectoryStore(location)
     if scheme == "file":
@@ -196,6 +202,11 @@ def version_of(name: str) -> int | None:
     number = file.removeprefix("v").removesuffix(".metadata.json")
     is_ours = number.isascii() and number.isdecimal() and file == f"v{number}.metadata.json"
     return int(number) if is_ours else None
+
+
+def is_name(topic: str) -> bool:
+    """Return whether a topic, or a table of rejected records, may have this name."""
+    return _NAME.fullmatch(topic) is not None
 
 
 def place_of(topic: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -84,6 +85,8 @@ def _plain(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return f"\\x{value.hex()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")  # JSON has no number for them
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 
 from ottla.cli.shims.exceptions import reason
 from ottla.cli.shims.tool import ToolParser, with_cluster
@@ -35,6 +37,9 @@ def main(arguments: list[str]) -> int:
     for action in ("delete", "describe", "list"):
         parser.forbid(options, action, "generate-name", *sorted(PROPERTIES))
     parser.forbid(options, "list", "name")
+    if options.interval and not re.fullmatch(r"[+-]?[0-9]+", options.interval):
+        print("Invalid interval value. Enter an integer, or leave empty to reset.", file=sys.stderr)
+        return 1
     run = next(RUN[action] for action in ACTIONS if getattr(options, action))
     try:
         return with_cluster(options, lambda cluster: run(cluster, options))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 import re
+import socket
 import sys
 from typing import NamedTuple
 
-from ottla.cli.shims.exceptions import execution_exception
+from ottla.cli.shims.exceptions import execution_exception, rejected
 from ottla.cli.shims.tool import ToolParser, Unusable, given, with_cluster
 from ottla.client.access import alter_quotas, describe_quotas
 from ottla.client.cluster import ClusterClient
 from ottla.client.configs import alter_configs, describe_configs, list_resources
 from ottla.client.failures import Failure
 from ottla.client.groups import list_groups
+from ottla.protocol.errors import ErrorCode
 
 
 class EntityKind(NamedTuple):
@@ -145,7 +147,16 @@ def entities_of(options: argparse.Namespace) -> list[Entity]:
     for kind, name in zip(kinds, names, strict=False):
         if kind in ("brokers", "broker-loggers") and name and not name.isdecimal():
             raise Unusable(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
+        if kind == "ips" and options.alter and name and not _is_host(name):
+            raise Unusable(f"The entity name for ips must be a valid IP or resolvable host, but it is: {name}")
     return [Entity(kind, names[place] if place < len(names) else None) for place, kind in enumerate(kinds)]
+
+
+def _is_host(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):
+        return False
 
 
 def changes_of(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
@@ -253,6 +264,8 @@ async def alter(cluster: ClusterClient, entities: list[Entity], added: dict[str,
     head = entities[0]
     name = head.name or DEFAULT
     if head.type in KINDS:
+        if not added.keys().isdisjoint(removed):
+            raise rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         changes: dict[str, str | None] = {**added, **dict.fromkeys(removed)}
         await alter_configs(cluster, KINDS[head.type].client_kind, name, changes)
     elif len(entities) == 1 and head.type == "users" and not {*added, *removed} <= set(USER_QUOTAS):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 
-from ottla.cli.shims.exceptions import PACKAGE, exception
+from ottla.cli.shims.exceptions import PACKAGE, exception, message, rejected
 from ottla.cli.shims.record_text import Printable, Unreadable, Write, formatter
 from ottla.cli.shims.tool import (
     ToolParser,
@@ -29,6 +30,7 @@ from ottla.client.failures import Failure
 from ottla.client.fetched import recreated_texts
 from ottla.client.group_consumer import GroupConsumer
 from ottla.client.partitions import TopicPartition
+from ottla.protocol.errors import ErrorCode
 
 LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 #: Options that Kafka deprecates, and what it says is to be used.
@@ -46,6 +48,10 @@ CONSUMER_PACKAGE = "org.apache.kafka.clients.consumer."
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST, "none": None}
 
 
+#: What metadata says of a topic that is there, or may be there in a moment.
+MAY_COME = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
 class Counted:
     """Counts the records that were printed, up to the limit of --max-messages."""
 
@@ -55,7 +61,7 @@ class Counted:
 
     @property
     def is_enough(self) -> bool:
-        return 0 <= self.limit <= self.count
+        return self.limit != -1 and self.limit <= self.count
 
 
 class Output:
@@ -259,24 +265,34 @@ def _invalid(name: str, value: str, rule: str) -> Unusable:
 async def _topics(
     cluster: ClusterClient, options: argparse.Namespace, properties: Mapping[str, str], output: Output
 ) -> list[str]:
-    """Return the topics to read. Where no topic matches a pattern yet, it waits for one, as a subscription does; none if time is up.
+    """Return the topics to read. Where there is none of this name, pattern or partition yet, it waits for one; none if time is up.
 
     Raises:
         Unusable: the pattern is not a regular expression.
+        Failure: the topic may not be read, or cannot have this name.
     """
-    if options.topic:
+    is_member = bool(options.group or "group.id" in properties) and options.partition is None
+    if options.topic and is_member:  # a group waits for its topics itself
         return [options.topic]
     try:
-        pattern = java_pattern(options.include or options.whitelist)
-    except Failure as wrong:
-        raise Unusable(wrong.cause) from None
-    with_internal = properties.get("exclude.internal.topics", "true").strip().lower() == "false"
+        pattern = java_pattern(re.escape(options.topic) if options.topic else options.include or options.whitelist)
+    except Failure as fault:
+        raise Unusable(fault.cause) from None
+    is_excluded = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
+    with_internal = bool(options.topic) or not is_excluded
     clock = cluster.world.clock
     end_ms = None if output.wait_s is None else clock.mono_ms() + output.wait_s * 1000
     while True:
         async with cluster.limit():
-            found = (await cluster.metadata(None)).topics
-        names = sorted(topic.name or "" for topic in found if with_internal or not topic.is_internal)
+            found = (await cluster.metadata([options.topic] if options.topic else None, create=True)).topics
+        if wrong := [row.error_code for row in found if options.topic and row.error_code not in MAY_COME]:
+            raise rejected(ErrorCode(wrong[0]), message(wrong[0]))
+        present = [row for row in found if not row.error_code and (with_internal or not row.is_internal)]
+        if options.partition is not None:
+            present = [
+                row for row in present if any(each.partition_index == options.partition for each in row.partitions)
+            ]
+        names = sorted(row.name or "" for row in present)
         if matching := [name for name in names if pattern.fullmatch(name)]:
             return matching
         if end_ms is not None and clock.mono_ms() >= end_ms:

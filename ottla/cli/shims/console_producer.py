@@ -20,9 +20,10 @@ OLD = {"property": "reader-property", "producer-property": "command-property", "
 LINE_READER = "org.apache.kafka.tools.LineMessageReader"
 _OWN = "The client decides about sizes and times itself."
 _ALWAYS = "The tool always waits for acks=all, after each chunk of lines."
+#: The values of --request-required-acks. Whichever it is, the tool waits for all.
+ACKS = ("all", "-1", "0", "1")
 #: Options that are taken as Kafka's tool takes them, and why nothing reads them.
 WITHOUT_EFFECT = {
-    "request-required-acks": _ALWAYS,
     "sync": _ALWAYS,
     "batch-size": _OWN,
     "timeout": _OWN,
@@ -88,7 +89,7 @@ def main(arguments: list[str]) -> int:
     parser.lists("property", "reader-property", "producer-property", "command-property")
     parser.add_argument("--compression-codec", nargs="?", const="gzip")
     parser.flags("sync")
-    parser.texts(*(name for name in WITHOUT_EFFECT if name != "sync"))
+    parser.texts("request-required-acks", *(name for name in WITHOUT_EFFECT if name != "sync"))
     options = parser.parse(arguments)
     deprecated(options, OLD)
     if options.line_reader not in (None, LINE_READER):
@@ -99,11 +100,11 @@ def main(arguments: list[str]) -> int:
     configs = client_properties(options.reader_config)
     reader = LineReader({**configs, **key_values([*options.property, *options.reader_property])})
     codec = options.compression_codec or options.client_properties.get("compression.type") or "none"
-    if codec not in CODEC_IDS:
-        known = ", ".join(CODEC_IDS)
-        wrong = f"Invalid value {codec} for configuration compression.type: String must be one of: {known}"
-        print(f"org.apache.kafka.common.config.ConfigException: {wrong}", file=sys.stderr)
-        return 1
+    for name, value, known in (("compression.type", codec, CODEC_IDS), ("acks", options.request_required_acks, ACKS)):
+        if value is not None and value not in known:
+            wrong = f"Invalid value {value} for configuration {name}: String must be one of: {', '.join(known)}"
+            print(f"org.apache.kafka.common.config.ConfigException: {wrong}", file=sys.stderr)
+            return 1
 
     async def produce(cluster: ClusterClient) -> int:
         producer = ClusterProducer(cluster, options.topic, compression=CODEC_IDS[codec])

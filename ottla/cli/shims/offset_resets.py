@@ -82,7 +82,12 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
     for text in texts:
         name, _, indexes = text.partition(":")
         if indexes:
-            found += [(name, _partition(index, text)) for index in indexes.split(",")]
+            asked = [(name, _partition(index, text)) for index in indexes.split(",")]
+            there = {part.partition_index for part in known[name].partitions} if name in known else set()
+            if absent := [f"{name}-{index}" for _, index in asked if index not in there]:
+                code, quoted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ",".join(absent)
+                raise rejected(code, f'The partitions "{quoted}" do not exist')
+            found += asked
         elif name not in known:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise rejected(unknown, message(unknown))
@@ -172,7 +177,9 @@ def _from_file(path: str, group: str) -> Offsets:
             name, topic, index, offset = row if len(row) == 4 else (group, *row)
             if name == group:
                 found[topic, int32(index)] = int64(offset)
-    except (OSError, ValueError) as wrong:
+    except OSError:
+        raise rejected(ErrorCode.INVALID_REQUEST, f"java.io.IOException: Unable to read file {path}") from None
+    except ValueError as wrong:
         raise rejected(ErrorCode.INVALID_REQUEST, f"{path}: {wrong}") from None
     if not found:
         print(f"\nError: No reset plan for group {group} found")

@@ -201,7 +201,7 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
     configs = []
     for text in options.config:
         key, equals, value = text.partition("=")
-        if not equals:
+        if not (equals and value):
             raise CommandFailed(
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )

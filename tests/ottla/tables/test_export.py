@@ -222,6 +222,12 @@ def test_a_topic_of_the_name_of_rejected_records_has_no_table(tmp_path: Path) ->
         open_tables(settings, Owner("cluster", "id", "orders__dlq"))
 
 
+@pytest.mark.parametrize("topic", ["../orders", "", ".."])
+def test_a_name_that_no_topic_has_is_no_path(tmp_path: Path, topic: str) -> None:
+    done = run_here("table", "status", topic, "--at", str(tmp_path))
+    assert done.code == 1 and f"{topic!r} is no name of a topic" in done.err
+
+
 def table(command: str, lake: Path, *more: str) -> Finished:
     return run_here("table", command, TOPIC, "--at", str(lake), *more)
 

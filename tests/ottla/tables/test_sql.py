@@ -56,6 +56,35 @@ def test_several_tables_are_joined_and_rows_are_shown_whole(lake: Path) -> None:
     assert sql(lake, "create table mine as select value from orders; select count(*) as n from mine") == [{"n": 3}]
 
 
+def test_names_that_are_one_in_sql_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    """DuckDB knows one table for both: a join would read one of them twice."""
+    for topic, value in (("orders", b"small"), ("Orders", b"large")):
+        Lake(str(tmp_path)).add(topic, [value], "parquet")
+    assert sql(tmp_path, 'select value from "Orders"') == [{"value": "large"}]
+    assert sql(tmp_path, "select value from orders") == [{"value": "small"}]
+    for statement in ('select * from orders, "Orders"', "select * from ORDERS"):
+        done = run_here("sql", statement, "--at", str(tmp_path))
+        assert done.code == 1 and "Orders and orders are one name in SQL" in done.err
+
+
+def test_numbers_that_json_does_not_have_are_texts(lake: Path) -> None:
+    assert sql(lake, "select 'nan'::double as a, ['-inf'::float] as b, 1.5 as c") == [
+        {"a": "NaN", "b": ["-Infinity"], "c": "1.5"}
+    ]
+
+
+@pytest.mark.parametrize("location", ["a?b", "a#b", "a%20b", "file:///srv/a#b", "s3://lake/%2e%2e/b"])
+def test_a_place_that_readers_would_take_apart_is_refused(tmp_path: Path, location: str) -> None:
+    """delta-rs kept a log in `a b` of a table in `a%20b`, and each reader had another half of it."""
+    done = run_here("sql", "--at", location if "://" in location else str(tmp_path / location))
+    assert done.code == 1 and "tables cannot lie where" in done.err
+
+
+def test_an_address_that_is_none_is_a_sentence() -> None:
+    done = run_here("sql", "--at", "s3://")
+    assert done.code == 1 and done.err.startswith("ottla: s3://: ") and len(done.err.splitlines()) < 4
+
+
 def test_tables_are_listed_without_a_statement_and_strange_folders_are_passed_over(lake: Path) -> None:
     done = run_here("sql", "--at", str(lake))
     assert done.out.split() == [
