@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -100,6 +101,33 @@ async def test_a_topic_is_created_with_settings_in_units(open_console: Open, cli
     assert done.status_code == 303 and done.headers["location"].startswith(f"/topics/{name}?")
     settings = (await client.get(f"/topics/{name}/settings", params={"changed": "1"})).text
     assert "3 days" in settings and "64 MB" in settings and "compact" in settings
+
+
+async def test_forms_that_lack_a_name_or_a_number_change_nothing(open_console: Open, cli: Cli) -> None:
+    name = cli.topic()
+    client = await open_console(allow_changes=True)
+    fields = {"csrf": await csrf_of(client, f"/topics/{name}/settings?edit=retention.ms"), "confirm": name}
+    nameless = await client.post(f"/topics/{name}/set", data=fields | {"key": " ", "value": "1"})
+    assert nameless.status_code == 422 and "Its name is missing" in nameless.text
+    made = {"csrf": await csrf_of(client, "/topic-create"), "confirm": f"{name}-made", "replicas": "1"}
+    for wrong in ({"partitions": "two"}, {"partitions": "-2"}, {"replicas": "40000"}):
+        refused = await client.post("/topic-create", data=made | wrong)
+        assert refused.status_code == 422 and "partitions and replicas are numbers" in refused.text
+        assert all(f'value="{each}"' in refused.text for each in wrong.values()), "the form is as it was"
+    assert f"{name}-made" not in await asyncio.to_thread(cli.ok, "topic", "list")
+
+
+async def test_a_topic_is_emptied_by_its_own_name_and_stays(open_console: Open, cli: Cli) -> None:
+    name = cli.topic()
+    await asyncio.to_thread(cli.ok, "produce", name, stdin="a\nb\n")
+    client = await open_console(allow_changes=True)
+    token = await csrf_of(client, f"/topics/{name}/settings?edit=retention.ms")
+    other = await client.post(f"/topics/{name}/empty", data={"csrf": token, "confirm": f"{name}x"})
+    assert other.status_code == 422
+    assert (await asyncio.to_thread(cli.ok, "consume", name)).split() == ["a", "b"]
+    done = await client.post(f"/topics/{name}/empty", data={"csrf": token, "confirm": name})
+    assert done.status_code == 303
+    assert await asyncio.to_thread(cli.ok, "consume", name) == ""
 
 
 async def test_a_name_that_is_markup_stays_text(open_console: Open) -> None:
