@@ -28,7 +28,7 @@ from tests.effort import LEFT_OUT, LONG, examples
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ottla", deadline=None, max_examples=100 if LONG else examples(60))
+settings.register_profile("ottla", deadline=None, max_examples=100 if LONG else examples(40))
 settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.

@@ -94,6 +94,7 @@ def fill(node: Node) -> str:
     return topic
 
 
+@pytest.mark.compat
 def test_rows_and_order_are_those_of_the_jvm_source(spark: Any, node: Node) -> None:
     topic = fill(node)
     everything = same(spark, node, subscribe=topic, includeHeaders="true")

@@ -33,7 +33,9 @@ def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mutant", ["truncate-to-watermark", "dedupe-window-of-zero"])
+@pytest.mark.parametrize(
+    "mutant", ["truncate-to-watermark", pytest.param("dedupe-window-of-zero", marks=pytest.mark.chaos)]
+)
 def test_a_known_mistake_is_noticed(mutant: str) -> None:
     known = next(seeds_for("replication", mutant))
     done = run("--mutant", mutant, "--seeds", f"{known}-{known}")

@@ -33,10 +33,12 @@ class Mirror:
     log: Path
     name: str = field(default_factory=lambda: f"m{next(NAMES)}")
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: Whether heartbeats are written and mirrored, which most tests are not about.
+    heartbeats: bool = False
 
     def arguments(self, *options: str) -> list[str]:
         sides = ["-b", self.west.bootstrap, "--to", self.east.bootstrap]
-        quiet = [] if "--heartbeats" in options else ["--no-heartbeats"]
+        quiet = [] if self.heartbeats else ["--no-heartbeats"]
         return ["mirror", "run", "west", "east", *sides, "--topics", f"{self.name}.*", *quiet, *options]
 
     def once(self, *options: str, code: int = 0) -> Finished:

@@ -160,13 +160,14 @@ def test_groups_that_are_not_selected_have_no_checkpoint(mirror: Mirror) -> None
 def test_pairs_can_be_kept_in_the_target_and_heartbeats_are_in_both(mirror: Mirror) -> None:
     topic, group = mirror.west.topic(f"{mirror.name}-t", seed=["0"]), f"{mirror.name}-group"
     commit(mirror, group, topic, 1)
-    mirror.once("--offset-syncs", "target", "--heartbeats")
+    mirror.heartbeats = True
+    mirror.once("--offset-syncs", "target")
     assert checkpoints(mirror, group) == [(1, 1)]
     assert mirror.east.records("mm2-offset-syncs.west.internal")
     assert {row.key for row in mirror.east.records("heartbeats")} == {b"\0\4west\0\4east"}
-    mirror.once("--heartbeats")
+    mirror.once()
     assert {row.key for row in mirror.west.records("heartbeats")} == {b"\0\4east\0\4west"}
-    mirror.once("--heartbeats")
+    mirror.once()
     assert mirror.east.records("west.heartbeats")
 
 

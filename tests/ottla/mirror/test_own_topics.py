@@ -21,7 +21,8 @@ def has_records(mirror: Mirror, topic: str) -> bool:
 def test_topics_of_pairs_checkpoints_and_heartbeats_are_made_again_with_what_the_worker_knows(mirror: Mirror) -> None:
     topic, group = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(30)]), f"{mirror.name}-group"
     commit(mirror, group, topic, 30)
-    mirror.start("--offset-syncs", "target", "--heartbeats", "--checkpoint-every", "0.5")
+    mirror.heartbeats = True
+    mirror.start("--offset-syncs", "target", "--checkpoint-every", "0.5")
     mirror.until(
         lambda: has_records(mirror, CHECKPOINTS) and checkpoints(mirror, group) == [(30, 30)], "the checkpoint"
     )

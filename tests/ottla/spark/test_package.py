@@ -39,6 +39,7 @@ ALLOWED = (
     "ottla.registry.client",
     "ottla.registry.formats.avro_text",
     "ottla.registry.formats.java_json",
+    "ottla.storage.checkpoint",
     "ottla.storage.log_files",
 )
 #: Further modules that these import, each a leaf of its package.

@@ -117,6 +117,7 @@ def test_of_no_cluster():
     assert {path.name for path in project.glob("tmp/*/node-*/*")} == {"server.log"}
 
 
+@pytest.mark.compat
 def test_all_workers_share_the_clusters_of_the_session_and_break_only_their_own(project: Path) -> None:
     (project / "conftest.py").write_text(
         "from ottla.testing import factories\n"
@@ -220,6 +221,7 @@ def test_a_fault_ends_with_its_test_and_what_cannot_be_undone_fails_the_test_tha
     )
 
 
+@pytest.mark.compat
 def test_topics_users_clients_and_a_cluster_that_runs_already_are_fixtures(project: Path) -> None:
     (project / "orders.jsonl").write_text('{"key": "1", "value": "3 apples"}\n')
     (project / "conftest.py").write_text(
