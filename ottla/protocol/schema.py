@@ -18,7 +18,7 @@ Each declared class costs time at start-up, so the decorators only give the clas
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, dataclass_transform
 
@@ -335,21 +335,47 @@ def _compile_init(cls: type[object]) -> Callable[..., None]:
 
 
 def _compile(cls: type[object], name: str, begin: str, end: str) -> Any:
-    """Compile a function with a parameter for every field. It sets them on `self`, which `begin` or the first parameter defines."""
-    scope: dict[str, object] = {"UNSET": UNSET, "new": object.__new__, "cls": cls}
+    return compile_setter(cls, name, map(_argument, fields(cls)), begin=begin, end=end)
+
+
+def _argument(field: Field) -> ConstructorArgument:
+    if field.default is not UNSET:
+        return ConstructorArgument(field.name, field.default)
+    if field.type.struct is not None and not has_list(field.type.struct):
+        return ConstructorArgument(field.name, shared_default(field.type.struct))
+    return ConstructorArgument(field.name, make=field.type.struct or list)
+
+
+class ConstructorArgument(NamedTuple):
+    """An argument of a constructor with its default, or with what makes one; it has to be given if it has neither."""
+
+    name: str
+    default: object = UNSET
+    make: Callable[[], object] | None = None
+
+
+def compile_setter(
+    cls: type[object],
+    name: str,
+    arguments: Iterable[ConstructorArgument],
+    *,
+    begin: str = "",
+    end: str = "",
+    is_frozen: bool = False,
+) -> Any:
+    """Compile a function that sets its arguments on `self`, which `begin` or the first parameter defines."""
+    scope: dict[str, object] = {"UNSET": UNSET, "new": object.__new__, "set": object.__setattr__, "cls": cls}
     parameters, body = [], []
-    for field in fields(cls):
-        value = field.name
-        if field.default is not UNSET:
-            scope[f"_{field.name}"] = field.default
-        elif field.type.struct is not None and not has_list(field.type.struct):
-            scope[f"_{field.name}"] = shared_default(field.type.struct)
-        else:
-            scope[f"_{field.name}"] = UNSET
-            scope[f"new_{field.name}"] = field.type.struct or list
-            value = f"new_{field.name}() if {field.name} is UNSET else {field.name}"
-        parameters.append(f"{field.name}=_{field.name}")
-        body.append(f"    self.{field.name} = {value}\n")
+    for each in arguments:
+        parameter = value = each.name
+        if each.make is not None:
+            scope[f"new_{each.name}"] = each.make
+            parameter, value = f"{each.name}=UNSET", f"new_{each.name}() if {each.name} is UNSET else {each.name}"
+        elif each.default is not UNSET:
+            scope[f"_{each.name}"] = each.default
+            parameter = f"{each.name}=_{each.name}"
+        parameters.append(parameter)
+        body.append(f"    set(self, {each.name!r}, {value})\n" if is_frozen else f"    self.{each.name} = {value}\n")
     receiver = [] if begin else ["self"]
     source = f"def {name}({', '.join([*receiver, *parameters])}):\n{begin}{''.join(body)}{end or '    return None'}"
     exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)

@@ -13,6 +13,8 @@ from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, f
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
+from ottla.protocol.schema import ConstructorArgument, compile_setter
+
 T = TypeVar("T")
 
 
@@ -64,34 +66,21 @@ def _slotted(cls: type[T], methods: Mapping[str, Any], *, is_frozen: bool = Fals
     return finished
 
 
-def _compile_init(cls: type[object], all_declared: Mapping[str, object], is_frozen: bool) -> Callable[..., None]:
-    scope: dict[str, object] = {"set": object.__setattr__, "MISSING": MISSING}
-    parameters, lines = [], []
-    for name, declared in all_declared.items():
-        default: object = declared
-        factory: object = MISSING
-        if isinstance(declared, Field):
-            default, factory = declared.default, declared.default_factory
-        parameter, given = name, name
-        if factory is not MISSING:
-            scope[f"new_{name}"] = factory
-            parameter, given = f"{name}=MISSING", f"new_{name}() if {name} is MISSING else {name}"
-        elif default is not MISSING:
-            scope[f"default_{name}"] = default
-            parameter = f"{name}=default_{name}"
-        parameters.append(parameter)
-        lines.append(f"set(self, {name!r}, {given})" if is_frozen else f"self.{name} = {given}")
-    body = "\n    ".join(lines) or "pass"
-    exec(
-        compile(
-            f"def init({', '.join(['self', *parameters])}):\n    {body}", f"<constructor of {cls.__name__}>", "exec"
-        ),
-        scope,
-    )
-    init: Any = scope["init"]
+def _compile_init(cls: type[object], declared: Mapping[str, object], is_frozen: bool) -> Callable[..., None]:
+    arguments = (_argument(name, default) for name, default in declared.items())
+    init: Callable[..., None] = compile_setter(cls, "__init__", arguments, is_frozen=is_frozen)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
-    made: Callable[..., None] = init
-    return made
+    return init
+
+
+def _argument(name: str, declared: object) -> ConstructorArgument:
+    default: object = declared
+    if isinstance(declared, Field):
+        factory: Any = declared.default_factory
+        if factory is not MISSING:
+            return ConstructorArgument(name, make=factory)
+        default = declared.default
+    return ConstructorArgument(name) if default is MISSING else ConstructorArgument(name, default)
 
 
 class _DataclassFields:
