@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
                     flush=True,
                 )
                 figures.append(figure)
-        except Exception as failure:
+        except Exception as failure:  # the figures of the other parts count without this one
             traceback.print_exc(file=sys.stderr)
             left_out.append(f"{name} failed: {type(failure).__name__}: {failure}")
         args.out.write_text(page(began, clock, figures, left_out))  # a run that is ended keeps what it has

@@ -43,7 +43,7 @@ ICEBERG_OPTIONS = {
     "session_token": "s3.session-token",
     "region": "s3.region",
 }
-_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}(?:__dlq)?")
+_NAME = re.compile(rf"(?!\.{{1,2}}$)[a-zA-Z0-9._-]{{1,249}}(?:{REJECTED_SUFFIX})?")
 
 
 class StoredMetadata(NamedTuple):

@@ -222,7 +222,7 @@ class History:
             raise TablesBroken(str(fault)) from fault
 
     def open(self, log: SimLog) -> None:
-        """As `open_tables` does: the tables are partitioned as the decisions say, or by the setting if there is none."""
+        """Partition the tables as `open_tables` does: as the last decision says, or by the setting before the first decision."""
         try:
             last = DecisionLog(self.store, OWNER).last()
         except LOST:

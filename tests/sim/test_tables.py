@@ -184,7 +184,7 @@ def offers_of_any_kind_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_are_never_swept(patch: pytest.MonkeyPatch) -> None:
-    """Of an offer that was not taken the parts are left."""
+    """The sweep leaves the parts of offers that were not taken."""
     patch.setattr(offers, "offer_of_part", lambda name: None)
 
 

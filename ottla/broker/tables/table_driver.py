@@ -226,7 +226,7 @@ class TableDriver:
             return
         spans = () if is_commit else tuple(map(_span, led))
         job = job._replace(spans=spans, commits=leads_first and (is_commit or leads_all))
-        report = await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
+        report = await self._report_of(job)
         positions = dict(report.positions)
         for each in led:
             position = positions.get(each.partition.index)
@@ -245,11 +245,14 @@ class TableDriver:
         topic_id, settings = uuid_to_str(table.topic_id), _settings(values, self._configs)
         return TableJob(self._metadata.cluster_id, topic_id, table.topic, settings, partitions, spans=(), commits=False)
 
+    async def _report_of(self, job: TableJob) -> TableReport:
+        return await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
+
     async def _maintain(self, table: TopicTable, job: TableJob) -> None:
         """Do a slice of maintenance. It is right whichever broker does it, so nothing has to hold afterwards."""
         clock, again_ms = self._world.clock, table.maintenance.due_ms
         began_ms = clock.mono_ms()
-        report = await self._process.work(job, self._configs["ottla.table.call.timeout.ms"])
+        report = await self._report_of(job)
         now_ms = clock.mono_ms()
         table.maintenance.took(report, clock.wall_ms(), now_ms, again_ms - began_ms, now_ms - began_ms)
 

@@ -87,7 +87,7 @@ async def test_a_page_has_what_was_decoded_before_a_registry_fails_or_hangs(
 
 
 async def test_a_filter_knows_of_each_value_that_was_not_decoded() -> None:
-    """Without a reason a filter would compare the bytes, and a value that matches would be left out without a word."""
+    """A filter that does not know the reason compares the bytes, and leaves out a value that matches."""
     answers = Answers([DecodedValue("1", "JSON", 7)])
     found = await values_of(answers).decode_for_filter([record(ONE, TWO), record(b"plain", b"\0\0\0\0")])
     assert found == {ONE: ("json schema 7", "1"), TWO: ("not decoded", None)}

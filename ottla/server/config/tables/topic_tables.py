@@ -62,7 +62,7 @@ TABLE_TOPIC_CONFIGS = table(
     ConfigKey(FORMAT, STRING, NONE, MEDIUM,
         "The format in which the topic's committed records are also a table: iceberg, delta or parquet; none for no table.",
         one_of(NONE, *FORMATS)),
-    ConfigKey(PARTITION, STRING, NONE, MEDIUM,
+    ConfigKey(PARTITION, STRING, UNPARTITIONED, MEDIUM,
         "By what the topic's table is partitioned when it is made: day or hour of the records' timestamps (_kafka.timestamp), or none. "
         "A table stays what it is; ottla table rebuild makes it again.", partitioned_by),
     ConfigKey(INTERVAL, LONG, 60_000, MEDIUM,
