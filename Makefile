@@ -1,5 +1,7 @@
 # Two commands matter: `make run` and `make test`. The rest is for those who build Ottla.
-PYTHON ?= python3
+# The system's own build where it is new enough: distributions compile with a profile (PGO), which takes 12 to 20 % less processor than
+# the builds that pyenv makes.
+PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys, venv; assert sys.version_info >= (3, 11)' 2>/dev/null && echo /usr/bin/)python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
