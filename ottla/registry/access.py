@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import fnmatch
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +43,13 @@ class Permission:
     """A line of the file of permissions."""
 
     user: str
-    pattern: str
+    subjects: re.Pattern[str]
     operations: frozenset[str]
+
+    @classmethod
+    def of(cls, user: str, subjects: str, operations: frozenset[str]) -> Permission:
+        """Return the permission for the subjects that a line names: `*` stands for any text, and every other character for itself."""
+        return cls(user, re.compile(".*".join(map(re.escape, subjects.split("*"))), re.DOTALL), operations)
 
 
 class Access:
@@ -90,7 +95,7 @@ class Access:
         if self._permissions is None:
             return True
         return any(
-            row.user in (user, "*") and operation in row.operations and fnmatch.fnmatchcase(subject, row.pattern)
+            row.user in (user, "*") and operation in row.operations and row.subjects.fullmatch(subject)
             for row in self._permissions
         )
 
@@ -163,7 +168,7 @@ def read_permissions(text: str) -> list[Permission]:
             operations = frozenset(OPERATIONS)
         if not operations or not operations <= frozenset(OPERATIONS):
             raise ValueError(f"line {number}: it must be USER SUBJECTS OPERATIONS, of {', '.join(OPERATIONS)} or all")
-        found.append(Permission(parts[0], parts[1], operations))
+        found.append(Permission.of(parts[0], parts[1], operations))
     return found
 
 

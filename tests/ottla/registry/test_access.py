@@ -60,6 +60,13 @@ def test_permissions_are_by_user_subject_and_operation() -> None:
     assert Access().may("", "delete", "anything")
 
 
+def test_only_the_star_of_a_permission_stands_for_other_text() -> None:
+    access = Access({"alice": "a"}, read_permissions("alice shop?-[ab]*.v1 read\n"))
+    assert access.may("alice", "read", "shop?-[ab]\norders.v1")
+    for other in ("shops-a.v1", "shops-[ab].v1", "shop?-a.v1", "shop?-[ab]xv1", "Shop?-[ab].v1"):
+        assert not access.may("alice", "read", other)
+
+
 def test_wrong_lines_are_named() -> None:
     for text in ("alice", "alice:", ": x"):
         with pytest.raises(ValueError, match="line 1"):
