@@ -220,6 +220,10 @@ NOT_RUN: dict[tuple[str, str], str] = {
             "ottla table export orders --log-dir ./data --to s3://lake/kafka \\": "an S3 store: tests/ottla/tables/test_stores.py",
             "ottla table status orders --at ./lake --log-dir ./cluster/node-1/data": "tests/ottla/tables/test_export.py",
         },
+        "docs/TRAFFIC.md": {
+            "ottla dev --nodes 1 &": f"{UNTIL}: tests/ottla/cli/test_dev.py",
+            "ottla topic create orders -b localhost:9192": "port 9192: tests/ottla/traffic/test_record_command.py",
+        },
         "docs/TESTING.md": {
             "ottla dev --faults --nodes 1 --base-port 9092": f"{UNTIL}: tests/ottla/testing/test_control_port.py",
             **dict.fromkeys(

@@ -28,6 +28,7 @@ SERVERS = {
     "ottla/registry/server.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/tables/catalog_server.py": "tests/ottla/web/test_hostile_http.py",
     "ottla/testing/control_port.py": "tests/ottla/web/test_hostile_http.py",
+    "ottla/traffic/proxy.py": "tests/ottla/traffic/test_proxy.py",
     "ottla/testing/links.py": "tests/ottla/testing",  # a proxy of tests
     "ottla/web/server.py": "tests/ottla/web/test_connections.py",
     "server/admin.py": "tests/ottla/web/test_hostile_http.py",

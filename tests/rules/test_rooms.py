@@ -13,6 +13,7 @@ PAGES = {
     "client": "CLIENT.md",
     "registry": "REGISTRY.md",
     "mirror": "MIRROR.md",
+    "traffic": "TRAFFIC.md",
     "console": "CONSOLE.md",
     "spark": "SPARK.md",
     "local": "LOCAL.md",

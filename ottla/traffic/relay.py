@@ -1,0 +1,258 @@
+"""One connection through the proxy: a client's side and a broker's side, whose frames go to a tap and on to the other side.
+
+Frames pass whole, because a response with addresses is rewritten. While one side does not take its bytes the other one is not read. After
+SaslHandshake v0 a login's tokens are frames without a header: they pass, and are not given to the tap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
+
+from ottla.protocol.api import ApiKey, decode_request_header
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.primitives import Buffer, read_uvarint
+from ottla.server.clock import Clock
+from ottla.server.network.frames import Buffer as FrameBuffer
+from ottla.server.network.frames import FrameProtocol, ReceiveBuffer, read_size
+from ottla.traffic.addresses import AddressedResponse, addressed_response, bounded_versions, has_addresses
+from ottla.traffic.entries import Opened
+from ottla.traffic.messages import CORRELATION_ID, REQUEST_START, api_of_key
+
+#: A broker takes 100 MiB by default (socket.request.max.bytes), and a client's fetch.max.bytes is 50 MiB; some have raised them.
+FRAME_BYTES_MAX = 512 * 1024 * 1024
+#: Requests of one connection without a response, which the oldest leaves: its response passes as it is. Brokers read far less ahead.
+IN_FLIGHT_MAX = 100_000
+#: The API key of a token that has none.
+TOKEN = -1
+
+
+class Tap(Protocol):
+    """A receiver of the traffic. The bytes of a frame are valid until the call returns."""
+
+    def opened(self, connection: int, ends: Opened) -> None: ...
+    def closed(self, connection: int) -> None: ...
+    def request(self, connection: int, api_key: int, version: int, correlation_id: int, frame: Buffer) -> None: ...
+    def response(self, connection: int, api_key: int, version: int, correlation_id: int, frame: Buffer) -> None: ...
+
+
+class InFlight(NamedTuple):
+    """A request whose response has not come."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class BrokerPlaces(Protocol):
+    """The proxy's addresses in place of the brokers'."""
+
+    def rewritten(self, response: AddressedResponse, frame: Buffer) -> bytes | None:
+        """Return the response, or None if a broker has no address here yet."""
+
+    def make(self, response: AddressedResponse, then: Callable[[], object]) -> None:
+        """Give each broker of the response an address, and call `then`."""
+
+
+class RelaySide(FrameProtocol):
+    """One end of a relayed connection."""
+
+    __slots__ = ("_is_waiting", "_transport", "clock", "is_full", "is_gone", "on_closed", "other", "take")
+
+    def __init__(self, inbox: ReceiveBuffer, clock: Clock) -> None:
+        super().__init__(inbox)
+        self.clock = clock
+        self._transport: asyncio.Transport | None = None
+        self._is_waiting = False
+        self.is_gone = False
+        #: The peer does not take what was written.
+        self.is_full = False
+        self.other: RelaySide | None = None
+        #: Takes a frame from its start, behind the length, to its end; the result goes on to the other side. None: not yet.
+        self.take: Callable[[FrameBuffer, int, int], Buffer | None] | None = None
+        self.on_closed: Callable[[], object] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_gone = True
+        self.drop_received()
+        if self.other is not None:
+            self.other.close()
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Close after what has been written."""
+        self.is_gone = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self.is_gone = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self.is_gone:
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+        if self.other is not None:
+            self.other.wait()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self.other is not None:
+            self.other.go_on()
+
+    def wait(self) -> None:
+        """Read nothing more until `go_on`."""
+        self._is_waiting = True
+        if self._transport is not None and not self.is_gone:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read on, after what is kept; not within this call."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self.clock.call_later(0, self._serve_on)
+
+    def wait_for_memory(self) -> None:
+        self.wait()
+
+    def has_memory(self) -> None:
+        self.go_on()
+
+    def _serve_on(self) -> None:
+        if not self.is_gone:
+            self.serve_kept()
+            if not self._is_waiting and not self.is_gone and self._transport is not None:
+                self._transport.resume_reading()
+
+    def serve(self, buf: FrameBuffer, pos: int, end: int) -> int:
+        if self.other is not None and self.other.is_full:
+            self.wait()
+            return pos
+        out: list[Buffer] = []
+        while end - pos >= 4 and not self._is_waiting and not self.is_gone:
+            (size,) = read_size(buf, pos)
+            if not 0 <= size <= FRAME_BYTES_MAX:
+                self.abort()  # its length is no length: this peer does not speak Kafka's protocol
+                return end
+            stop = pos + 4 + size
+            if stop > end:
+                break
+            assert self.take is not None, "a side that has no other waits"
+            frame = self.take(buf, pos + 4, stop)
+            if frame is None:
+                self.wait()
+                break
+            out += (len(frame).to_bytes(4, "big"), frame)
+            pos = stop
+        if out and self.other is not None:
+            self.other.write(b"".join(out))
+        return end if self.is_gone else pos
+
+
+class Relay:
+    """The two sides of one connection, and what is in flight between them."""
+
+    def __init__(self, number: int, client: RelaySide, broker: RelaySide, tap: Tap, places: BrokerPlaces) -> None:
+        self.number = number
+        self.client = client
+        self.broker = broker
+        self._tap = tap
+        self._places = places
+        self._in_flight: deque[InFlight] = deque()
+        self._may_have_tokens = False
+        self._has_closed = False
+        self.on_over: Callable[[], object] | None = None
+
+    def begin(self, ends: Opened) -> None:
+        """Pass frames from now on."""
+        self._tap.opened(self.number, ends)
+        client, broker = self.client, self.broker
+        client.other, broker.other = broker, client
+        client.on_closed = broker.on_closed = self.close
+        client.take, broker.take = self._request, self._response
+        if client.is_gone or broker.is_gone:
+            self.close()
+        client.go_on()
+        broker.go_on()
+
+    def close(self) -> None:
+        if not self._has_closed:
+            self._has_closed = True
+            self._tap.closed(self.number)
+            if self.on_over is not None:
+                self.on_over()
+        self.client.close()
+        self.broker.close()
+
+    def _request(self, buf: FrameBuffer, pos: int, end: int) -> Buffer | None:
+        frame = memoryview(buf)[pos:end]
+        if len(self._in_flight) >= IN_FLIGHT_MAX:
+            self._in_flight.popleft()
+        if len(frame) < REQUEST_START.size:
+            self._in_flight.append(InFlight(0, TOKEN, 0))
+            return bytes(frame)
+        api_key, version, correlation_id = REQUEST_START.unpack_from(frame)
+        if self._may_have_tokens and api_of_key(api_key, version) is None:
+            self._in_flight.append(InFlight(0, TOKEN, 0))
+            return bytes(frame)
+        self._may_have_tokens = api_key == ApiKey.SASL_HANDSHAKE and version == 0
+        if not (api_key == ApiKey.PRODUCE and _is_unanswered(frame)):
+            self._in_flight.append(InFlight(correlation_id, api_key, version))
+        self._tap.request(self.number, api_key, version, correlation_id, frame)
+        return bytes(frame)
+
+    def _response(self, buf: FrameBuffer, pos: int, end: int) -> Buffer | None:
+        frame = memoryview(buf)[pos:end]
+        if not self._in_flight or len(frame) < CORRELATION_ID.size or self._in_flight[0].api_key == TOKEN:
+            if self._in_flight:
+                self._in_flight.popleft()
+            return bytes(frame)
+        (correlation_id,) = CORRELATION_ID.unpack_from(frame)
+        asked = self._asked(correlation_id)
+        if asked is None:
+            return bytes(frame)
+        passed: Buffer | None = bytes(frame)
+        if has_addresses(asked.api_key, asked.version):
+            found = addressed_response(asked.api_key, asked.version, frame)
+            if found is not None:
+                passed = self._places.rewritten(found, frame)
+                if passed is None:
+                    self._places.make(found, self.broker.go_on)
+                    return None
+        elif asked.api_key == ApiKey.API_VERSIONS:
+            passed = bytes(bounded_versions(asked.version, frame))
+        while self._in_flight.popleft() is not asked:
+            pass  # the broker has left these out
+        self._tap.response(self.number, asked.api_key, asked.version, correlation_id, frame)
+        return passed
+
+    def _asked(self, correlation_id: int) -> InFlight | None:
+        """Return the request of a response, which leaves those before it unanswered."""
+        return next((each for each in self._in_flight if each.correlation_id == correlation_id), None)
+
+
+def _is_unanswered(frame: Buffer) -> bool:
+    """Return whether a Produce has acks=0."""
+    try:
+        _, version, _, _, pos = decode_request_header(frame, 0, len(frame))
+        if version >= 9:
+            length, pos = read_uvarint(frame, pos)
+            pos += max(0, length - 1)
+        else:
+            pos += 2 + max(0, int.from_bytes(frame[pos : pos + 2], "big", signed=True))
+        return bytes(frame[pos : pos + 2]) == b"\0\0"
+    except (ProtocolError, IndexError):
+        return False

@@ -1,0 +1,113 @@
+"""A proxy in front of a broker that a test plays, and clients that are sockets of the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ottla.server.address import Address
+from ottla.server.world import RealWorld
+from ottla.traffic.entries import Opened
+from ottla.traffic.proxy import Proxy, ProxyOptions
+
+HOST = "127.0.0.1"
+WAIT_S = 30
+
+
+class Noted:
+    """A tap that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.responses: list[bytes] = []
+        self.ends: list[Opened] = []
+        self.closings: list[int] = []
+        self.changed = asyncio.Event()
+
+    def opened(self, connection: int, ends: Opened) -> None:
+        self.ends.append(ends)
+
+    def closed(self, connection: int) -> None:
+        self.closings.append(connection)
+        self.changed.set()
+
+    def request(self, connection: int, api_key: int, version: int, correlation_id: int, frame: bytes) -> None:
+        self.requests.append(bytes(frame))
+
+    def response(self, connection: int, api_key: int, version: int, correlation_id: int, frame: bytes) -> None:
+        self.responses.append(bytes(frame))
+
+
+class Peer:
+    """One end of a connection, with whole frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+
+    async def receive(self) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(WAIT_S):
+            try:
+                return not await self.reader.read(1)
+            except ConnectionError:
+                return True
+
+
+class Stage:
+    """The proxy, its tap, and the connections of the broker that the test plays."""
+
+    def __init__(self) -> None:
+        self.tap = Noted()
+        self.notes: list[str] = []
+        self.brokers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.broker_port = 0
+        self.port = 0
+
+    async def client(self, port: int | None = None) -> Peer:
+        return Peer(*await asyncio.open_connection(HOST, port or self.port))
+
+    async def broker(self) -> Peer:
+        async with asyncio.timeout(WAIT_S):
+            return await self.brokers.get()
+
+
+Playing = Callable[[], "AsyncIterator[Stage]"]
+
+
+@asynccontextmanager
+async def playing() -> AsyncIterator[Stage]:
+    stage = Stage()
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stage.brokers.put_nowait(Peer(reader, writer))
+
+    real = RealWorld(asyncio.get_running_loop())
+    server = await asyncio.start_server(accepted, HOST, 0)
+    try:
+        stage.broker_port = server.sockets[0].getsockname()[1]
+        options = ProxyOptions(Address(HOST, 0), Address(HOST, stage.broker_port))
+        proxy = Proxy(real.world, options, stage.tap, stage.notes.append)
+        stage.port = await proxy.start()
+        yield stage
+        await proxy.close()
+    finally:
+        server.close()
+        await real.tasks.close()
+        await real.close()
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with playing() as made:
+        yield made
