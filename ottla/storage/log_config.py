@@ -42,6 +42,11 @@ class LogConfig:
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
+    # Tiered storage (KIP-405): -2 means as retention.ms and retention.bytes.
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
     # This is a broker's configuration in Kafka; each log reads it.
     producer_id_expiration_ms: int = 86_400_000
     transaction_max_timeout_ms: int = 900_000
@@ -63,6 +68,22 @@ class LogConfig:
     @property
     def holds_for_table(self) -> bool:
         return self.ottla_table_format != "none" and self.ottla_table_retention_hold
+
+    @property
+    def is_copied(self) -> bool:
+        """Return whether segments are copied to remote storage, and wait for that before they are deleted here."""
+        return self.remote_storage_enable and not self.remote_log_copy_disable
+
+    @property
+    def kept_ms(self) -> int:
+        """The age at which segments leave the local disk."""
+        return self.local_retention_ms if self.is_copied and self.local_retention_ms != -2 else self.retention_ms
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that stay on the local disk."""
+        is_own = self.is_copied and self.local_retention_bytes != -2
+        return self.local_retention_bytes if is_own else self.retention_bytes
 
     @property
     def roll_ms(self) -> int:

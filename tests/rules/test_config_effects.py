@@ -39,8 +39,8 @@ READERS = ("server/config/node_config.py", "server/config/listeners.py", "server
 #: Of a topic's properties, read nowhere: there is no tiered storage.
 TOPIC_WITHOUT_EFFECT = frozenset(
     {
-        "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes",
-        "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms", "remote.log.delete.on.disable", 
     }
 )  # fmt: skip
 

@@ -35,6 +35,7 @@ from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import Reply, RequestContext, gather, then
 from ottla.server.network.error_reply import error_reply
+from ottla.storage.log.lookup import prepare_append
 
 
 def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
@@ -147,7 +148,7 @@ class Appending:
                 log = None if partition is None else partition.leader_log
                 if log is None or data.records is None:
                     continue
-                outcome = yield from log.prepare(memoryview(data.records), now_ms, turn)
+                outcome = yield from prepare_append(log, memoryview(data.records), now_ms, turn)
                 if outcome is not None:
                     prepared[id(data)] = outcome
         return prepared

@@ -161,7 +161,6 @@ REJECTED: dict[str, RejectedProperty] = {
 FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
-    "log.local.": "tiered storage",
     "group.consumer.": "assignments of consumer groups are computed off the event loop if they are large",
     "group.share.": "share groups",
     "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",

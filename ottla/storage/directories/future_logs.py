@@ -210,25 +210,29 @@ def _epoch_at(epochs: Epochs, offset: int) -> int:
 
 def align(current: Log, future: Log) -> None:
     """Make the future log a part of the current one: it is truncated where they do not agree."""
-    start = max(current.log_start_offset, future.log_start_offset)
+    start = max(current.local_start_offset, future.local_start_offset)
     end = min(current.log_end_offset, future.log_end_offset)
     agreed = agreement(current.epochs.entries, future.epochs.entries, start, end) if start < end else -1
     if agreed > start:
         if agreed < future.log_end_offset:
             truncate_to(future, agreed)
-    elif (future.log_start_offset, future.log_end_offset) != (current.log_start_offset, current.log_start_offset):
-        truncate_fully_and_start_at(future, current.log_start_offset)
+    elif (future.log_start_offset, future.log_end_offset) != (current.log_start_offset, current.local_start_offset):
+        _start_over(current, future)
 
 
 def follow_start(current: Log, future: Log, now_ms: int) -> None:
     """Take over the log start offset, and remove the segments that retention does not keep."""
     start = current.log_start_offset
-    if start > future.log_end_offset:
-        truncate_fully_and_start_at(future, start)
+    if current.local_start_offset > future.log_end_offset:
+        _start_over(current, future)
     elif start > future.log_start_offset:
         future.advance_high_watermark(current.high_watermark)
         advance_log_start_offset(future, start)
         apply_retention(future, now_ms)
+
+
+def _start_over(current: Log, future: Log) -> None:
+    truncate_fully_and_start_at(future, current.local_start_offset, current.log_start_offset)
 
 
 def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_job_done: bool = False) -> int | DiskJob:

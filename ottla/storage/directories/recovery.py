@@ -79,14 +79,19 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
         segments[0].create_file()
     epochs_in_file = _load_epochs(history) if sizes.get(epochs.FILE) else []  # Kafka creates the file empty
     if not clean:
-        history.forget_from(recovery_point)
+        # Epochs of what is in remote storage alone cannot be read from batches again.
+        history.forget_from(
+            max(recovery_point, segments[0].base_offset) if spec.config.remote_storage_enable else recovery_point
+        )
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
-    start_offset = max(log_start_offset, segments[0].base_offset)
+    local_start = max(log_start_offset, segments[0].base_offset)
+    start_offset = log_start_offset if spec.config.remote_storage_enable else local_start
     log = Log(
         spec,
         segments=Segments(segments),
         epochs=history,
         log_start_offset=min(start_offset, end_offset),
+        local_start_offset=min(local_start, end_offset),
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
     )

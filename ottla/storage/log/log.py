@@ -1,6 +1,7 @@
 """The log of one replica: its offsets, appends and reads, and the parts that own what it is made of.
 
     log start offset <= high watermark <= log end offset            and the recovery point: all below it is flushed
+    log start offset <= local start offset <= log end offset        what lies between the first two is in remote storage alone (KIP-405)
 
 `append` is the hot path (about 3 us for a small batch): one header check, one copy into the mapped segment, no work per
 record. A log has a single writer, which runs on one thread; only `flush` may run beside it on another.
@@ -22,19 +23,16 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
-    ATTRIBUTES,
     CODEC_MASK,
-    LAST_OFFSET_DELTA,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
-    MAX_TIMESTAMP,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from ottla.protocol.records.builder import Prepared, prepare, prepared_batch
+from ottla.protocol.records.builder import Prepared, prepared_batch
 from ottla.protocol.records.validate import restamp, validate_header
-from ottla.protocol.work import TooLong, Turn, Work
+from ottla.protocol.work import TooLong, Turn
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.durability import Cleaning, Durability, FlushJob
@@ -74,14 +72,21 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
+        local_start_offset: int | None = None,
     ) -> None:
+        """Take a local start offset that is not the log start offset: what is before it is in remote storage."""
         assert 0 <= log_start_offset <= log_end_offset
+        local_start_offset = log_start_offset if local_start_offset is None else local_start_offset
+        assert log_start_offset <= local_start_offset <= log_end_offset
         self.files, self.mappings = spec.files, spec.mappings
         self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
         self.segments, self.epochs, self.producers = segments, epochs, ProducerStates()
         self.log_start_offset = log_start_offset
+        self.local_start_offset = local_start_offset
         self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
+        self.high_watermark = local_start_offset
+        #: The last offset that is known to be in remote storage, -1 if nothing is. Retention waits for it.
+        self.remote_end = -1
         #: The next offset of the topic's table; None if it has none, or if this replica does not lead.
         self.table_offset: int | None = None
         place = self.partition_dir = PartitionDir(spec)
@@ -126,18 +131,27 @@ class Log:
     def start_at(self, offset: int) -> None:
         """Raise the log start offset."""
         self.log_start_offset = offset
+        if self.local_start_offset < offset:
+            self.local_start_offset = offset
         self.epochs.truncate_from_start(offset)
+
+    def local_start_at(self, offset: int) -> None:
+        """Raise the local start offset: what is before it is in remote storage. The log still has its epochs."""
+        assert offset <= self.log_end_offset
+        self.local_start_offset = max(self.local_start_offset, offset)
 
     def end_at(self, offset: int) -> None:
         """Lower the log end offset: batches were truncated."""
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.local_start_offset = min(self.local_start_offset, offset)
 
     def restart_at(self, offset: int, start: int) -> None:
-        """The log is empty: the next append is at `offset`."""
+        """The log is empty: the next append is at `offset`. With remote storage the log may start before that."""
         self.log_end_offset = offset
-        self.log_start_offset = self.high_watermark = start
+        self.log_start_offset = start
+        self.local_start_offset = self.high_watermark = max(offset, start)
 
     def take_over(self, replaced: Log) -> None:
         """Take the place of another log, all of whose batches it has, and take over what is known of that one and is not in them.
@@ -148,6 +162,7 @@ class Log:
             # The replaced log ends with a gap, which a truncation or compaction left.
             self.durability.set_gap((self.log_end_offset, replaced.log_end_offset))
             self.log_end_offset = replaced.log_end_offset
+        self.remote_end = replaced.remote_end
         self.epochs.replace(replaced.epochs.entries, replaced.epochs.assigned)
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers = replaced.producers
@@ -203,7 +218,7 @@ class Log:
 
         `trusted_append.append_trusted` appends the others.
 
-        `prepared` is the result of `prepare` for a client's batch, or the turn in which `append` may prepare it itself.
+        `prepared` is the result of `lookup.prepare_append` for a client's batch, or the turn in which `append` may prepare it itself.
 
         Raises:
             KafkaError: the batch is invalid; nothing has changed.
@@ -268,26 +283,6 @@ class Log:
         # `Appended(...)` would be a call of Python code, which takes 0.15 us more.
         return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False))
 
-    def prepare(self, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
-        """Prepare a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
-        rules = self.rules
-        try:
-            header = validate_header(records, 0, len(records), rules, now_ms, turn)
-        except KafkaError:
-            return None  # `append` raises the same error
-        job = self.room.disk_job(
-            len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
-        )
-        if job is not None:
-            yield job
-        if not rules.asks(header[ATTRIBUTES] & CODEC_MASK):
-            return None if job is None else Prepared(rules, None)
-        try:
-            return Prepared(rules, (yield from prepare(BatchView(records), rules, now_ms, turn)))
-        except KafkaError as error:
-            error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
-            return Prepared(rules, error)
-
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, up_to_offset: int = NEVER, min_one: bool = True) -> Read:
@@ -296,11 +291,13 @@ class Log:
         Of bytes that are not in memory it returns few, and none without `min_one`: the event loop must not wait for the disk long.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the first of them is damaged.
+            KafkaError: OFFSET_OUT_OF_RANGE; OFFSET_MOVED_TO_TIERED_STORAGE; CORRUPT_MESSAGE if the first of them is damaged.
             StorageFailure: the disk cannot read them; the log directory goes offline.
         """
         end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= end_offset:
+        if not self.local_start_offset <= offset <= end_offset:
+            if self.log_start_offset <= offset < self.local_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in [{self.log_start_offset}, {end_offset}] of {self.topic}-{self.partition}",
@@ -317,7 +314,7 @@ class Log:
 
     def batches(self, start: int, end: int = NEVER) -> Iterator[BatchView]:
         """Yield every batch that overlaps [start, end), for replay. Appends may run meanwhile."""
-        position_from = max(start, self.log_start_offset)
+        position_from = max(start, self.local_start_offset)
         for segment in self.segments.from_offset(position_from):
             if segment.base_offset >= min(end, self.log_end_offset):
                 return

@@ -1,4 +1,4 @@
-"""Lookups in a log by timestamp. They do not change the log.
+"""Work on a log that does not change it: searches by timestamp in what is on the local disk, and the preparation of a client's batch.
 
 Searches by timestamp decode clients' batches, and their headers may make a search read the whole log. So the searches are work
 in turns (`protocol.work`), and decode only the offset and timestamp of a record.
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import BatchView
+from ottla.protocol.records.batch import ATTRIBUTES, CODEC_MASK, LAST_OFFSET_DELTA, MAX_TIMESTAMP, BatchView
+from ottla.protocol.records.builder import Prepared, prepare
 from ottla.protocol.records.record import iter_times
+from ottla.protocol.records.validate import validate_header
 from ottla.protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
@@ -27,7 +29,7 @@ SEARCH_COST = 16
 
 def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | None]:
     """Find (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
-    offset = start = log.log_start_offset
+    offset = start = log.local_start_offset
     while True:
         batch = yield from _next_claiming(log, offset, timestamp, turn)
         if batch is None:
@@ -50,7 +52,7 @@ def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
     Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
     offset, every batch whose header has a larger max timestamp than the best record so far is decoded.
     """
-    start = log.log_start_offset
+    start = log.local_start_offset
     largest = yield from _largest_claim(log, start, turn)
     best = NONE_FOUND
     if largest.offset >= start:
@@ -140,3 +142,22 @@ def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:
     for position, following, _, _ in segment.from_offset(offset):
         yield BatchView(segment.file.view()[position:following])
+
+
+def prepare_append(log: Log, records: memoryview, now_ms: int, turn: Turn) -> Work[Prepared | None]:
+    """Prepare a client's batch for `append`; None if that is not necessary. `records` must not change until it is done."""
+    rules = log.rules
+    try:
+        header = validate_header(records, 0, len(records), rules, now_ms, turn)
+    except KafkaError:
+        return None  # `append` raises the same error
+    job = log.room.disk_job(len(records), log.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms)
+    if job is not None:
+        yield job
+    if not rules.asks(header[ATTRIBUTES] & CODEC_MASK):
+        return None if job is None else Prepared(rules, None)
+    try:
+        return Prepared(rules, (yield from prepare(BatchView(records), rules, now_ms, turn)))
+    except KafkaError as error:
+        error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
+        return Prepared(rules, error)

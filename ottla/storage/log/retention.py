@@ -7,6 +7,9 @@ watermark (invariant 12). Kafka's rules:
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
 
+With remote storage (KIP-405) time and size are local.retention.ms and local.retention.bytes, and a segment stays until remote storage has it
+(`Log.remote_end`); the local start offset moves and the log start offset stays.
+
 Retention and compaction leave what the topic's table does not have yet (`ottla.table.retention.hold`). A leader knows from the process beside
 it how far the table is (`Log.table_offset`). A follower does not, and leaves everything above its log start offset, which follows the
 leader's. Both wait for ottla.table.hold.ms.max at most: a table whose store is gone must not fill the disk.
@@ -79,7 +82,10 @@ def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Ret
                 count -= 1  # the earlier segments make room
         gone = list(log.segments)[:count]
         log.segments.remove(gone)
-        log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
+        if log.config.is_copied:
+            log.local_start_at(log.segments[0].base_offset)
+        else:
+            log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
     except StorageFailure as failure:
         log.fail(failure)
         raise
@@ -164,6 +170,7 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
     It may be all of them: the caller then creates an empty one. No segment is looked at behind the first that stays.
     """
     config, left = log.config, log.segments.size
+    kept = "local log retention" if config.is_copied else "log retention"
     for index, segment in enumerate(log.segments):
         following = log.segments.next_base(index)
         is_active, size = following is None, segment.file.size
@@ -171,13 +178,13 @@ def expired(log: Log, now_ms: int) -> Iterator[str]:
         left -= size
         if end > log.high_watermark or (is_active and not size):
             return
-        goes_ms = NEVER
-        if config.delete and config.retention_ms >= 0:
-            goes_ms = _largest_timestamp(log, segment, is_active) + config.retention_ms
+        goes_ms, is_held = NEVER, config.is_copied and end - 1 > log.remote_end
+        if config.delete and config.kept_ms >= 0 and not is_held:
+            goes_ms = _largest_timestamp(log, segment, is_active) + config.kept_ms
         if goes_ms < now_ms:
-            why = f"log retention time {config.retention_ms}ms breach"
-        elif config.delete and 0 <= config.retention_bytes <= left:
-            why, goes_ms = f"log retention size {config.retention_bytes} breach", 0
+            why = f"{kept} time {config.kept_ms}ms breach"
+        elif config.delete and 0 <= config.kept_bytes <= left and not is_held:
+            why, goes_ms = f"{kept} size {config.kept_bytes} breach", 0
         elif following is not None and following <= log.log_start_offset:
             yield f"log start offset {log.log_start_offset} breach"
             continue

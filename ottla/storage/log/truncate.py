@@ -28,7 +28,8 @@ def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
         return False
     offset = _batch_start(log, offset)
     if offset <= log.segments[0].base_offset:
-        truncate_fully_and_start_at(log, offset)
+        is_remote = log.config.remote_storage_enable  # the log then starts before what is here
+        truncate_fully_and_start_at(log, offset, min(log.log_start_offset, offset) if is_remote else None)
         return True
     gap_before = log.durability.leave_gap()
     log.durability.set_gap((_kept(log, offset).end_before(offset), offset))
@@ -61,7 +62,10 @@ def truncation_job(log: Log, offset: int) -> Callable[[], Decoded | None] | None
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
-    """Remove all batches; the next append starts at `offset`."""
+    """Remove all batches; the next append starts at `offset`.
+
+    The log may start before that, at `log_start_offset`, where the rest is in remote storage: it then keeps the epochs of that.
+    """
     log.partition_dir.check_usable()
     start = offset if log_start_offset is None else log_start_offset
     logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
@@ -69,7 +73,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         if not log.partition_dir.exists:
             log.room.create_files()
         _begin_truncation(log, offset, start)
-        log.epochs.truncate_from_end(0)
+        log.epochs.truncate_from_end(offset if start < offset else 0)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
         log.durability.end_truncation()

@@ -115,7 +115,7 @@ def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, tran
 
 def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
     expected = log.log_end_offset
-    if log.log_start_offset == expected and origin is Origin.REPLICATION:
+    if log.local_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
     headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
     if not headers:

@@ -13,6 +13,7 @@ from ottla.protocol.work import TooLong, Turn
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log.lookup import prepare_append
 from ottla.storage.log.room import FILES_AHEAD
 from ottla.storage.log.truncate import truncate_to, truncation_job
 from ottla.storage.log_config import LogConfig
@@ -57,7 +58,7 @@ def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
 
 def prepared_by_disk_job(log: Log, records: bytes) -> Prepared:
     """As `broker.long_work` does, which calls what is asked for on a worker."""
-    work = log.prepare(memoryview(records), NOW_MS, Turn())
+    work = prepare_append(log, memoryview(records), NOW_MS, Turn())
     try:
         while True:
             asked = next(work)

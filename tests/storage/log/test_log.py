@@ -16,6 +16,7 @@ from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, do_now
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.lookup import prepare_append
 from ottla.storage.log.retention import apply_retention, delete_records
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
@@ -192,7 +193,7 @@ def test_a_batch_that_is_too_long_for_a_turn_is_prepared_first(tmp_path: Path) -
     with pytest.raises(TooLong):
         log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=Turn())
     assert log.log_end_offset == 0
-    prepared = do_now(log.prepare(sent, NOW_MS, Turn()))
+    prepared = do_now(prepare_append(log, sent, NOW_MS, Turn()))
     assert log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).last_offset == count - 1
     stored = next(log.batches(0))
     assert (stored.compression, stored.count) == (1, count)
@@ -206,12 +207,12 @@ def test_a_batch_that_is_too_long_for_a_turn_is_prepared_first(tmp_path: Path) -
 def test_what_is_found_wrong_beforehand_is_raised_by_the_append_and_keeps_no_records(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(cleanup_policy=("compact",)))
     sent = memoryview(build_batch([(b"k", None, NOW_MS)] * RECORDS_A_TURN + [(None, b"v", NOW_MS)]))
-    prepared = do_now(log.prepare(sent, NOW_MS, Turn()))
+    prepared = do_now(prepare_append(log, sent, NOW_MS, Turn()))
     assert prepared is not None and isinstance(prepared.outcome, KafkaError)
     assert prepared.outcome.__traceback__ is None, "its frames hold what was decompressed"
     with pytest.raises(KafkaError, match="1 records were rejected"):
         log.append(sent, leader_epoch=0, now_ms=NOW_MS, prepared=prepared)
-    assert do_now(log.prepare(sent[:-1], NOW_MS, Turn())) is None  # the append itself says what is wrong
+    assert do_now(prepare_append(log, sent[:-1], NOW_MS, Turn())) is None  # the append itself says what is wrong
     assert log.log_end_offset == 0
 
 
