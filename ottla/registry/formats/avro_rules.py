@@ -69,7 +69,8 @@ class AvroRules:
         space = full.rpartition(".")[0]
         if full in PRIMITIVES:
             raise InvalidSchema(f"Schemas may not be named after primitives: {full}")
-        for part in full.split("."):
+        # A schema that is there already may have any namespace.
+        for part in full.split(".") if self._is_new else [full.rpartition(".")[2]]:
             self._name(part)
         for alias in names_of(node, space):
             self._name(alias.rpartition(".")[2])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -209,10 +210,10 @@ def _relative(full: str, space: str) -> str:
 class NormalPrinter:
     """Prints a schema in Java's form as Confluent's normalized one: full names, attributes in a fixed order, and these sorted."""
 
-    def __init__(self, referenced: Collection[str], own: Collection[str]) -> None:
-        """Make a printer. `referenced`: full names of referenced definitions, which stay references; `own`: those of the schema."""
+    def __init__(self, referenced: Mapping[str, Node], own: Mapping[str, Node]) -> None:
+        """Make a printer. `referenced`: referenced definitions by their full names, which stay references; `own`: the schema's."""
         self._defined = set(referenced)
-        self._known = {*referenced, *own}
+        self._known = {**referenced, **own}
 
     def form(self, node: Node, space: str = "") -> Node:
         """Return the JSON that is printed."""
@@ -262,8 +263,28 @@ class NormalPrinter:
         if row.get("aliases"):
             made["aliases"] = sorted(row["aliases"])
         if "default" in row:
-            made["default"] = sorted_keys(row["default"])
+            made["default"] = sorted_keys(self._default(row["type"], row["default"], space))
         return made | {key: sorted_keys(row[key]) for key in sorted(row) if key not in FIELD_RESERVED}
+
+    def _default(self, node: Node, value: Node, space: str) -> Node:
+        """Return a default as a value of its type is printed: 1 of a double as 1.0, and a float with its own digits."""
+        if isinstance(node, list):
+            return self._default(node[0], value, space) if node else value
+        if isinstance(node, str) and node not in PRIMITIVES:
+            full = referred(node, space, self._known)
+            node, space = self._known.get(full, "null"), full.rpartition(".")[0]
+        kind = node if isinstance(node, str) else node["type"]
+        if kind in ("float", "double") and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value) if kind == "double" else _as_float(value)
+        if kind == "array" and isinstance(value, list):
+            return [self._default(node["items"], row, space) for row in value]
+        if kind == "map" and isinstance(value, dict):
+            return {name: self._default(node["values"], row, space) for name, row in value.items()}
+        if kind in RECORDS and isinstance(value, dict):
+            types = {row["name"]: row["type"] for row in node["fields"]}
+            inner = full_name(node, space).rpartition(".")[0]
+            return {name: self._default(types.get(name, "null"), row, inner) for name, row in value.items()}
+        return value
 
     @staticmethod
     def _properties(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,3 +297,15 @@ class NormalPrinter:
         if first.get("scale") == 0:
             del first["scale"]
         return first | found
+
+
+def _as_float(value: float) -> float:
+    """Return the number with the fewest digits that has the same 32 bits, as Java's Float.toString; the number itself beyond them."""
+    (near,) = struct.unpack("f", struct.pack("f", value))
+    if not math.isfinite(near):
+        return float(value)
+    return next(
+        made
+        for digits in range(1, 10)
+        if struct.pack("f", made := float(f"{near:.{digits}g}")) == struct.pack("f", near)
+    )

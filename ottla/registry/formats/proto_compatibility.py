@@ -10,7 +10,7 @@ table of pairs and verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,19 +113,19 @@ class ProtoTypes:
 
     def __init__(self, file: File, imported: Mapping[str, File]) -> None:
         self._found: dict[str, ProtoType] = {}
+        self._extensions: dict[str, ProtoMember] = {}
         for row in (*imported.values(), file):
             self._add(row.package, (), row.elements)
 
     def find(self, package: str, scope: Scope, name: str) -> ProtoType | None:
         """Find a type as Protobuf does: in the innermost scope first, then outwards."""
-        if name.startswith("."):
-            return self._found.get(name[1:])
-        around = [*(package.split(".") if package else []), *scope]
-        for length in range(len(around), -1, -1):
-            found = self._found.get(".".join([*around[:length], name]))
-            if found is not None:
-                return found
-        return None
+        name = _innermost(self._found, package, scope, name)
+        return self._found.get(name)
+
+    def find_extension(self, package: str, scope: Scope, name: str) -> tuple[str, ProtoMember] | None:
+        """Find the field that extends a message, such as an option's, and its full name."""
+        name = _innermost(self._extensions, package, scope, name)
+        return (name, self._extensions[name]) if name in self._extensions else None
 
     def _add(self, package: str, scope: Scope, elements: Iterable[Any]) -> None:
         for node in of_kind(elements, Message, Enum, ProtoGroup):
@@ -136,6 +136,18 @@ class ProtoTypes:
                 self._add(package, inner, node.elements)
         for outer in of_kind(elements, OneOf, Extension):  # their groups are messages of this scope
             self._add(package, scope, of_kind(outer.elements, ProtoGroup))
+        for outer in of_kind(elements, Extension):
+            for row in of_kind(outer.elements, ProtoField, ProtoGroup):
+                self._extensions[".".join([*([package] if package else []), *scope, row.name])] = _member(row, None)
+
+
+def _innermost(known: Container[str], package: str, scope: Scope, name: str) -> str:
+    """Return the full name that a name means in a scope; it need not be known."""
+    if name.startswith("."):
+        return name[1:]
+    around = [*(package.split(".") if package else []), *scope]
+    names = (".".join([*around[:length], name]) for length in range(len(around), 0, -1))
+    return next((full for full in names if full in known), name)
 
 
 def _type(name: str, package: str, node: Any) -> ProtoType:

@@ -28,7 +28,7 @@ from ottla.registry.formats.proto_nodes import (
     Service,
     of_kind,
 )
-from ottla.registry.formats.proto_options import default_text, set_options, string_of
+from ottla.registry.formats.proto_options import default_text, json_name, set_options, string_of
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
@@ -122,11 +122,11 @@ class _Builder:
                 case Extension():
                     self.extension(made.extension, made.nested_type, part)
                 case ExtensionRange():
-                    for first, last in part.ranges:
+                    for first, last, _ in part.ranges:
                         set_options(made.extension_range.add(start=first, end=last + 1), part.options)
                 case Reserved():
                     made.reserved_name.extend(part.names)
-                    for first, last in part.ranges:
+                    for first, last, _ in part.ranges:
                         made.reserved_range.add(start=first, end=last + 1)
         names = {each.name for each in (*made.field, *made.oneof_decl)}
         for field in optional:  # their oneofs stand after all others
@@ -146,7 +146,7 @@ class _Builder:
             set_options(made.value.add(name=value.name, number=value.number), value.options)
         for reserved in of_kind(row.elements, Reserved):
             made.reserved_name.extend(reserved.names)
-            for first, last in reserved.ranges:
+            for first, last, _ in reserved.ranges:
                 made.reserved_range.add(start=first, end=last)
         _visible(made, row)
         set_options(made, of_kind(row.elements, Option))
@@ -243,6 +243,8 @@ def sorted_descriptor(made: descriptor_pb2.FileDescriptorProto) -> descriptor_pb
         row = waiting.pop()
         oneofs = [each.name for each in row.oneof_decl]
         for field in row.field:
+            if field.json_name == json_name(field.name):  # said or not, it is the same name
+                field.ClearField("json_name")
             if field.HasField("oneof_index"):  # by name: the oneofs themselves are sorted, too
                 field.oneof_index = sorted(oneofs).index(oneofs[field.oneof_index])
         row.oneof_decl.sort(key=lambda each: each.name)

@@ -31,7 +31,7 @@ from ottla.registry.formats.proto_nodes import (
     Reserved,
     Service,
 )
-from ottla.registry.formats.proto_options import default_node, json_name, option_nodes
+from ottla.registry.formats.proto_options import default_node, option_nodes
 
 SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 LABEL_NAMES = {number: name for name, number in LABELS.items()}
@@ -80,7 +80,7 @@ class _Reader:
         elements += [_service(row) for row in made.service]
         if made.syntax == "editions":
             return File("", EDITION_NAMES[made.edition], elements)
-        return File(made.syntax or "proto2", "", elements)
+        return File(made.syntax, "", elements)
 
     def _message(self, made: Any) -> Message:
         return Message(made.name, self._elements(made), _visibility(made))
@@ -124,7 +124,7 @@ class _Reader:
         options = option_nodes(made.options)
         if made.HasField("default_value"):
             options.append(Option("default", default_node(SCALAR_NAMES.get(made.type, ""), made.default_value)))
-        if made.HasField("json_name") and made.json_name != json_name(made.name) and not made.extendee:
+        if made.HasField("json_name") and not made.extendee:
             options.append(Option("json_name", made.json_name.encode()))
         return options
 

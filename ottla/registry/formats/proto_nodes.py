@@ -25,6 +25,11 @@ class ProtoRange(NamedTuple):
 
     first: int
     last: int
+    #: Whether `9 to 9` was written for 9.
+    is_spelled: bool = False
+
+    def plain(self) -> ProtoRange:
+        return ProtoRange(self.first, self.last)
 
 
 class Number(NamedTuple):

@@ -130,7 +130,7 @@ class _Parser(Reader):
         last = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
         for row in elements:
             if isinstance(row, Reserved | ExtensionRange):
-                row.ranges = [ProtoRange(first, last if end == MAX else end) for first, end in row.ranges]
+                row.ranges = [part._replace(last=last) if part.last == MAX else part for part in row.ranges]
         return elements
 
     def _message_element(self) -> Element:
@@ -220,7 +220,8 @@ class _Parser(Reader):
     def _range(self, *, signed: bool = False) -> ProtoRange:
         first = self._integer(signed=signed)
         last = first
-        if self._take("to"):
+        is_spelled = self._take("to")
+        if is_spelled:
             last = MAX if self._take("max") else self._integer(signed=signed)
             if signed and self._tokens[self._at - 1].text == "max":
                 last = ENUM_MAX
@@ -228,7 +229,7 @@ class _Parser(Reader):
             self._fail("the end of a range is below its begin")
         if max(first, last) > ENUM_MAX or first < ENUM_MIN:
             self._fail("the range is too large")
-        return ProtoRange(first, last)
+        return ProtoRange(first, last, is_spelled)
 
     # -- Enums and services --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A schema may import the built-in files without a reference, as in Confluent's re
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -89,7 +89,7 @@ def make_pool(
     """Return a pool with the file and all that it needs.
 
     Raises:
-        InvalidSchema: an import or a type is not there, or the file is wrong in itself.
+        InvalidSchema: a type is not there, or the file is wrong in itself.
     """
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
@@ -101,11 +101,11 @@ def make_pool(
         if row.name in entered:
             raise InvalidSchema(f"file {row.name} imports itself")
         entered.add(row.name)
-        for name in (*row.dependency, *row.option_dependency):
-            needed = dependencies.get(name) or built_in(name)
-            if needed is None:
-                raise InvalidSchema(f"No dependency found for '{name}'")
+        found = {name: dependencies.get(name) or built_in(name) for name in (*row.dependency, *row.option_dependency)}
+        for needed in filter(None, found.values()):
             add(needed)
+        if missing := [name for name, needed in found.items() if needed is None]:
+            row = _without_imports(row, missing)
         try:
             _add(pool, row)
             pool.FindFileByName(row.name)
@@ -118,6 +118,25 @@ def make_pool(
     except RecursionError:
         raise InvalidSchema("the imports are nested too deeply") from None
     return pool
+
+
+def _without_imports(
+    file: descriptor_pb2.FileDescriptorProto, names: Collection[str]
+) -> descriptor_pb2.FileDescriptorProto:
+    """Return the file without imports that are not there, as in Confluent's registry: custom options may be all that they define."""
+    made = descriptor_pb2.FileDescriptorProto()
+    made.CopyFrom(file)
+    for field in ("dependency", "public_dependency", "weak_dependency", "option_dependency"):
+        made.ClearField(field)
+    kept = [name for name in file.dependency if name not in names]
+    made.dependency.extend(kept)
+    made.option_dependency.extend(name for name in file.option_dependency if name not in names)
+    for source, target in (
+        (file.public_dependency, made.public_dependency),
+        (file.weak_dependency, made.weak_dependency),
+    ):
+        target.extend(kept.index(file.dependency[index]) for index in source if file.dependency[index] in kept)
+    return made
 
 
 def _add(pool: descriptor_pool.DescriptorPool, file: descriptor_pb2.FileDescriptorProto) -> None:

@@ -76,13 +76,17 @@ def check_file(file: File) -> None:
 
 
 def _check_json_names(message: Message | ProtoGroup | Extension | OneOf, *, may_be_same: bool) -> None:
-    """Check that no two fields have one name in JSON. In proto2 only names that were written count."""
+    """Check that no two fields have one name in JSON. In proto2 only names that were written count, and are not the usual ones.
+
+    Descriptors have a name for each field.
+    """
     oneofs = [row.elements for row in of_kind(message.elements, OneOf)]
     fields = [row for part in (message.elements, *oneofs) for row in of_kind(part, ProtoField, MapField, ProtoGroup)]
-    written = {row.name: string_of(option) for row in fields for option in row.options if option.name == "json_name"}
+    usual = {row.name: json_name(row.name) for row in fields}
+    said = {row.name: string_of(option) for row in fields for option in row.options if option.name == "json_name"}
+    written = {name: text for name, text in said.items() if text != usual[name]}
     names = [list(written.values())]
     if not may_be_same and not _has_legacy_names(message.elements) and not isinstance(message, Extension):
-        usual = {row.name: json_name(row.name) for row in fields}
         names = [list(usual.values()), list({**usual, **written}.values())]
     for name in (name for rows in names for name in _twice(rows)):
         raise InvalidSchema(f'The JSON name "{name}" belongs to two fields.')

@@ -15,6 +15,7 @@ from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 from ottla.registry.formats.proto_descriptor import DEFAULT_NAME, sorted_descriptor, to_descriptor
 from ottla.registry.formats.proto_from_descriptor import decode_base64, from_descriptor
 from ottla.registry.formats.proto_nodes import File, declared_messages
+from ottla.registry.formats.proto_normal import NormalNames
 from ottla.registry.formats.proto_parser import parse_proto
 from ottla.registry.formats.proto_pool import built_in, make_pool
 from ottla.registry.formats.proto_text import Printer
@@ -35,13 +36,7 @@ class ProtobufSchema:
         return Printer().print(self.file)
 
     def normalized(self) -> str:
-        types = self.types()
-
-        def resolve(scope: tuple[str, ...], name: str) -> str:
-            found = types.find(self.file.package, scope, name)
-            return "." + found.name if found is not None else name
-
-        return Printer(resolve).print(self.file)
+        return Printer(NormalNames(self.file.package, self.types())).print(self.file)
 
     def formatted(self, name: str) -> str:
         if name.lower() == "serialized":

@@ -40,17 +40,15 @@ from ottla.registry.formats.proto_nodes import (
     map_entry,
     of_kind,
 )
+from ottla.registry.formats.proto_normal import NormalNames, joined
 from ottla.registry.formats.proto_tokens import quoted
-
-#: The function that gives the full name of a type that is named in a scope.
-Resolve = Callable[[tuple[str, ...], str], str]
 
 
 class Printer:
-    """Prints a file. With `resolve` it is the normalized form: full names, and all that has no meaning in its order sorted."""
+    """Prints a file. With `names` it is the normalized form: full names, and all that has no meaning in its order sorted."""
 
-    def __init__(self, resolve: Resolve | None = None) -> None:
-        self._resolve = resolve
+    def __init__(self, names: NormalNames | None = None) -> None:
+        self._names = names
         self._scope: tuple[str, ...] = ()
         self._has_edition = False
 
@@ -61,19 +59,19 @@ class Printer:
         # Public imports stand after the others.
         imports.sort(key=lambda line: line.startswith("import public"))
         blocks = [
-            self._head(file),
-            "".join(dict.fromkeys(imports) if self._resolve else imports),
+            "".join(dict.fromkeys(imports) if self._names else imports),
             self._options(elements),
             *self._types_and_extensions(elements),
             "".join(map(self._service, of_kind(elements, Service))),
         ]
-        return "\n".join(block for block in blocks if block)
+        # A blank line stands before each block, also where nothing stands before that.
+        return self._head(file) + "".join(f"\n{block}" for block in blocks if block)
 
     def _head(self, file: File) -> str:
         lines = []
         if file.edition:
             lines.append(f'edition = "{file.edition}";\n')
-        elif file.syntax and not (self._resolve and file.syntax == "proto2"):
+        elif file.syntax and not (self._names and file.syntax == "proto2"):
             lines.append(f'syntax = "{file.syntax}";\n')
         lines += [f"package {row.name};\n" for row in of_kind(file.elements, Package)]
         return "".join(lines)
@@ -83,10 +81,10 @@ class Printer:
         return f"import {row.kind + ' ' if row.kind else ''}{quoted(row.name.encode())};\n"
 
     def _ordered(self, rows: list[Any], key: Callable[[Any], Any]) -> list[Any]:
-        return sorted(rows, key=key) if self._resolve else rows
+        return sorted(rows, key=key) if self._names else rows
 
     def _name(self, name: str) -> str:
-        return self._resolve(self._scope, name) if self._resolve else name
+        return self._names.full(self._scope, name) if self._names else name
 
     def _type(self, name: str) -> str:
         # A message may have the name of a scalar, which fields cannot say.
@@ -102,7 +100,7 @@ class Printer:
 
     def _body(self, name: str, elements: Sequence[Element]) -> list[str]:
         """Return the blocks of a message or a group."""
-        if self._resolve:
+        if self._names:
             elements = _with_maps(elements)
         self._scope = (*self._scope, name)
         largest = ENUM_MAX - 1 if is_message_set(elements) else TAG_MAX
@@ -174,7 +172,7 @@ class Printer:
 
     def _extensions(self, elements: Sequence[Element]) -> str:
         rows = [(self._name(row.type_name), row.elements) for row in of_kind(elements, Extension)]
-        if self._resolve:
+        if self._names:
             joined: dict[str, list[Element]] = {}
             for name, parts in rows:
                 joined.setdefault(name, []).extend(parts)
@@ -203,8 +201,8 @@ class Printer:
 
     def _reserved(self, elements: Sequence[Element], largest: int) -> str:
         rows = of_kind(elements, Reserved)
-        if self._resolve:
-            ranges = sorted({part for row in rows for part in row.ranges})
+        if self._names:
+            ranges = sorted({part.plain() for row in rows for part in row.ranges})
             names = sorted({name for row in rows for name in row.names})
             rows = [*(Reserved([part], []) for part in ranges), *(Reserved([], [name]) for name in names)]
         return "".join(f"reserved {', '.join(self._reserved_parts(row, largest))};\n" for row in rows)
@@ -214,9 +212,10 @@ class Printer:
         return [*(_range_text(part, largest) for part in row.ranges), *names]
 
     def _extension_ranges(self, rows: Sequence[ExtensionRange], largest: int) -> str:
-        if self._resolve:
+        if self._names:
             rows = sorted(
-                (ExtensionRange([part], row.options) for row in rows for part in row.ranges), key=lambda row: row.ranges
+                (ExtensionRange([part.plain()], row.options) for row in rows for part in row.ranges),
+                key=lambda row: row.ranges,
             )
         texts = [", ".join(_range_text(part, largest) for part in row.ranges) for row in rows]
         return "".join(
@@ -224,12 +223,15 @@ class Printer:
         )
 
     def _options(self, elements: Sequence[Element]) -> str:
-        rows = self._ordered(of_kind(elements, Option), key=lambda row: row.name)
+        rows = self._ordered_options(of_kind(elements, Option))
         return "".join(f"option {self._assigned(row)};\n" for row in rows)
 
     def _in_brackets(self, options: Sequence[Option]) -> str:
-        rows = [self._assigned(row) for row in self._ordered(list(options), key=lambda row: row.name)]
+        rows = [self._assigned(row) for row in self._ordered_options(options)]
         return f" {_listed(rows)}" if rows else ""
+
+    def _ordered_options(self, rows: Sequence[Option]) -> Sequence[Option]:
+        return self._names.options(self._scope, rows) if self._names else rows
 
     def _assigned(self, option: Option) -> str:
         value = option.value
@@ -240,15 +242,26 @@ class Printer:
         if isinstance(value, bytes):
             return quoted(value)
         if isinstance(value, Number):
-            return number_text(value) if self._resolve else value.text
+            return number_text(value) if self._names else value.text
         if isinstance(value, Identifier):
             return value.name
         if isinstance(value, list):
-            if self._resolve and len(value) == 1:
+            if self._names and len(value) == 1:
                 return self._value(value[0])
             return "[\n" + _indented(",\n".join(map(self._value, value)) + "\n" if value else "") + "]"
-        rows = [f"{name}: {self._value(part)}" for name, part in self._ordered(_joined(value), key=lambda row: row[0])]
+        rows = [f"{name}: {self._value(part)}" for name, part in self._fields(value)]
         return "{\n" + _indented(",\n".join(rows) + "\n" if rows else "") + "}"
+
+    def _fields(self, literal: Literal) -> list[tuple[str, Any]]:
+        names = self._names
+        if names is None:
+            return joined(literal)
+        rows = [
+            (f"[{names.extension(self._scope, name[1:-1])}]" if name.startswith("[") else name, value)
+            for name, value in joined(literal)
+            if value != []
+        ]
+        return sorted(rows, key=lambda row: row[0])
 
 
 def _with_maps(elements: Sequence[Element]) -> list[Element]:
@@ -261,18 +274,6 @@ def _with_maps(elements: Sequence[Element]) -> list[Element]:
         elif not (isinstance(row, Message) and row.name in entries):
             made.append(row)
     return made
-
-
-def _joined(literal: Literal) -> list[tuple[str, Any]]:
-    """Return the fields of a literal, each once: the values of a repeated one as a list."""
-    found: dict[str, Any] = {}
-    for name, value in literal.fields:
-        if name in found:
-            rows = found[name] if isinstance(found[name], list) else [found[name]]
-            found[name] = [*rows, *(value if isinstance(value, list) else [value])]
-        else:
-            found[name] = value
-    return list(found.items())
 
 
 def number_text(number: Number) -> str:
@@ -294,7 +295,7 @@ def _special_last(options: Iterable[Option]) -> list[Option]:
 
 
 def _range_text(row: ProtoRange, largest: int) -> str:
-    if row.first == row.last:
+    if row.first == row.last and not row.is_spelled:
         return str(row.first)
     return f"{row.first} to {'max' if row.last == largest else row.last}"
 
@@ -326,4 +327,5 @@ def _braces(head: str, blocks: Sequence[str]) -> str:
 
 def _indented(text: str) -> str:
     # splitlines() would be wrong: strings hold characters that end a line there and not in a .proto text.
-    return "".join(f"  {line}\n" if line else "\n" for line in text.split("\n")[:-1])
+    # Blank lines are indented too, as Confluent's registry has them.
+    return "".join(f"  {line}\n" for line in text.split("\n")[:-1])
