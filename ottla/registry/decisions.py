@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ottla.registry import schema_records
+from ottla.registry import contracts, schema_records
 from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference
 from ottla.registry.errors import RegistryError
 from ottla.registry.numbers import INT32_MAX, LATEST, int32, version_of
@@ -58,8 +58,8 @@ class Asked:
         object.__setattr__(self, "md5", made)
 
 
-def asked_from(body: object) -> Asked:
-    """Return the schema of a request's JSON.
+def asked_from(body: object, *, is_new: bool = False) -> Asked:
+    """Return the schema of a request's JSON. A version that is registered may leave out its text: then it has that of the one before.
 
     Raises:
         RegistryError: it is none.
@@ -67,7 +67,9 @@ def asked_from(body: object) -> Asked:
     if not isinstance(body, dict):
         raise RegistryError("body", "it is no object")
     text, kind = body.get("schema"), body.get("schemaType") or AVRO
-    if not isinstance(text, str) or not text:
+    if is_new and text is None:
+        text = ""
+    if not isinstance(text, str) or not (text or is_new):
         raise RegistryError("invalid_schema", "Empty schema")
     if kind not in KINDS:
         raise RegistryError("invalid_schema", f"Invalid schema type {kind}")
@@ -77,9 +79,7 @@ def asked_from(body: object) -> Asked:
     if version is None or version < LATEST:
         raise RegistryError("invalid_version", str(body["version"])[:100])
     made = Asked(text, kind, references, max(version, 0), schema_id)
-    metadata, rules = body.get("metadata"), body.get("ruleSet")
-    if not isinstance(metadata, dict | None) or not isinstance(rules, dict | None):
-        raise RegistryError("invalid_schema", "metadata and ruleSet are objects")
+    metadata, rules = contracts.metadata_of(body.get("metadata")), contracts.rules_of(body.get("ruleSet"))
     return replace(made, metadata=metadata, rules=rules)
 
 
@@ -131,6 +131,52 @@ def check_mode(state: RegistryState, subject: str, asked: Asked) -> None:
         raise RegistryError("invalid_schema", f"The specified id is not a number between 1 and {INT32_MAX}")
     if asked.id < 0 and state.mode(subject) != "READWRITE":
         raise RegistryError("not_permitted", f"{place} is not in read-write mode")
+
+
+def populated(state: RegistryState, subject: str, asked: Asked) -> Asked:
+    """Return a schema with the metadata and rules that it gets as a new version, as in Confluent's registry.
+
+    They are the request's, or those of the version before; the subject's configuration has defaults for them, and what overrides them. A
+    request without a text has that of the version before.
+
+    Raises:
+        RegistryError: there is no text, and no version before.
+    """
+    versions = state.versions(subject)
+    before = versions[-1] if versions else None
+    if not asked.text:
+        if before is None:
+            raise RegistryError("invalid_schema", "Empty schema")
+        asked = replace(asked, text=before.text, kind=before.kind, references=before.references)
+    metadata, rules = asked.metadata, asked.rules
+    if before is not None:
+        metadata = before.metadata if metadata is None else metadata
+        rules = before.rules if rules is None else rules
+
+    def setting(name: str) -> Any:
+        return state.setting(subject, name)
+
+    return replace(
+        asked,
+        metadata=contracts.merged_metadata(setting("defaultMetadata"), metadata, setting("overrideMetadata")),
+        rules=contracts.merged_rules(setting("defaultRuleSet"), rules, setting("overrideRuleSet")),
+    )
+
+
+def numbered(state: RegistryState, subject: str, asked: Asked) -> Asked:
+    """Return a schema whose metadata names its version with that version: the one that has it already, or a new one."""
+    if contracts.version_in(asked.metadata) is None:
+        return asked
+
+    def with_number(number: int | str) -> Asked:
+        return replace(asked, metadata=contracts.with_version(asked.metadata, number))
+
+    for version in reversed(state.versions(subject)):
+        number = contracts.version_in(version.metadata)
+        if number is not None and version.md5 == with_number(number).md5:
+            return with_number(number)
+    every = state.versions(subject, deleted=True)
+    return with_number(every[-1].version + 1 if every else 1)
 
 
 def find(state: RegistryState, subject: str, asked: Asked, *, deleted: bool = False) -> Version | None:
@@ -255,6 +301,12 @@ def set_config(state: RegistryState, subject: str, body: object) -> tuple[dict[s
     changed = {name: body[name] for name in CONFIG_FIELDS if name in body}
     if not isinstance(changed.get("alias"), str | None):
         raise RegistryError("body", "alias is no text")
+    if changed.get("validateFields"):
+        raise RegistryError("not_permitted", "validateFields is not there: nothing would look at reserved fields")
+    for name in ("defaultMetadata", "overrideMetadata"):
+        contracts.metadata_of(changed.get(name))
+    for name in ("defaultRuleSet", "overrideRuleSet"):
+        contracts.rules_of(changed.get(name))
     level = changed.get("compatibility")
     if level is not None:
         changed["compatibility"] = level.upper() if isinstance(level, str) else ""

@@ -147,6 +147,10 @@ class SchemaLog:
         #: How often the state began again, because the log was cut.
         self._cuts = 0
 
+    @property
+    def cluster_id(self) -> str:
+        return self._reading.id or ""
+
     async def start(self) -> None:
         """Create the topic if it is not there, and read what it holds.
 

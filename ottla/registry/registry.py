@@ -150,10 +150,11 @@ class SchemaRegistry:
         questions again: what was found counts if they are the same, and they are asked again otherwise.
         """
 
-        def decide(first: Question, kept: Asked, second: Question | None, messages: list[str]) -> Any:
+        def decide(given: Asked, first: Question, kept: Asked, second: Question | None, messages: list[str]) -> Any:
             decisions.check_mode(self.state, subject, asked)
-            if self._parsed(who, subject, asked, normalize)[0] != first:
+            if self._populated(subject, asked) != given or self._parsed(who, subject, given, normalize)[0] != first:
                 return None, []
+            kept = decisions.numbered(self.state, subject, kept)
             if second != (compared := self._compared(who, subject, kept, force)) and compared is not None:
                 return None, []
             if compared is not None and messages:
@@ -162,16 +163,17 @@ class SchemaRegistry:
 
         for _ in range(RECHECKS_MAX):
             decisions.check_mode(self.state, subject, asked)
-            first, resolved = self._parsed(who, subject, asked, normalize)
+            given = self._populated(subject, asked)
+            first, resolved = self._parsed(who, subject, given, normalize)
             checked = await self.checker.check(first, who.party(is_write=True), is_write=True)
-            kept = replace(resolved, text=checked.canonical)
+            kept = decisions.numbered(self.state, subject, replace(resolved, text=checked.canonical))
             second = self._compared(who, subject, kept, force)
             messages: list[str] = []
             if second is not None:
                 messages = (await self.checker.check(second, who.party(is_write=True), is_write=True)).messages
                 if messages and not who.may_read(subject):
                     messages = [NOT_READABLE]
-            made, offset = await self.write(partial(decide, first, kept, second, messages))
+            made, offset = await self.write(partial(decide, given, first, kept, second, messages))
             if made is not None:
                 return made, offset
         raise RegistryError("timeout", "The subject has changed again and again while the schema was checked")
@@ -188,7 +190,11 @@ class SchemaRegistry:
             raise RegistryError("subject", subject)
         question, resolved = self._parsed(who, subject, asked, normalize)
         checked = await self.checker.check(question, who.party())
-        found = decisions.find(self.state, subject, replace(resolved, text=checked.canonical), deleted=deleted)
+        kept = replace(resolved, text=checked.canonical)
+        found = decisions.find(self.state, subject, kept, deleted=deleted)
+        if found is None:  # as a registration would find it
+            kept = decisions.numbered(self.state, subject, decisions.populated(self.state, subject, kept))
+            found = decisions.find(self.state, subject, kept, deleted=deleted)
         if found is None:
             raise RegistryError("schema")
         return found
@@ -207,6 +213,12 @@ class SchemaRegistry:
         needed = Needs(self.state, who.may_read).of(version.subject, version.references)
         question = Question(version.kind, version.text, needed, form=form, strict=False)
         return (await self.checker.check(question, who.party())).formatted
+
+    def _populated(self, subject: str, asked: Asked) -> Asked:
+        """Return the schema with what it gets from the version before and the configuration: nothing where schemas are imported."""
+        if self.state.mode(subject) in decisions.IMPORTING and asked.text:
+            return asked
+        return decisions.populated(self.state, subject, asked)
 
     def _parsed(self, who: Who, subject: str, asked: Asked, normalize: bool) -> tuple[Question, Asked]:
         """Return the question whose answer is the canonical text, and the schema with the versions that it refers to by now."""

@@ -35,10 +35,8 @@ async def contexts(call: RestCall) -> Any:
 
 
 async def server_id(call: RestCall) -> Any:
-    return {
-        "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": CLUSTER_ID}},
-        "id": CLUSTER_ID,
-    }
+    clusters = {"kafka-cluster": call.registry.log.cluster_id, "schema-registry-cluster": CLUSTER_ID}
+    return {"scope": {"path": [], "clusters": clusters}, "id": ""}
 
 
 async def server_version(call: RestCall) -> Any:

@@ -64,7 +64,7 @@ async def compatible(call: RestCall) -> Any:
 async def register(call: RestCall) -> Written:
     call.require("write")
     call.check_subject()
-    asked = asked_from(call.json())
+    asked = asked_from(call.json(), is_new=True)
     version, place = await call.registry.register(
         call.who, call.subject, asked, normalize=call.flag("normalize"), force=call.flag("force")
     )

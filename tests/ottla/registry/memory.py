@@ -35,6 +35,7 @@ class MemoryLog:
     """The topic. What is written is there at once."""
 
     is_writable = True
+    cluster_id = "XYZ"
 
     def __init__(self) -> None:
         self.state = RegistryState()

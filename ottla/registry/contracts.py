@@ -1,0 +1,114 @@
+"""Metadata and rule sets of schemas (data contracts): their shapes, and how two become one.
+
+Reference: Metadata and RuleSet of Confluent's client, whose registry merges what a schema has with what its subject's configuration says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.registry.errors import RegistryError
+
+#: A property of metadata that is the number of its version.
+VERSION = "confluent:version"
+RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
+Json = Mapping[str, Any]
+
+
+def metadata_of(value: object) -> dict[str, Any] | None:
+    """Return metadata from a request.
+
+    Raises:
+        RegistryError: it has another shape than Confluent's clients give it.
+    """
+    if value is None:
+        return None
+    made = _object(value)
+    properties, tags = _object(made.get("properties") or {}), _object(made.get("tags") or {})
+    texts = [
+        *properties.values(),
+        *(text for row in tags.values() for text in _list(row)),
+        *_list(made.get("sensitive")),
+    ]
+    if not all(isinstance(text, str) for text in texts):
+        raise _WRONG
+    return made
+
+
+def rules_of(value: object) -> dict[str, Any] | None:
+    """Return a rule set from a request.
+
+    Raises:
+        RegistryError: it has another shape than Confluent's clients give it.
+    """
+    if value is None:
+        return None
+    made = _object(value)
+    for name in RULE_LISTS:
+        for row in _list(made.get(name)):
+            _object(row)
+    return made
+
+
+def merged_metadata(*layers: Json | None) -> Json | None:
+    """Return what the layers say, where a later one wins; None if none says anything."""
+    return _merged(layers, _both_metadata)
+
+
+def merged_rules(*layers: Json | None) -> Json | None:
+    """Return the rules of all layers; of two with one name the later one."""
+    return _merged(layers, _both_rules)
+
+
+def version_in(metadata: Json | None) -> str | None:
+    """Return the number of the version that metadata names."""
+    found = ((metadata or {}).get("properties") or {}).get(VERSION)
+    return found if isinstance(found, str) else None
+
+
+def with_version(metadata: Json | None, number: int | str) -> Json:
+    made = metadata or {}
+    return {**made, "properties": {**(made.get("properties") or {}), VERSION: str(number)}}
+
+
+_WRONG = RegistryError("invalid_schema", "metadata and ruleSet are objects, of texts and of rules")
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _WRONG
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list | None):
+        raise _WRONG
+    return value or []
+
+
+def _merged(layers: tuple[Json | None, ...], both: Callable[[Json, Json], Json]) -> Json | None:
+    made: Json | None = None
+    for layer in layers:
+        made = layer if made is None else made if layer is None else both(made, layer)
+    return made
+
+
+def _both_metadata(old: Json, new: Json) -> Json:
+    made: dict[str, Any] = {**old, **new}
+    for name in ("tags", "properties"):
+        if old.get(name) and name in made:
+            made[name] = {**old[name], **(new.get(name) or {})}
+    if old.get("sensitive"):
+        made["sensitive"] = sorted({*old["sensitive"], *(new.get("sensitive") or ())})
+    return made
+
+
+def _both_rules(old: Json, new: Json) -> Json:
+    made: dict[str, Any] = {**old, **new}
+    for name in RULE_LISTS:
+        added = new.get(name) or []
+        names = [row.get("name") for row in added]
+        if rows := [*(row for row in old.get(name) or [] if row.get("name") not in names), *added]:
+            made[name] = rows
+    return made
