@@ -22,6 +22,19 @@ RESERVED = frozenset(("type", "name", "namespace", "doc", "fields", "aliases", "
 FIELD_RESERVED = frozenset(("type", "name", "doc", "default", "order", "aliases"))
 #: A definition with such a name is referred to by its full name, or it would be the type.
 TYPES = PRIMITIVES | NAMED | frozenset(("array", "map", "union"))
+#: The logical types of Java's library besides decimal, and the types that can have them.
+LOGICAL = {
+    **dict.fromkeys(("date", "time-millis"), ("int",)),
+    **dict.fromkeys(
+        (
+            "time-micros",
+            *(f"{zone}timestamp-{unit}s" for zone in ("", "local-") for unit in ("milli", "micro", "nano")),
+        ),
+        ("long",),
+    ),
+    "uuid": ("string",),
+    "big-decimal": ("bytes",),
+}
 #: What Java's Double.valueOf reads, but for hexadecimal numbers.
 _JAVA_DOUBLE = re.compile(r"\s*([+-]?)(?:(NaN|Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)\s*", re.ASCII)
 Node = Any  # what JSON can hold
@@ -246,7 +259,7 @@ class NormalPrinter:
         else:
             made["fields"] = [self._field(row, inner) for row in node["fields"]]
         properties = self._properties(node)
-        made.update((key, properties.pop(key)) for key in ("logicalType", "precision", "scale") if key in properties)
+        made.update((key, properties.pop(key)) for key in _logical_names(node))
         if node.get("doc"):
             made["doc"] = node["doc"]
         if aliases := names_of(node, inner):
@@ -289,14 +302,23 @@ class NormalPrinter:
     @staticmethod
     def _properties(node: Mapping[str, Any]) -> dict[str, Any]:
         found = {key: sorted_keys(node[key]) for key in sorted(node) if key not in RESERVED}
-        first = {
-            key: found.pop(key)
-            for key in ("logicalType", "precision", "scale")
-            if key in found and "logicalType" in node
-        }
-        if first.get("scale") == 0:
-            del first["scale"]
-        return first | found
+        return {key: found.pop(key) for key in _logical_names(node)} | found
+
+
+def _logical_names(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the properties that a logical type has, which are printed before the others; none if Java's library does not know it."""
+    name, kind = node.get("logicalType"), node["type"]
+    if name == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = node.get("precision"), node.get("scale", 0)
+        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+            return ()
+        if kind == "fixed" and precision > math.log10(2) * (8 * node["size"] - 1):
+            return ()
+        return ("logicalType", "precision", "scale") if scale else ("logicalType", "precision")
+    is_known = isinstance(name, str) and (
+        kind in LOGICAL.get(name, ()) or (name == "uuid" and kind == "fixed" and node["size"] == 16)
+    )
+    return ("logicalType",) if is_known else ()
 
 
 def _as_float(value: float) -> float:
