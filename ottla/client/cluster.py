@@ -7,13 +7,14 @@ are retried until the command's own time limit ends it.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.errors import NO_SUCH_TOPIC, ClusterError, check, code_of, failure, passes
 from ottla.client.failures import Kind
 from ottla.client.partitions import LeaderTable
-from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -37,6 +38,8 @@ AUTO_CREATE_MS_MAX = 3_000
 #: How long a client waits for a response that another broker could give as well: a broker that is paused, or cut off from the
 #: others, must not cost the whole time limit of a command. Where no other broker is known it may cost that.
 ATTEMPT_MS_MAX = 5_000
+#: A text that cannot be sent is quoted up to this length.
+NAMED_CHARS_MAX = 80
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
@@ -230,6 +233,8 @@ class ClusterClient:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
             except UnsupportedVersion as fault:
                 raise BrokerTooOld(f"broker {host}:{port} is too old for this command: {fault}") from None
+            except (ProtocolError, UnicodeEncodeError, struct.error) as fault:
+                raise ClusterError(_why_not_sent(request, fault), kind=Kind.WRONG) from None
             else:
                 self._answered.add(address)
                 return response
@@ -240,6 +245,14 @@ class ClusterClient:
         if self._channels.get(address) is channel:
             del self._channels[address]
         channel.close()
+
+
+def _why_not_sent(request: object, fault: Exception) -> str:
+    """Return why a request cannot be encoded: a person has typed a number or a text that has no place in its fields."""
+    if isinstance(fault, UnicodeEncodeError):
+        return f"{fault.object[:NAMED_CHARS_MAX]!r} has bytes that are not UTF-8"
+    what = "a number is out of range: " if isinstance(fault, struct.error) else ""
+    return f"{type(request).__name__} cannot be sent: {what}{fault}"
 
 
 class Leaders(LeaderTable):

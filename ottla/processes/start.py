@@ -24,7 +24,12 @@ def parser() -> CommandParser:
         "properties", nargs="?", metavar="server.properties", help="A file with Kafka's property names."
     )
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property that wins over the file's."
+        "--override",
+        type=override,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="A property that wins over the file's.",
     )
     parser.add_argument(
         "--processes",
@@ -42,20 +47,22 @@ def _processes(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def overrides(arguments: list[str]) -> dict[str, str]:
-    found = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not key.strip():
-            raise SystemExit(f"{PROGRAM}: --override wants KEY=VALUE, not {argument!r}")
-        found[key.strip()] = value.strip()
-    return found
+def override(text: str) -> tuple[str, str]:
+    """Return the name and the value of a property, as a parser of words does.
+
+    Raises:
+        ArgumentTypeError: the text has another form.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
 
 
 def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.properties is None:
         properties = default_properties()
-        if not any(text.startswith("listeners=") for text in arguments.override):
+        if "listeners" not in dict(arguments.override):
             print(
                 f"{PROGRAM}: without a file the node serves all interfaces, port 9092, without logins", file=sys.stderr
             )
@@ -67,7 +74,7 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
                 properties = read_properties(file.read(), arguments.properties)
         except OSError as failure:
             raise SystemExit(f"{PROGRAM}: cannot read {arguments.properties}: {failure.strerror}") from None
-    properties.update(overrides(arguments.override))
+    properties.update(arguments.override)
     if properties.get("log.dirs") == SHARED and is_of_another(SHARED):
         raise SystemExit(
             f"{PROGRAM}: {SHARED} is of another user: start in a folder that you can write to, or pass a file"
@@ -92,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     properties = properties_of(arguments)
     where = dict.fromkeys(properties, arguments.properties or "default") | dict.fromkeys(
-        overrides(arguments.override), "--override"
+        dict(arguments.override), "--override"
     )
     # Imported late, so that a wrong argument is answered at once.
     if arguments.processes is not None:

@@ -61,6 +61,8 @@ class TableDatabase:
             for name, place in self._named(statement).items():
                 self._database.register(name, self._dataset(place))
             done = self._database.execute(statement)
+            if done is None:  # DuckDB's answer to a comment, or to nothing
+                raise SqlFailed("there is no statement in it")
             if done.description is None:
                 return SqlResult([], iter(()))
             batches = done.fetch_record_batch(BATCH_ROWS)

@@ -24,7 +24,7 @@ from ottla.local.nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Lo
 from ottla.local.running import written_down
 from ottla.processes.children import fork
 from ottla.processes.command_parser import CommandParser
-from ottla.processes.start import imported, overrides
+from ottla.processes.start import imported, override
 
 if TYPE_CHECKING:
     from ottla.local.secure_files import SecureFiles
@@ -84,7 +84,7 @@ def parser() -> CommandParser:
     )
     parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
+        "--override", type=override, action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
     )
     return parser
 
@@ -245,7 +245,7 @@ def _on_signal(number: int, frame: object) -> None:
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     check(arguments)
-    common = overrides(arguments.override)
+    common = dict(arguments.override)
     if arguments.tables:
         common[TABLE_LOCATION] = os.path.abspath(arguments.tables)
     directory = os.path.abspath(arguments.dir) if arguments.dir else tempfile.mkdtemp(prefix="ottla-dev-")

@@ -14,7 +14,7 @@ from ottla.local.snapshots import layout
 from ottla.local.snapshots.placing import place_fork
 from ottla.local.snapshots.taking import SECURE, cluster_at, make
 from ottla.processes.command_parser import CommandParser
-from ottla.processes.start import overrides
+from ottla.processes.start import override
 
 PROGRAM = "ottla fork"
 BASE_PORT_DEFAULT = 19092
@@ -44,7 +44,7 @@ def parser() -> CommandParser:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="Print one line of JSON once a client can produce.")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
+        "--override", type=override, action="append", default=[], metavar="KEY=VALUE", help="A property for every node."
     )
     return parser
 
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     # What only `ottla dev` can be asked for has its defaults.
     arguments = argparse.Namespace(**(vars(dev.parser().parse_args([])) | vars(given)))
     dev.check(arguments)
-    common = overrides(arguments.override)
+    common = dict(arguments.override)
     source = os.path.abspath(arguments.dir)
     if arguments.snapshot is not None:
         layout.check_name(arguments.snapshot)

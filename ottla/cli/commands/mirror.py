@@ -50,6 +50,8 @@ app = App(
 main = partial(run, app)
 
 PROGRESS_S = 0.5
+#: A worker that looks more often asks both clusters without a pause.
+SECONDS_MIN = 0.1
 STATUS_COLUMNS = ("topic", "partition", "target_topic", "position", "end", "lag")
 OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
 CLIENT_ID = "ottla-mirror"
@@ -155,6 +157,9 @@ async def run_worker(
     """
     if throttle is not None and throttle <= 0:
         raise CommandFailed(f"--throttle {throttle:g} is not above 0", None, USAGE)
+    for option, seconds in (("--refresh", refresh), ("--checkpoint-every", groups.checkpoint_every)):
+        if seconds < SECONDS_MIN:
+            raise CommandFailed(f"{option} {seconds:g} is below {SECONDS_MIN:g}", None, USAGE)
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     options = MirrorOptions(

@@ -36,9 +36,11 @@ def init(
 
     The user admin may do everything. Other users may do what `ottla acl add` allows, and nothing else.
     """
-    nodes = {}
+    nodes: dict[str, list[str]] = {}
     for text in node or ["node-1"]:
         name, _, hosts = text.partition("=")
+        if name in nodes:
+            raise CommandFailed(f"--node {name} is there twice", "each node has a name of its own", USAGE)
         nodes[name] = [*LOCAL_HOSTS, *_hosts(hosts)]
     files = secure_files.make(directory, nodes, user or [])
     note(
@@ -87,6 +89,9 @@ def renew(
         raise CommandFailed(
             f"{directory}/nodes has no certificates", "DIRECTORY is that of `ottla init --secure`", USAGE
         )
+    for store in stores:
+        if not os.path.exists(store):
+            raise CommandFailed(f"there is no {store}", f"`ottla secure issue {directory} NODE` makes one", USAGE)
     for store in stores:
         secure_files.renew(directory, store)
         note(f"{store} is renewed")

@@ -51,10 +51,11 @@ def sql(
     try:
         tables = TableLocation(open_store(location, options))
         if statement is None:
-            places = (place for topic in tables.topics() for place in tables.places(topic))
-            print_rows(
-                ({"table": each.name, "topic": each.topic, "format": each.format} for each in places), TABLES, output
-            )
+            places = [place for topic in tables.topics() for place in tables.places(topic)]
+            rows = [{"table": each.name, "topic": each.topic, "format": each.format} for each in places]
+            print_rows(rows, TABLES, output)
+            if not rows:
+                note(f"there is no table below {tables.store.url}")
             return
         from ottla.tables.sql import SqlFailed, TableDatabase
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.shims.tool import TreeParser
 from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.storage.errors import StorageFailure
 
 if TYPE_CHECKING:
     from ottla.cli.shims.metadata_commands import Shell
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
         parser.error("argument --snapshot/-s is required")
     try:
         return _run(options)
-    except (KafkaError, ProtocolError, OSError) as failure:
+    except (KafkaError, ProtocolError, StorageFailure, OSError) as failure:
         print(f"Unexpected error: {failure}", file=sys.stderr)
         return 1
 

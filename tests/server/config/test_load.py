@@ -108,15 +108,18 @@ def test_a_properties_file_as_kafka_writes_it(tmp_path: Path) -> None:
     assert (config.is_broker, config.is_controller) == (True, True)
 
 
-def test_a_missing_or_invalid_file_is_reported(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"cannot read .*/none: No such file"):
         started(str(tmp_path / "none"))
     path = tmp_path / "binary"
     path.write_bytes(b"\xff\xfe\0")
     with pytest.raises(ConfigError, match="is not a properties file"):
         started(str(path))
-    with pytest.raises(SystemExit, match="--override wants KEY=VALUE, not 'nonsense'"):
-        started("--override", "nonsense")
+    for wrong in ("nonsense", "=1", " = 1"):
+        with pytest.raises(SystemExit) as ended:
+            started("--override", wrong)
+        assert ended.value.code == 2
+        assert f"--override: {wrong!r} is not KEY=VALUE" in capsys.readouterr().err
 
 
 def test_what_has_no_default_is_asked_for_with_an_example() -> None:

@@ -12,7 +12,7 @@ from ottla.server.config.properties_file import read_properties
 from ottla.server.tls.contexts import server_context
 from ottla.server.tls.stores import TlsProperties
 from ottla.storage.files import OsFiles
-from tests.ottla.conftest import command
+from tests.ottla.conftest import command, run_here
 
 NODE = {
     "process.roles": "broker,controller",
@@ -62,3 +62,36 @@ def test_a_later_node_gets_a_certificate_of_the_same_authority_for_its_own_host(
     assert "west.example" in names.get_values_for_type(x509.DNSName)
     for again in ("west", "../west"):
         assert subprocess.run(command("secure", "issue", str(directory), again), capture_output=True).returncode == 2
+
+
+def test_a_node_that_is_named_twice_would_have_the_hosts_of_one_alone(tmp_path: Path) -> None:
+    done = run_here("secure", "init", str(tmp_path / "s"), "--node", "a=one", "--node", "a=two")
+    assert done.code == 2 and "--node a is there twice" in done.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_none_is_renewed_if_one_of_the_named_is_missing(tmp_path: Path) -> None:
+    directory = tmp_path / "s"
+    assert run_here("secure", "init", str(directory), "--node", "a=one").code == 0
+    before = (directory / "nodes" / "a.pem").read_bytes()
+    for missing, path in (("b", directory / "nodes" / "b.pem"), (f"{tmp_path}/c.pem", tmp_path / "c.pem")):
+        done = run_here("secure", "renew", str(directory), "a", missing)
+        assert (done.code, done.err.splitlines()[0]) == (2, f"ottla: there is no {path}")
+    assert (directory / "nodes" / "a.pem").read_bytes() == before
+    done = run_here("secure", "renew", str(directory), "a", str(directory / "nodes" / "a.pem"))
+    assert done.code == 0 and done.out.count("install -o root -g ottla -m 640 a.pem") == 2
+    assert (directory / "nodes" / "a.pem").read_bytes() != before
+
+
+def test_a_directory_that_is_not_of_init_has_nothing_to_renew_or_to_issue(tmp_path: Path) -> None:
+    done = run_here("secure", "renew", str(tmp_path))
+    assert done.code == 2 and f"{tmp_path}/nodes has no certificates" in done.err
+    done = run_here("secure", "issue", str(tmp_path), "b=h")
+    assert done.code == 1 and "`ottla secure init` makes the authority" in done.err
+
+
+def test_users_beside_admin_are_told_how_to_get_permissions(tmp_path: Path) -> None:
+    done = run_here("secure", "init", str(tmp_path / "s"), "--user", "ann", "--user", "ann")
+    assert done.code == 0 and done.out.count("ann may do nothing yet; for a topic and a group:") == 1
+    assert f"ottla acl add ann read group:GROUP --config {tmp_path}/s/clients/admin.properties" in done.out
+    assert "may do nothing yet" not in run_here("secure", "init", str(tmp_path / "t")).out

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from ottla.cli.shims import create_topics, metadata_quorum
+from ottla.cli.shims import broker_api_versions, create_topics, metadata_quorum
+from ottla.client.cluster import ClusterClient
 from ottla.client.cluster_state import Quorum
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse, ReplicaState
 from ottla.protocol.primitives import uuid_from_str
 from tests.ottla.cli.shims.conftest import Play
@@ -130,3 +139,66 @@ def test_a_controller_is_removed_by_its_id_and_its_directory(play: Play) -> None
     assert remove("7", "short")[1].startswith("Failed to parse --controller-directory-id: ")
     code, said = remove("7", DIRECTORY)
     assert code == 1 and "org.apache.kafka.common.errors." in said
+
+
+def test_a_snapshot_that_is_a_directory_is_named_by_the_metadata_shell(tmp_path: Path) -> None:
+    for path, said in ((tmp_path, "No such device"), (tmp_path / "none", "NoSuchFileException")):
+        done = run_ours("kafka-metadata-shell", ["--snapshot", str(path), "ls"], "")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("Unexpected error: ") and str(path) in done.err and said in done.err
+
+
+def test_a_server_is_started_by_a_file_alone(tmp_path: Path) -> None:
+    usage = "USAGE: kafka-server-start server.properties [--override property=value]*\n"
+    for words in ([], ["-daemon", "server.properties"], ["--override", "a=b"]):
+        said = run_ours("kafka-server-start", words, "")
+        assert (said.code, said.out, said.err) == (1, "", usage)
+    said = run_ours("kafka-server-start", [str(tmp_path)], "")
+    assert said.code == 1
+
+
+class OneOfTwo:
+    """A cluster of which broker 2 is fenced, and broker 1 is newer than this Ottla in one API and older in another."""
+
+    async def request(self, request: object, node: int | None = None) -> object:
+        if isinstance(request, DescribeClusterRequest):
+            rows = [
+                DescribeClusterBroker(broker_id=2, host="b", port=2, rack="r", is_fenced=True),
+                DescribeClusterBroker(broker_id=1, host="a", port=1),
+            ]
+            return DescribeClusterResponse(cluster_id="c", controller_id=1, brokers=rows)
+        assert node == 1
+        rows = [
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in ((9_999, 0, 3), (0, 99, 100), (3, 0, 99), (18, 0, 0))
+        ]
+        return ApiVersionsResponse(api_keys=rows)
+
+    async def metadata(self, names: list[str]) -> None:
+        assert names == []
+
+
+async def test_versions_are_shown_by_broker_with_what_a_client_of_this_release_can_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert await broker_api_versions.show(cast(ClusterClient, OneOfTwo())) == 0
+    newest = APIS[ApiKey.METADATA].max_version
+    assert capsys.readouterr().out.splitlines() == [
+        "a:1 (id: 1 rack: null isFenced: false) -> (",
+        "\tProduce(0): 99 to 100 [usable: UNSUPPORTED],",
+        f"\tMetadata(3): 0 to 99 [usable: {newest}],",
+        "\tApiVersions(18): 0 [usable: 0],",
+        "\tUNKNOWN(9999): 0 to 3",
+        ")",
+        "b:2 (id: 2 rack: r isFenced: true) -> (",
+        ")",
+    ]
+
+
+def test_versions_of_the_node_and_of_none_that_serves(play: Play, cli: Cli) -> None:
+    said = play("kafka-broker-api-versions")
+    assert said.code == 0 and f"{cli.bootstrap.replace('127.0.0.1', 'localhost')} (id: 1" in said.out.replace(
+        "127.0.0.1", "localhost"
+    )
+    said = run_ours("kafka-broker-api-versions", ["--bootstrap-server", "127.0.0.1:1"], "")
+    assert (said.code, said.out) == (1, "") and "Connection refused" in said.err
