@@ -27,6 +27,7 @@ from ottla.cli.progress import ProgressLine
 from ottla.cli.shared_options import TARGET, CreatedReplicas, TargetOptions
 from ottla.cli.units import duration_text, size_text
 from ottla.client.cluster import ClusterClient
+from ottla.client.errors import NO_SUCH_TOPIC, ClusterError
 from ottla.client.failures import did_you_mean
 from ottla.mirror.catalogue import Catalogue
 from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
@@ -36,7 +37,7 @@ from ottla.mirror.options import Clusters, MirrorOptions
 from ottla.mirror.positions import Positions
 from ottla.mirror.progress import families, lag_rows
 from ottla.mirror.worker import Worker
-from ottla.server.address import NoAddress, parse_address
+from ottla.server.address import Address, NoAddress, parse_address
 from ottla.server.admin import AdminServer, Check
 from ottla.server.loop_watch import watched
 from ottla.server.metrics import Registry
@@ -162,6 +163,7 @@ async def run_worker(
             raise CommandFailed(f"{option} {seconds:g} is below {SECONDS_MIN:g}", None, USAGE)
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
+    metrics_at = None if metrics is None else _metrics_address(metrics)
     options = MirrorOptions(
         chosen.names(source, target),
         chosen.selection(),
@@ -187,7 +189,7 @@ async def run_worker(
             _show_plan(worker)
             return
         await worker.start()
-        async with _metrics(worker, metrics, clusters.source.world):
+        async with _metrics(worker, metrics_at, clusters.source.world):
             await _run(worker, once)
 
 
@@ -243,7 +245,13 @@ async def offsets(
     """Show what the offsets of SOURCE's groups are in the target, which --bootstrap names. The source is not needed."""
     naming = Policy(check_alias(source), "")
     async with connect(connection) as cluster:
-        known = await CheckpointLog(cluster, naming.checkpoints_topic).read()
+        try:
+            known = await CheckpointLog(cluster, naming.checkpoints_topic).read()
+        except ClusterError as fault:
+            if fault.code not in NO_SUCH_TOPIC:
+                raise
+            remedy = f"`ottla mirror run {source} TARGET` does so, if it is the alias of the source"
+            raise CommandFailed(f"no mirror from {source} has translated offsets in this cluster", remedy) from None
         wanted = sorted(known) if groups is None else groups
         for group in wanted:
             if group not in known:
@@ -320,16 +328,20 @@ def _sides(
     return one, other
 
 
+def _metrics_address(text: str) -> Address:
+    try:
+        return parse_address(text, any_host=True, port_min=0)
+    except NoAddress as fault:
+        raise CommandFailed(f"--metrics {fault}", None, USAGE) from None
+
+
 @asynccontextmanager
-async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIterator[None]:
+async def _metrics(worker: Worker, address: Address | None, world: World) -> AsyncIterator[None]:
     if address is None:
         with watched():
             yield
         return
-    try:
-        host, port = parse_address(address, any_host=True, port_min=0)
-    except NoAddress as fault:
-        raise CommandFailed(f"--metrics {fault}", None, USAGE) from None
+    host, port = address
     registry = Registry()
     registry.add(lambda: families(worker))
 

@@ -79,11 +79,14 @@ def delete(name: str, /, *, dir: Directory, dry_run: DryRun = False, yes: Yes = 
     """Remove a snapshot. Forks of it keep what they share with it."""
     path = layout.path_of(os.path.abspath(dir), name)
     layout.check_name(name)
-    about = layout.read(path)
+    try:
+        what = f"the snapshot {name} of {time_text(layout.read(path).taken_ms)}"
+    except layout.DamagedSnapshot:
+        what = f"the damaged snapshot {name}"
     if dry_run:
-        would(f"delete the snapshot {name}")
+        would(f"delete {what}")
         return
-    confirm(f"delete the snapshot {name} of {time_text(about.taken_ms)}?", yes)
+    confirm(f"delete {what}?", yes)
     layout.remove(path)
     note(f"the snapshot {name} is deleted")
 

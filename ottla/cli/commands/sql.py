@@ -52,9 +52,9 @@ def sql(
         tables = TableLocation(open_store(location, options))
         if statement is None:
             places = [place for topic in tables.topics() for place in tables.places(topic)]
-            rows = [{"table": each.name, "topic": each.topic, "format": each.format} for each in places]
-            print_rows(rows, TABLES, output)
-            if not rows:
+            listed = [{"table": each.name, "topic": each.topic, "format": each.format} for each in places]
+            print_rows(listed, TABLES, output)
+            if not listed:
                 note(f"there is no table below {tables.store.url}")
             return
         from ottla.tables.sql import SqlFailed, TableDatabase

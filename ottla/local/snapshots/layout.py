@@ -45,6 +45,10 @@ class About:
     version: int = VERSION
 
 
+class DamagedSnapshot(Failure):
+    """What a snapshot says about itself cannot be read any more. It can still be removed."""
+
+
 def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise Failure(
@@ -78,7 +82,8 @@ def read(path: str) -> About:
     """Return what a snapshot says about itself.
 
     Raises:
-        Failure: there is none, it is damaged, or a newer version of Ottla has made it.
+        DamagedSnapshot: it is damaged.
+        Failure: there is none, or a newer version of Ottla has made it.
     """
     file = os.path.join(path, ABOUT)
     try:
@@ -92,7 +97,7 @@ def read(path: str) -> About:
     except OSError as failure:
         raise Failure(f"{file} cannot be read: {failure.strerror}") from None
     except (ValueError, TypeError, KeyError):
-        raise Failure(f"the snapshot {path} is damaged: {ABOUT} is not what was written") from None
+        raise DamagedSnapshot(f"the snapshot {path} is damaged: {ABOUT} is not what was written") from None
     raise Failure(f"the snapshot {path} is of version {version}, and this Ottla reads {VERSION}")
 
 

@@ -73,6 +73,8 @@ def test_an_override_that_is_none_is_a_wrong_usage_of_its_own_command(
         ("--throttle 0", "--throttle 0 is not above 0"),
         ("--session-timeout-ms 0", "--session-timeout-ms 0 is no time"),
         (f"--session-timeout-ms {HUGE}", f"--session-timeout-ms {HUGE} is no time"),
+        ("--metrics x", "--metrics 'x' is not HOST:PORT"),
+        ("--metrics :99999", "--metrics the port of ':99999' is not from 0 to 65535"),
     ],
 )
 def test_times_and_rates_of_a_mirror_that_cannot_be(here: Run, words: str, said: str) -> None:
