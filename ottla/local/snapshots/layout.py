@@ -46,7 +46,7 @@ class About:
 
 
 class DamagedSnapshot(Failure):
-    """What a snapshot says about itself cannot be read any more. It can still be removed."""
+    """A snapshot whose description cannot be read any more. It can still be removed."""
 
 
 def check_name(name: str) -> None:

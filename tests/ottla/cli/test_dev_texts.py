@@ -20,7 +20,7 @@ from tests.ottla.conftest import run_here
 
 
 class Child:
-    """The process of a node, which ends when it is told to."""
+    """The process of a node, which ends when the test says so."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -212,7 +212,7 @@ def test_it_ends_with_its_last_node_and_not_with_another(monkeypatch: pytest.Mon
     assert [child.returncode for child in ends] == [1, 1]
 
 
-def test_nodes_go_on_when_nobody_reads_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_go_on_when_no_reader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(text: str) -> int:
         raise BrokenPipeError
 

@@ -90,7 +90,7 @@ def test_a_directory_that_is_not_of_init_has_nothing_to_renew_or_to_issue(tmp_pa
     assert done.code == 1 and "`ottla secure init` makes the authority" in done.err
 
 
-def test_users_beside_admin_are_told_how_to_get_permissions(tmp_path: Path) -> None:
+def test_users_beside_admin_see_how_they_get_permissions(tmp_path: Path) -> None:
     done = run_here("secure", "init", str(tmp_path / "s"), "--user", "ann", "--user", "ann")
     assert done.code == 0 and done.out.count("ann may do nothing yet; for a topic and a group:") == 1
     assert f"ottla acl add ann read group:GROUP --config {tmp_path}/s/clients/admin.properties" in done.out

@@ -113,7 +113,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Finished, list[
     return run_here("table", "serve", *words), begun
 
 
-def test_it_serves_this_machine_alone_unless_it_is_told_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_serves_this_machine_alone_unless_an_option_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done, begun = serve(monkeypatch, "--at", str(tmp_path))
     assert (done.code, done.err) == (OK, "")
     assert done.out == f"tables of file://{tmp_path} at http://here:1\n"
